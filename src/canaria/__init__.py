@@ -1,0 +1,75 @@
+"""Audit differential privacy in one run: lower bounds on epsilon that can be trusted."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from canaria._version import __version__
+
+if TYPE_CHECKING:
+    from canaria._validate import InputError
+    from canaria.audit import audit_scores
+    from canaria.bound import EPSILON_GRID, Bound, lower_bound
+    from canaria.evidence import (
+        Bets,
+        Budget,
+        Counts,
+        Evidence,
+        PublishedCounts,
+        Ranking,
+        Split,
+        Tradeoff,
+        UncommittedCounts,
+        Weighted,
+        tradeoff,
+    )
+    from canaria.rules import Online, Ranked, Rule, Soft, Tails, Threshold, Top
+
+__all__ = [
+    "EPSILON_GRID",
+    "Bets",
+    "Bound",
+    "Budget",
+    "Counts",
+    "Evidence",
+    "InputError",
+    "Online",
+    "PublishedCounts",
+    "Ranked",
+    "Ranking",
+    "Rule",
+    "Soft",
+    "Split",
+    "Tails",
+    "Threshold",
+    "Top",
+    "Tradeoff",
+    "UncommittedCounts",
+    "Weighted",
+    "__version__",
+    "audit_scores",
+    "lower_bound",
+    "tradeoff",
+]
+
+_HOMES: Final = {
+    "canaria._validate": ("InputError",),
+    "canaria.audit": ("audit_scores",),
+    "canaria.bound": ("EPSILON_GRID", "Bound", "lower_bound"),
+    "canaria.evidence": (
+        *("Bets", "Budget", "Counts", "Evidence", "PublishedCounts", "Ranking"),
+        *("Split", "Tradeoff", "UncommittedCounts", "Weighted", "tradeoff"),
+    ),
+    "canaria.rules": ("Online", "Ranked", "Rule", "Soft", "Tails", "Threshold", "Top"),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that `import canaria` stays light."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'canaria' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,160 @@
+"""Argument checks: every message is one line with the name, the value and what is allowed."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Hits = npt.NDArray[np.bool_]
+Bits = npt.NDArray[np.int8]
+Integers = npt.NDArray[np.int64]
+
+ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
+IMPOSSIBLE_SPLIT: Final = 1e-9
+_SHOWN: Final = 60
+
+
+class InputError(ValueError):
+    """An argument, a file or a command that cannot be used; the message is one line."""
+
+
+def shown(value: object) -> str:
+    """Render a value on one line, cut to a length that fits in an error message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def integer(name: str, value: Any, low: int, high: int | None = None, top: str = "") -> int:
+    """Check that `value` is an integer between `low` and `high` (which `top` names)."""
+    allowed = f"an integer of at least {low}"
+    if high is not None:
+        allowed = f"an integer between {low} and {top}{' = ' if top else ''}{high}"
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+    if not whole or value < low or (high is not None and value > high):
+        raise InputError(f"{name} must be {allowed}, got {shown(value)}")
+    return int(value)
+
+
+def real(name: str, value: Any) -> float:
+    """Check that `value` is a number, and not NaN."""
+    try:
+        number = math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise InputError(f"{name} must be a number, got {shown(value)}")
+    return number
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """Check that `value` is a number of at least 0 (infinity is one)."""
+    number = real(name, value)
+    if number < 0:
+        raise InputError(f"{name} must be at least 0, got {shown(value)}")
+    return number
+
+
+def delta(value: Any) -> float:
+    """Check a delta: a number in [0, 1]."""
+    number = real("delta", value)
+    if not 0 <= number <= 1:
+        raise InputError(f"delta must be between 0 and 1, got {shown(value)}")
+    return number
+
+
+def confidence(value: Any) -> float:
+    """Check a confidence: a number strictly between 0 and 1."""
+    number = real("confidence", value)
+    if not 0 < number < 1:
+        raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}")
+    return number
+
+
+def adjacency(value: Any) -> str:
+    """Check the name of an adjacency."""
+    if value not in ADJACENCIES:
+        allowed = ", ".join(map(repr, ADJACENCIES))
+        raise InputError(f"adjacency must be one of {allowed}, got {shown(value)}")
+    return str(value)
+
+
+def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
+    """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be a sequence of numbers, got {shown(values)}") from None
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
+    bad = np.isnan(array) if infinite else ~np.isfinite(array)
+    if bad.any():
+        where = int(np.argmax(bad))
+        allowed = "numbers" if infinite else "finite numbers"
+        raise InputError(f"{name} must hold {allowed}, got {array[where]} at position {where}")
+    return array
+
+
+def two_valued(name: str, values: Any) -> Hits:
+    """Check a vector of booleans, 0/1 or -1/+1, and return it as booleans."""
+    array = vector(name, values)
+    negative = bool((array == -1).any())
+    low = -1 if negative else 0
+    bad = (array != 1) & (array != low)
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise InputError(f"{name} must hold 0/1, -1/+1 or booleans, got {array[where]:g} at position {where}")
+    return np.asarray(array == 1)
+
+
+def bits(values: Any) -> Bits:
+    """Check hidden bits and return them as -1/+1; a split that no fair coin explains is an error."""
+    included = two_valued("bits", values)
+    total, ones = len(included), int(included.sum())
+    if total == 0:
+        raise InputError("bits must hold at least one element, got none")
+    deviation = abs(ones - total / 2)
+    if 2 * math.exp(-2 * deviation * deviation / total) < IMPOSSIBLE_SPLIT:
+        raise InputError(
+            f"bits must be independent fair coins, got {ones} included and {total - ones} excluded; "
+            "flip one fair coin per canary and audit again"
+        )
+    return np.where(included, 1, -1).astype(np.int8)
+
+
+def hits(values: Any) -> Hits:
+    """Check the right and wrong guesses of an audit: at least one, two-valued."""
+    seen = two_valued("hits", values)
+    if len(seen) == 0:
+        raise InputError("hits must hold at least one guess, got none")
+    return seen
+
+
+def elements(value: Any, guesses: int) -> int:
+    """Check the number of elements: by default one for each guess, never fewer."""
+    return guesses if value is None else integer("elements", value, guesses)
+
+
+def same_length(name: str, length: int, other: str, expected: int) -> None:
+    """Check that two sequences are equally long."""
+    if length != expected:
+        raise InputError(f"{name} must be as long as {other}, got {length} and {expected}")
+
+
+def assign(instance: object, **values: Any) -> None:
+    """Set the fields of a frozen dataclass once; arrays are copied and become read-only."""
+    for name, value in values.items():
+        stored = value
+        if isinstance(value, np.ndarray):
+            stored = value.copy()
+            stored.flags.writeable = False
+        object.__setattr__(instance, name, stored)
+
+
+def known_keys(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Check that a mapping holds exactly the keys that are allowed."""
+    given, allowed = set(given), set(allowed)
+    if given != allowed:
+        raise InputError(f"{what} must hold {sorted(allowed)}, got {shown(sorted(given))}")

@@ -1,0 +1,242 @@
+"""From evidence to a lower bound on epsilon: one inverter for every kind."""
+
+import html
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import optimize
+
+from canaria import _validate
+from canaria._validate import Floats, InputError
+from canaria.evidence import (
+    Capped,
+    Evidence,
+    Perfectible,
+    Screened,
+    Split,
+    Tally,
+    _binomial,
+    to_dict,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EPSILON_GRID: Final[Floats] = np.concatenate(
+    [np.arange(2001) / 100, 20 + np.arange(1, 301) / 10, 50 + np.arange(1.0, 651.0)]
+)
+"""The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
+
+GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
+_LARGEST_EPSILON: Final = 750.0
+_BUDGET_SHARE: Final = 0.9
+_TINY: Final = 1e-300
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound on epsilon at a confidence, with everything needed to check it.
+
+    `epsilon` is the last of the initial run of refuted claims. If it is positive,
+    `evidence.p_value(epsilon, delta) <= 1 - confidence`, in floating point too.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    evidence: Evidence
+    adjacency: str = "unspecified"
+    rule: str | None = None
+
+    @property
+    def method(self) -> str:
+        """The method of the evidence."""
+        return self.evidence.method
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the bound to hold."""
+        return self.evidence.assumptions
+
+    @cached_property
+    def tally(self) -> Tally:
+        """Right guesses and guesses taken (where the evidence speaks most clearly)."""
+        return self.evidence.tally(self.epsilon)
+
+    @property
+    def estimate(self) -> float:
+        """The epsilon at which the accuracy seen is the expected one; no confidence."""
+        return _binomial.estimate(*self.tally)
+
+    @property
+    def grid(self) -> str | None:
+        """The fixed grid of claims that was walked, in words; None where none is needed."""
+        return None if self.evidence.inversion == "bisection" else GRID_IN_WORDS
+
+    def refutes(self, claimed: float, adjacency: str | None = None) -> bool:
+        """Whether the bound lies above a claimed epsilon (of the same adjacency, if given)."""
+        claimed = _validate.nonnegative("claimed", claimed)
+        if adjacency is not None:
+            require_same_adjacency(self.adjacency, _validate.adjacency(adjacency))
+        return self.epsilon > claimed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for JSON (infinite numbers as the string "inf")."""
+        return {
+            "epsilon": _plain(self.epsilon),
+            "estimate": _plain(self.estimate),
+            "correct": self.tally.correct,
+            "taken": self.tally.taken,
+            "elements": self.evidence.elements,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "method": self.method,
+            "adjacency": self.adjacency,
+            "assumptions": list(self.assumptions),
+            "rule": self.rule,
+            "grid": self.grid,
+            "evidence": to_dict(self.evidence),
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row of a pandas data frame (pandas is imported here only)."""
+        import pandas as pd
+
+        row = {key: value for key, value in self.to_dict().items() if key != "evidence"}
+        return pd.DataFrame([{**row, "assumptions": "; ".join(self.assumptions)}])
+
+    def __str__(self) -> str:
+        """One honest sentence."""
+        privacy = f"({self.epsilon_text}, {self.delta:g})" if self.delta else self.epsilon_text
+        claim = f"epsilon is at least {self.epsilon_text} at delta {self.delta:g}"
+        if self.epsilon == 0:
+            claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
+        elif self.delta == 0:
+            claim = f"epsilon is at least {privacy}"
+        return (
+            f"With {self.confidence:.10g} confidence {claim}: {self.tally.correct} of "
+            f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
+            f"({self.method}; {self.adjacency} adjacency; assuming {', and '.join(self.assumptions)})."
+        )
+
+    @property
+    def epsilon_text(self) -> str:
+        """Epsilon to three decimals, rounded down."""
+        return f"{math.floor(self.epsilon * 1000) / 1000:.3f}"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            ("lower bound on epsilon", f"<b>{self.epsilon_text}</b>"),
+            ("estimate (no confidence)", f"{self.estimate:.3f}"),
+            ("delta", f"{self.delta:g}"),
+            ("confidence", f"{self.confidence:.10g}"),
+            ("right guesses", f"{self.tally.correct} of {self.tally.taken}"),
+            ("elements", f"{self.evidence.elements}"),
+            ("method", html.escape(self.method)),
+            ("adjacency", html.escape(self.adjacency)),
+            ("assumes", "<br>".join(map(html.escape, self.assumptions))),
+        )
+        cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
+        return f"<table>{cells}</table>"
+
+
+def require_same_adjacency(measured: str, claimed: str) -> None:
+    """Check that a bound may be held against a claim: replace-one can cost twice add-remove."""
+    if "unspecified" not in (measured, claimed) and measured != claimed:
+        raise InputError(
+            f"adjacency of the bound ({measured}) and of the claim ({claimed}) must be the same; "
+            "a replace-one epsilon can be up to twice the add-remove one"
+        )
+
+
+def lower_bound(
+    evidence: Evidence,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    *,
+    adjacency: str = "unspecified",
+    rule: str | None = None,
+) -> Bound:
+    """The lower bound on epsilon that the evidence proves at the given delta and confidence.
+
+    Valid because claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every
+    epsilon' above. Where the p-value is monotone, bisection finds the last refuted claim. Where it is
+    not, a grid fixed in advance is walked upward and the last point of the initial run of refuted
+    claims is reported; to over-claim, the first point at or above the truth would have to be refuted.
+
+    >>> from canaria import Counts
+    >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
+    0.607
+    """
+    delta, level = _validate.delta(delta), 1 - _validate.confidence(confidence)
+    epsilon = _last_refuted(evidence, delta, level)
+    return Bound(epsilon, delta, float(confidence), evidence, _validate.adjacency(adjacency), rule)
+
+
+def _last_refuted(evidence: Evidence, delta: float, level: float) -> float:
+    if isinstance(evidence, Split):
+        parts = zip(evidence.parts, evidence.shares, strict=True)
+        return max(_last_refuted(part, delta, level * share) for part, share in parts)
+    if evidence.inversion == "bisection":
+        return _bisect(evidence, delta, level)
+    return _walk(evidence, delta, level)
+
+
+def _bisect(evidence: Evidence, delta: float, level: float) -> float:
+    """The largest refuted claim of a monotone p-value, rounded down."""
+    high = evidence.ceiling(level) if isinstance(evidence, Capped) else _LARGEST_EPSILON
+    if evidence.p_value(0.0, delta) > level:
+        return 0.0
+    if evidence.p_value(high, delta) <= level:
+        return high
+
+    def excess(claim: float) -> float:
+        return math.log(max(evidence.p_value(claim, delta), _TINY) / level)
+
+    claim, step = float(optimize.brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13)), 1e-13
+    while evidence.p_value(claim, delta) > level:
+        claim, step = max(0.0, claim - step), 2 * step
+    return claim
+
+
+def _walk(evidence: Evidence, delta: float, level: float) -> float:
+    """The last point of the initial run of refuted claims on the fixed grid."""
+    start = _first_claim(evidence, delta, level) if evidence.inversion == "late grid" else 0
+    claims = EPSILON_GRID[start:]
+    settled = (
+        evidence.screen(claims, delta, level)
+        if isinstance(evidence, Screened)
+        else np.zeros(len(claims), dtype=np.int8)
+    )
+    run = 0
+    for claim, verdict in zip(claims.tolist(), settled.tolist(), strict=True):
+        if verdict < 0 or (verdict == 0 and evidence.p_value(claim, delta) > level):
+            break
+        run += 1
+    while run > 0 and evidence.p_value(float(claims[run - 1]), delta) > level:
+        run -= 1
+    return float(claims[run - 1]) if run > 0 else 0.0
+
+
+def _first_claim(evidence: Evidence, delta: float, level: float) -> int:
+    """The first grid point where the plain delta rule leaves room to reject, known in advance."""
+    budget = _binomial.flip_budget(evidence.elements, EPSILON_GRID, delta)
+    start = int(np.searchsorted(-budget, -_BUDGET_SHARE * level))
+    if start > 0 and isinstance(evidence, Perfectible):
+        first = float(EPSILON_GRID[min(start, len(EPSILON_GRID) - 1)])
+        if evidence.perfect().p_value(first, delta) > level:
+            most = math.floor(2 * _BUDGET_SHARE * level / delta)
+            warnings.warn(
+                f"no claim can be refuted with elements={evidence.elements} at delta={delta:g} and "
+                f"confidence={1 - level:.10g}, even by perfect guesses; at most {most} elements would do",
+                stacklevel=4,
+            )
+    return start
+
+
+def _plain(number: float) -> float | str:
+    return number if math.isfinite(number) else str(number)

@@ -1,0 +1,70 @@
+"""The command line: one file per verb. Verbs import what they need when they run."""
+
+import sys
+from typing import Annotated, Final, NoReturn
+
+import typer
+
+from canaria._version import __version__
+from canaria.cli import bound, demo, scores, verify
+
+# typer carries its own copy of click or uses the installed one, depending on its version; the
+# ancestor of BadParameter is the right ClickException in both.
+_ClickException: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="canaria",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("bound")(bound.bound)
+app.command("scores")(scores.scores)
+app.command("verify")(verify.verify)
+app.command("demo")(demo.demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"canaria {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def canaria(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Audit differential privacy in one run: lower bounds on epsilon that can be trusted.
+
+    Exit codes: 0 fine, 1 a claim is refuted or a stored bound does not hold, 2 bad usage or input.
+
+    Example: canaria bound --correct 73 --guesses 100 --elements 1000 --delta 1e-5
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line; every error is one line on standard error and exit code 2."""
+    from canaria._validate import InputError
+
+    code: int | None
+    try:
+        code = app(standalone_mode=False)
+    except _ClickException as error:
+        _complain(error.format_message() if hasattr(error, "format_message") else str(error))
+        code = 2
+    except InputError as error:
+        _complain(str(error))
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
+        _complain("interrupted")
+        code = 130
+    sys.exit(code or 0)
+
+
+def _complain(message: str) -> None:
+    if message:
+        typer.echo(f"canaria: {' '.join(message.split())}", err=True)

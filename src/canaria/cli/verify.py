@@ -1,0 +1,30 @@
+"""`canaria verify`: recompute a stored bound."""
+
+from typing import Annotated
+
+import typer
+
+from canaria.cli._options import AsJson
+
+
+def verify(
+    file: Annotated[str, typer.Argument(help="A result that another verb printed with --json; - is stdin.")],
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a stored bound from its evidence and say whether it holds (exit code 1 if not).
+
+    Example: canaria verify result.json
+    """
+    import json
+
+    from canaria.results import check, read_result
+
+    found = check(read_result(file))
+    if as_json:
+        typer.echo(json.dumps(found._asdict(), allow_nan=False))
+    else:
+        verdict = "holds" if found.holds else "does not hold"
+        typer.echo(
+            f"the stored bound ε ≥ {found.stored:g} {verdict}: its evidence gives ε ≥ {found.recomputed:g}"
+        )
+    raise typer.Exit(0 if found.holds else 1)

@@ -1,0 +1,99 @@
+"""Exact laws of sums of binomials: windows that hold all but a sliver, and boundary crossing.
+
+A sliver that is left out is always added to the probability of the event, so that p-values err
+upward.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from canaria._validate import Floats, Integers
+from canaria.evidence import _binomial
+
+SLIVER: Final = 1e-22
+_LOG_SLIVER: Final = math.log(2 / SLIVER)
+_DIRECT: Final = 200_000
+_FFT_ERROR: Final = 1e-15
+
+
+def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
+    """For each number of trials: (lowest count, probabilities) of Binomial(trials, p(epsilon)).
+
+    Each window leaves out at most SLIVER by Bernstein's inequality.
+    """
+    wrong = float(_binomial.failure(epsilon))
+    variance = trials * wrong * (1 - wrong)
+    reach = _LOG_SLIVER / 3 + np.sqrt(_LOG_SLIVER**2 / 9 + 2 * _LOG_SLIVER * variance)
+    low = np.maximum(0, np.floor(trials * (1 - wrong) - reach)).astype(np.int64)
+    high = np.minimum(trials, np.ceil(trials * (1 - wrong) + reach)).astype(np.int64)
+    sizes = high - low + 1
+    ends = np.cumsum(sizes)
+    counts = np.arange(ends[-1]) - np.repeat(ends - sizes - low, sizes)
+    chances = np.exp(_binomial.log_pmf(counts, np.repeat(trials, sizes), epsilon))
+    return list(zip(low.tolist(), np.split(chances, ends[:-1]), strict=True))
+
+
+def convolve(left: Floats, right: Floats) -> tuple[Floats, float]:
+    """The convolution of two laws and a bound on the total absolute error."""
+    if len(left) * len(right) <= _DIRECT:
+        return np.convolve(left, right), 0.0
+    size = len(left) + len(right) - 1
+    padded = fft.next_fast_len(size, real=True)
+    product = fft.irfft(fft.rfft(left, padded) * fft.rfft(right, padded), padded)[:size]
+    return np.maximum(product, 0.0), _FFT_ERROR
+
+
+def crossing(looks: Integers, boundary: Integers, epsilon: float) -> float:
+    """Pr[Y_k >= c for some look (k, c)], Y_k the sum of k independent Bernoulli(p(epsilon)).
+
+    The walk goes from look to look: convolve with the increment's law, absorb what has crossed.
+    """
+    reachable = boundary <= looks
+    looks, boundary = looks[reachable], boundary[reachable]
+    if len(looks) == 0:
+        return 0.0
+    if boundary.min() <= 0:
+        return 1.0
+    steps = np.diff(looks, prepend=0)
+    alive, lowest, crossed = np.ones(1), 0, len(looks) * SLIVER
+    for (low, chances), limit in zip(windows(steps, epsilon), boundary.tolist(), strict=True):
+        alive, error = convolve(alive, chances)
+        lowest += low
+        kept = max(0, limit - lowest)
+        crossed += float(alive[kept:].sum()) + error
+        alive = alive[:kept]
+        if len(alive) == 0:
+            break
+        thin = int(np.searchsorted(np.cumsum(alive), SLIVER))
+        alive, lowest, crossed = alive[thin:], lowest + thin, crossed + SLIVER
+    return min(1.0, crossed)
+
+
+def smallest_counts(looks: Integers, level: float, epsilon: float) -> Integers:
+    """For each k the smallest c with Pr[Binomial(k, p(epsilon)) >= c] <= level (k + 1 if none)."""
+    low, high = np.zeros_like(looks), looks + 1
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        rare = _binomial.tail(middle, looks, epsilon) <= level
+        low, high = np.where(rare, low, middle), np.where(rare, middle, high)
+    return high
+
+
+def greedy_flips(
+    crossings: "npt.NDArray[np.float64]", lowered: Integers, budget: float
+) -> tuple[float, float]:
+    """Spend the budget of flips on the cheapest misses (the greedy delta rule).
+
+    `crossings[i]` is the rejection probability after `lowered[i]` flips. What is newly rejected
+    between two entries is charged the fewest flips that it can have needed. Returns the probability
+    and the unspent budget.
+    """
+    total = float(crossings[0])
+    for gain, price in zip(np.diff(crossings), lowered[:-1] + 1, strict=True):
+        bought = min(max(float(gain), 0.0), budget / price)
+        total, budget = total + bought, budget - bought * price
+    return total, budget

@@ -1,0 +1,162 @@
+"""Evidence from a ranking: every number of guesses at once (theory: ranking)."""
+
+import bisect
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria import _validate
+from canaria._validate import Floats, Hits, Integers
+from canaria.evidence import _binomial, _laws
+from canaria.evidence._protocol import FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+
+FIRST_LOOK: Final = 8
+LOOKS: Final = 40
+_LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512])
+
+
+def looks(length: int) -> Integers:
+    """The default numbers of guesses looked at: about 40, geometric from 8 to all."""
+    first = min(FIRST_LOOK, length)
+    spaced = np.geomspace(first, length, LOOKS)
+    return np.unique(np.rint(spaced).astype(np.int64))
+
+
+@kind
+@dataclass(frozen=True, eq=False, init=False)
+class Ranking:
+    """Hits (right or wrong) in the order of the guesser's confidence, the surest first.
+
+    `grid` holds the numbers of guesses k_1 < ... < k_J at which the hits are counted; the default
+    depends on the number of hits alone. For a claim epsilon let a be the smallest of the binomial
+    tails Pr[Binomial(k_j, p) >= V_j]. The p-value is the probability that a walk of independent
+    Bernoulli(p) steps ever does as well, that is, reaches c_j = min {c : Pr[Binomial(k_j, p) >= c] <= a} at
+    some k_j. It is computed exactly.
+
+    Proved, for independent fair bits and an order that depends on the output alone: with delta = 0
+    the hits are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned
+    into hits at n delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The
+    p-value is not monotone in epsilon, so bounds are found on a fixed grid.
+
+    >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
+    >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(0.3), 6)
+    0.147496
+    """
+
+    hits: Hits
+    elements: int
+    grid: Integers
+    counts: Integers = field(repr=False)
+
+    method: ClassVar[str] = "ranking"
+    inversion: ClassVar[str] = "grid"
+    assumptions: ClassVar[tuple[str, ...]] = (
+        FAIR_COINS,
+        NOT_ADAPTIVE,
+        "the numbers of guesses looked at were fixed before the output was seen",
+    )
+
+    def __init__(self, hits: Any, elements: int | None = None, grid: Any = None) -> None:
+        seen = _validate.hits(hits)
+        looked = _checked_grid(grid, len(seen))
+        blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
+        _validate.assign(
+            self,
+            hits=seen,
+            elements=_validate.elements(elements, len(seen)),
+            grid=looked,
+            counts=np.cumsum(blocks),
+        )
+
+    @classmethod
+    def from_dict(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
+        """Rebuild the evidence from the right guesses at each look: all that the p-value uses."""
+        looked = np.asarray(_checked_grid(grid, None))
+        right = _validate.vector("counts", counts).astype(np.int64)
+        _validate.same_length("counts", len(right), "grid", len(looked))
+        sizes, gained = np.diff(looked, prepend=0), np.diff(right, prepend=0)
+        if (gained < 0).any() or (gained > sizes).any():
+            raise _validate.InputError(
+                f"counts must grow by at most the guesses between looks, got {_validate.shown(counts)}"
+            )
+        pattern = np.tile([True, False], len(sizes))
+        hits = np.repeat(pattern, np.column_stack([gained, sizes - gained]).ravel())
+        return cls(hits, elements, looked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts at the looks, for JSON."""
+        return {
+            "grid": self.grid.tolist(),
+            "counts": self.counts.tolist(),
+            "elements": self.elements,
+        }
+
+    def tally(self, epsilon: float) -> Tally:
+        """The counts at the look that speaks most clearly against the claim."""
+        best = int(np.argmin(_binomial.tail(self.counts, self.grid, epsilon)))
+        return Tally(int(self.counts[best]), int(self.grid[best]))
+
+    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+        """The probability that some look would be as extreme under (epsilon, delta)-DP."""
+        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        boundary = self._boundary(epsilon)
+        budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        seen = [_laws.crossing(self.grid, boundary, epsilon)]
+        total, left = seen[0], budget
+        for flips in _LADDER[1:]:
+            if left <= 0 or total >= 1:
+                break
+            seen.append(_laws.crossing(self.grid, self._lowered(boundary, flips), epsilon))
+            total, left = _laws.greedy_flips(np.array(seen), _LADDER[: len(seen)], budget)
+        return _binomial.rounded_up(total + max(left, 0.0) / (_LADDER[len(seen) - 1] + 1))
+
+    def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+        """Settle claims by the union bound over looks, with and without flips."""
+        end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
+        verdict = np.full(len(epsilons), -1, dtype=np.int8)
+        verdict[:end], epsilons = 0, epsilons[:end]
+        tails = _binomial.tail(self.counts[:, None], self.grid[:, None], epsilons)
+        smallest = tails.min(axis=0, initial=1.0)
+        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        verdict[:end][len(self.grid) * smallest + budget <= level] = 1
+        if delta > 0:
+            for index in np.flatnonzero(verdict == 0):
+                if self._union_bound(float(epsilons[index]), float(budget[index])) > level:
+                    break
+                verdict[index] = 1
+        return verdict
+
+    def _smallest_tail(self, epsilon: float) -> float:
+        return float(_binomial.tail(self.counts, self.grid, epsilon).min())
+
+    def _boundary(self, epsilon: float) -> Integers:
+        tails = _binomial.tail(self.counts, self.grid, epsilon)
+        smallest = float(tails.min())
+        boundary = _laws.smallest_counts(self.grid, smallest * _binomial.ROUND_UP, epsilon)
+        return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
+
+    def _lowered(self, boundary: Integers, flips: int) -> Integers:
+        return np.where(boundary > self.grid, boundary, boundary - flips)
+
+    def _union_bound(self, epsilon: float, budget: float) -> float:
+        boundary = self._boundary(epsilon)
+        reachable = boundary <= self.grid
+        lowered = boundary[reachable][:, None] - _LADDER[None, :]
+        tails = _binomial.tail(lowered, self.grid[reachable][:, None], epsilon)
+        return float((tails.sum(axis=0) + budget / (_LADDER + 1)).min())
+
+
+def _checked_grid(grid: Any, length: int | None) -> Integers:
+    if grid is None:
+        return looks(length or 1)
+    array = _validate.vector("grid", grid)
+    whole = array.astype(np.int64)
+    rising = len(whole) > 0 and whole[0] >= 1 and (np.diff(whole) > 0).all()
+    if not rising or (whole != array).any() or (length is not None and whole[-1] > length):
+        limit = "" if length is None else f" up to len(hits) = {length}"
+        raise _validate.InputError(
+            f"grid must hold rising positive integers{limit}, got {_validate.shown(grid)}"
+        )
+    return whole

@@ -1,0 +1,74 @@
+"""Several pieces of evidence about one mechanism, the error probability split between them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from canaria import _validate
+from canaria._validate import InputError
+from canaria.evidence._protocol import Evidence, Tally, from_dict, kind, to_dict
+
+
+@kind
+@dataclass(frozen=True)
+class Split:
+    """Parts that were all fixed before the bits were revealed, each tested at its share of beta.
+
+    Proved (union bound): if part i is tested at level share_i * beta and the shares add up to at most
+    1, some part refutes a true claim with probability at most beta, however the parts depend on each
+    other. The p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds.
+
+    >>> from canaria import Counts, Split
+    >>> Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5)).tally(0.0)
+    Tally(correct=73, taken=100)
+    """
+
+    parts: tuple[Evidence, ...]
+    shares: tuple[float, ...]
+
+    inversion: ClassVar[str] = "parts"
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        shares = tuple(_validate.real("shares", share) for share in self.shares)
+        _validate.same_length("shares", len(shares), "parts", len(parts))
+        if not parts or min(shares) <= 0 or sum(shares) > 1:
+            raise InputError(
+                f"shares must be positive and add up to at most 1, got {_validate.shown(shares)}"
+            )
+        _validate.assign(self, parts=parts, shares=shares)
+
+    @property
+    def elements(self) -> int:
+        """The elements of the audit."""
+        return max(part.elements for part in self.parts)
+
+    @property
+    def method(self) -> str:
+        """The methods of the parts."""
+        return " + ".join(dict.fromkeys(part.method for part in self.parts))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """All that any part assumes."""
+        return tuple(dict.fromkeys(line for part in self.parts for line in part.assumptions))
+
+    def tally(self, epsilon: float) -> Tally:
+        """The tally of the part that speaks most clearly against the claim."""
+        return min(
+            zip(self.parts, self.shares, strict=True),
+            key=lambda pair: pair[0].p_value(epsilon) / pair[1],
+        )[0].tally(epsilon)
+
+    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+        """The smallest of the parts' p-values, each divided by its share."""
+        pairs = zip(self.parts, self.shares, strict=True)
+        return min(1.0, *(part.p_value(epsilon, delta) / share for part, share in pairs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parts and their shares, for JSON."""
+        return {"parts": [to_dict(part) for part in self.parts], "shares": list(self.shares)}
+
+    @classmethod
+    def from_dict(cls, parts: Any, shares: Any) -> "Split":
+        """Read what `to_dict` wrote."""
+        return cls(tuple(from_dict(part) for part in parts), tuple(shares))

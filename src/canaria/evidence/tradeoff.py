@@ -1,0 +1,157 @@
+"""Tests of a claimed trade-off curve (theory: claims beyond (epsilon, delta)).
+
+A trade-off curve f maps a false positive rate to the smallest false negative rate that the claim
+allows. Refuting a curve is another statement than a lower bound on epsilon: the largest Gaussian
+curve that is refuted gives an epsilon *if the mechanism is Gaussian*, and nothing otherwise.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from scipy import optimize, special
+
+from canaria import _validate
+from canaria._validate import InputError
+from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+
+Curve = Callable[[float], float]
+
+_SMALLEST_LEVEL: Final = 1e-15
+_CHECKED: Final = np.linspace(0.0, 1.0, 41)
+
+
+def gaussian(mu: float) -> Curve:
+    """The trade-off curve of mu-Gaussian DP, Phi(Phi^{-1}(1 - x) - mu).
+
+    >>> round(gaussian(1.0)(0.05), 4)
+    0.7405
+    """
+    mu = _validate.nonnegative("mu", mu)
+    return lambda rate: float(special.ndtr(-special.ndtri(rate) - mu))
+
+
+def approximate(epsilon: float, delta: float = 0.0) -> Curve:
+    """The trade-off curve of (epsilon, delta)-DP.
+
+    >>> approximate(0.0, 0.1)(0.25)
+    0.65
+    """
+    epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+    shrink, grow = math.exp(-epsilon), math.exp(min(epsilon, 700.0))
+    return lambda rate: max(0.0, 1 - delta - grow * rate, shrink * (1 - delta - rate))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP."""
+    mu, delta = _validate.nonnegative("mu", mu), _validate.delta(delta)
+
+    def excess(epsilon: float) -> float:
+        first = special.ndtr(-epsilon / mu + mu / 2)
+        second = math.exp(epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2)))
+        return float(first) - second - delta
+
+    if mu == 0 or excess(0.0) <= 0:
+        return 0.0
+    top = mu * mu / 2 + 40 * mu
+    return top if excess(top) > 0 else float(optimize.brentq(excess, 0.0, top))
+
+
+@kind
+@dataclass(frozen=True)
+class Tradeoff:
+    """Committed counts, tested against a whole trade-off curve (Mahloujifar, Melis, Chaudhuri 2024).
+
+    Proved by them for a curve f that is symmetric (its own inverse), non-increasing and convex, any
+    dependence between elements, and a number of guesses fixed in advance. Against the curve of
+    (epsilon, delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there
+    `Counts` is tighter.
+
+    >>> Tradeoff(80, 100, 1000).refutes(gaussian(0.5))
+    True
+    """
+
+    correct: int
+    taken: int
+    elements: int
+
+    method: ClassVar[str] = "trade-off curve"
+    inversion: ClassVar[str] = "bisection"
+    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
+
+    def __post_init__(self) -> None:
+        elements = _validate.integer("elements", self.elements, 1)
+        taken = _validate.integer("taken", self.taken, 1, elements, "elements")
+        correct = _validate.integer("correct", self.correct, 0, taken, "taken")
+        _validate.assign(self, elements=elements, taken=taken, correct=correct)
+
+    def tally(self, epsilon: float) -> Tally:
+        """The guesses that count, whatever the claim."""
+        return Tally(self.correct, self.taken)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
+
+    def refutes(self, curve: Curve, confidence: float = 0.95) -> bool:
+        """Whether the counts refute that the mechanism keeps the trade-off curve."""
+        level = 1 - _validate.confidence(confidence)
+        return self._rejects(_checked(curve), level)
+
+    def curve_p_value(self, curve: Curve) -> float:
+        """The smallest level at which the curve is refuted, rounded up."""
+        curve = _checked(curve)
+        low, high = math.log(_SMALLEST_LEVEL), 0.0
+        if self._rejects(curve, _SMALLEST_LEVEL):
+            return _SMALLEST_LEVEL
+        while high - low > 1e-10:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._rejects(curve, math.exp(middle)) else (middle, high)
+        return math.exp(high)
+
+    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+        """The p-value against the curve of (epsilon, delta)-DP."""
+        return self.curve_p_value(approximate(epsilon, delta))
+
+    def gaussian_mu(self, confidence: float = 0.95) -> float:
+        """The largest mu whose Gaussian curve is refuted, rounded down.
+
+        `gaussian_epsilon(mu, delta)` is then a lower bound on epsilon *if the mechanism is Gaussian*.
+        On other mechanisms it over-claims (on randomised response with epsilon = 2 it gives 3.4).
+        """
+        level = 1 - _validate.confidence(confidence)
+        low, high = 0.0, 40.0
+        if not self._rejects(gaussian(0.0), level):
+            return 0.0
+        while high - low > 1e-9:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._rejects(gaussian(middle), level) else (low, middle)
+        return low
+
+    def _rejects(self, curve: Curve, level: float) -> bool:
+        """Run the recursion downward from `correct`; a total above taken / elements is impossible."""
+        wrong = level * (self.taken - self.correct) / self.elements
+        right = level * self.correct / self.elements
+        limit = self.taken / self.elements * (1 + 1e-12)
+        for count in range(self.correct - 1, -1, -1):
+            if right + wrong > limit:
+                return True
+            more = max(wrong, curve(1 - right))
+            right += count / (self.taken - count) * (more - wrong)
+            wrong = more
+        return right + wrong > limit
+
+
+def _checked(curve: Curve) -> Curve:
+    """Check that a curve is a symmetric trade-off curve."""
+    values = np.array([curve(float(rate)) for rate in _CHECKED])
+    below = (values >= -1e-12).all() and (values <= 1 - _CHECKED + 1e-9).all()
+    if not below or (np.diff(values) > 1e-9).any() or (np.diff(values, 2) < -1e-9).any():
+        raise InputError("curve must be convex and non-increasing, between 0 and 1 - rate on [0, 1]")
+    inside = values > 1e-9
+    again = np.array([curve(float(value)) for value in values[inside]])
+    if (np.abs(again - _CHECKED[inside]) > 1e-6).any():
+        raise InputError("curve must be symmetric (its own inverse); give the symmetrised curve")
+    return curve

@@ -1,0 +1,24 @@
+"""Rules: how scores become guesses, without sight of the bits.
+
+A rule is a frozen dataclass. Calling it with scores commits to guesses; only then may `reveal` meet
+them with the bits and weigh what was seen.
+"""
+
+from canaria.rules._guesses import Commitment, Guesses, Rule
+from canaria.rules._parse import parse_rule
+from canaria.rules.fixed import Soft, Tails, Threshold, Top
+from canaria.rules.online import Online
+from canaria.rules.ranked import Ranked
+
+__all__ = [
+    "Commitment",
+    "Guesses",
+    "Online",
+    "Ranked",
+    "Rule",
+    "Soft",
+    "Tails",
+    "Threshold",
+    "Top",
+    "parse_rule",
+]

@@ -1,0 +1,71 @@
+"""Guesses, and the two steps of every audit: commit without the bits, then reveal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from canaria._validate import Bits, Floats, Hits, Integers
+from canaria.evidence import Evidence
+
+
+@dataclass(frozen=True, eq=False)
+class Guesses:
+    """Which elements are guessed, in which order, and each guess: -1, +1, or 0 to abstain."""
+
+    order: Integers
+    signs: Bits
+
+    def hits(self, bits: Bits) -> Hits:
+        """Meet the guesses with the bits; an abstention is never right."""
+        return np.asarray(bits[self.order] == self.signs)
+
+
+class Commitment(Protocol):
+    """What a rule commits to; `reveal` is the only place that sees bits."""
+
+    def reveal(self, bits: Bits) -> Evidence: ...
+
+
+class Rule(Protocol):
+    """Scores, higher meaning "+1 more likely", become a commitment; `rng` breaks ties."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OneShot:
+    """Guesses that all depend on the output alone, and how their hits are weighed."""
+
+    guesses: Guesses
+    weigh: Callable[[Hits], Evidence]
+
+    def reveal(self, bits: Bits) -> Evidence:
+        """Meet the guesses with the bits."""
+        return self.weigh(self.guesses.hits(bits))
+
+
+def falling(scores: Floats, rng: np.random.Generator) -> Integers:
+    """The elements from the highest score to the lowest, ties in random order."""
+    shuffled = rng.permutation(len(scores))
+    order: Integers = shuffled[np.argsort(-scores[shuffled], kind="stable")]
+    return order
+
+
+def tails_alternating(order: Integers) -> Guesses:
+    """Highest (+1), lowest (-1), second highest (+1), second lowest (-1), and so on."""
+    total = len(order)
+    alternating = np.empty(total, dtype=np.int64)
+    alternating[0::2] = order[: (total + 1) // 2]
+    alternating[1::2] = order[::-1][: total // 2]
+    signs = np.ones(total, dtype=np.int8)
+    signs[1::2] = -1
+    return Guesses(alternating, signs)
+
+
+def unless_constant(scores: Floats, guesses: Guesses) -> Guesses:
+    """Abstain from everything where all scores are equal: they say nothing."""
+    if scores.max() > scores.min():
+        return guesses
+    return Guesses(guesses.order, np.zeros_like(guesses.signs))

@@ -1,0 +1,43 @@
+"""Rules by name, as the command line takes them."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from canaria._validate import InputError, shown
+from canaria.rules._guesses import Rule
+from canaria.rules.fixed import Soft, Tails, Threshold, Top
+from canaria.rules.online import Online
+from canaria.rules.ranked import Ranked
+
+_PLAIN: Final[Mapping[str, Callable[[], Rule]]] = {
+    "ranked": Ranked,
+    "soft": Soft,
+    "online": Online,
+}
+_WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule]]] = {
+    "tails": lambda text: Tails(int(text)),
+    "top": lambda text: Top(int(text)),
+    "threshold": lambda text: Threshold(float(text)),
+}
+
+
+def parse_rule(text: str) -> Rule:
+    """The rule of that name.
+
+    >>> parse_rule("tails:100")
+    Tails(k=100)
+    """
+    name, colon, number = text.partition(":")
+    if name in _PLAIN and not colon:
+        return _PLAIN[name]()
+    if name in _WITH_NUMBER and number:
+        try:
+            return _WITH_NUMBER[name](number)
+        except InputError:
+            raise
+        except ValueError:
+            pass
+    raise InputError(
+        "rule must be ranked, tails:K, top:K, threshold:T, soft or online "
+        f"(K an integer, T a number), got {shown(text)}"
+    )

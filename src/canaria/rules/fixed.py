@@ -1,0 +1,78 @@
+"""Rules that guess in one go: a fixed number, a threshold, or every element by weight."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Floats, InputError
+from canaria.evidence import Counts, UncommittedCounts, Weighted
+from canaria.rules._guesses import Guesses, OneShot, falling, tails_alternating, unless_constant
+
+
+@dataclass(frozen=True)
+class Top:
+    """Guess +1 for the k highest scores; gives `Counts`."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        _validate.integer("k", self.k, 1)
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to the k highest scores."""
+        taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
+        guesses = Guesses(falling(scores, rng)[:taken], np.ones(taken, dtype=np.int8))
+        return OneShot(unless_constant(scores, guesses), lambda hits: Counts(int(hits.sum()), taken, total))
+
+
+@dataclass(frozen=True)
+class Tails:
+    """Guess +1 for the k/2 highest scores and -1 for the k/2 lowest; gives `Counts`."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        _validate.integer("k", self.k, 1)
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to both tails."""
+        taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
+        both = tails_alternating(falling(scores, rng))
+        guesses = Guesses(both.order[:taken], both.signs[:taken])
+        return OneShot(unless_constant(scores, guesses), lambda hits: Counts(int(hits.sum()), taken, total))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Guess the sign of every score of size at least t; gives `UncommittedCounts`.
+
+    The number of guesses comes out of the scores, so the sharper delta rule of committed counts
+    does not apply. t may be infinite: then only certain guesses (infinite losses) are taken.
+    """
+
+    t: float
+
+    def __post_init__(self) -> None:
+        if _validate.real("t", self.t) < 0:
+            raise InputError(f"t must be at least 0, got {self.t!r}")
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to the scores of size at least t; there are no ties to break."""
+        taken = np.flatnonzero((np.abs(scores) >= self.t) & (scores != 0))
+        guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
+        total = len(scores)
+        return OneShot(
+            unless_constant(scores, guesses),
+            lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
+        )
+
+
+@dataclass(frozen=True)
+class Soft:
+    """Scores are privacy losses; guess every sign and weigh it by its loss; gives `Weighted`."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to every sign; there are no ties to break."""
+        guesses = Guesses(np.arange(len(scores)), np.sign(scores).astype(np.int8))
+        return OneShot(guesses, lambda hits: Weighted(hits, losses=scores))

@@ -1,0 +1,108 @@
+"""The adaptive rule: learn from revealed bits how far a score can be trusted, and bet."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, Hits, Integers
+from canaria.evidence import Bets
+from canaria.rules._guesses import Guesses, falling
+
+_RIDGE: Final = np.diag([0.01, 0.1])
+_NEWTON_STEPS: Final = 25
+_LARGEST_FEATURE: Final = 8.0
+
+
+@dataclass(frozen=True)
+class Online:
+    """Reveal the elements from the middle of the ranking outward, in blocks, and bet on each block.
+
+    The confidence of a guess is the prediction of regularised logistic fits, made from the blocks
+    revealed before and discounted for what they do not know yet. The middle of the ranking teaches and
+    costs little; the tails, where the money is, come when the map is known best. Two maps compete, one
+    of the score and one of its rank, weighed by how well they predicted earlier blocks. Gives `Bets`.
+    """
+
+    blocks: int = 30
+
+    def __post_init__(self) -> None:
+        _validate.integer("blocks", self.blocks, 2)
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> "OnlineRounds":
+        """Commit to the order of the blocks and to how confidences are learnt."""
+        outward = _middle_outward(falling(scores, rng))
+        features = _features(scores)
+        parts = np.array_split(outward, min(self.blocks, len(outward)))
+        return OnlineRounds(features, tuple(parts), bool(scores.max() > scores.min()))
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineRounds:
+    """The committed rounds. Within `reveal` a guess is handed only the bits of earlier rounds."""
+
+    features: Floats
+    rounds: tuple[Integers, ...]
+    informative: bool
+
+    def guess(self, known: Bits, block: Integers, trust: Floats) -> tuple[Guesses, Floats, Floats]:
+        """Guesses for a block, their confidences, and each map's Pr[+1], from the known bits alone."""
+        seen = np.flatnonzero(known)
+        chances = np.array(
+            [_predict(feature[seen], known[seen] > 0, feature[block]) for feature in self.features]
+        )
+        weights = np.exp(trust - trust.max())
+        mixed = weights @ chances / weights.sum()
+        if not self.informative:
+            mixed = np.full(len(block), 0.5)
+        confidences = np.minimum(np.maximum(mixed, 1 - mixed), 1 - 1 / (2 * len(known)))
+        return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
+
+    def reveal(self, bits: Bits) -> Bets:
+        """Guess a round, reveal its bits, learn, and go on."""
+        known = np.zeros_like(bits)
+        trust = np.zeros(len(self.features))
+        hits, confidences = [], []
+        for block in self.rounds:
+            guesses, stated, chances = self.guess(known, block, trust)
+            hits.append(guesses.hits(bits))
+            confidences.append(stated)
+            known[block] = bits[block]
+            likelihood = np.where(bits[block] > 0, chances, 1 - chances)
+            trust = trust + np.log(np.maximum(likelihood, 1e-12)).sum(axis=1)
+        return Bets(np.concatenate(confidences), np.concatenate(hits))
+
+
+def _middle_outward(order: Integers) -> Integers:
+    distance = np.abs(np.arange(len(order)) - (len(order) - 1) / 2)
+    outward: Integers = order[np.argsort(distance, kind="stable")]
+    return outward
+
+
+def _features(scores: Floats) -> Floats:
+    """The standardised score and the normal quantile of its rank; pooled, so blind to the bits."""
+    centre = float(np.median(scores))
+    low, high = np.quantile(scores, [0.16, 0.84])
+    scale = float(high - low) / 2 or float(np.abs(scores - centre).max()) or 1.0
+    standard = np.clip((scores - centre) / scale, -_LARGEST_FEATURE, _LARGEST_FEATURE)
+    ranks = special.ndtri((np.argsort(np.argsort(scores)) + 0.5) / len(scores))
+    return np.stack([standard, ranks])
+
+
+def _predict(seen: Floats, included: Hits, new: Floats) -> Floats:
+    """Pr[+1] at new features from a ridge logistic fit, moderated by the uncertainty of the fit."""
+    design = np.column_stack([np.ones_like(seen), seen])
+    target, weights = np.column_stack([np.ones_like(new), new]), np.zeros(2)
+    curvature = _RIDGE.copy()
+    for _ in range(_NEWTON_STEPS):
+        chance = special.expit(design @ weights)
+        curvature = _RIDGE + (design * (chance * (1 - chance))[:, None]).T @ design
+        step = np.linalg.solve(curvature, design.T @ (included - chance) - _RIDGE @ weights)
+        weights = weights + step
+        if np.abs(step).max() < 1e-6:
+            break
+    variance = np.einsum("ij,ij->i", target @ np.linalg.inv(curvature), target)
+    return np.asarray(special.expit(target @ weights / np.sqrt(1 + math.pi / 8 * variance)))

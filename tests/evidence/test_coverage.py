@@ -1,0 +1,148 @@
+"""Coverage: the true claim is refuted in at most 5 % of audits, for every kind of evidence.
+
+20,000 audits of randomised response each; a test fails by chance with probability below 4e-5 (four
+standard errors above the nominal rate).
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from canaria import Bets, Budget, Counts, Evidence, PublishedCounts, Ranking, Tradeoff
+from canaria import UncommittedCounts, Weighted
+from canaria.evidence import _binomial
+from tests import oracles
+
+EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
+AUDITS, GUESSES, LEVEL = 20_000, 60, 0.05
+LIMIT = LEVEL + 4 * math.sqrt(LEVEL * (1 - LEVEL) / AUDITS)
+LOSSES = np.random.default_rng(8).normal(0, 3, GUESSES)
+STATED = np.random.default_rng(9).uniform(0.5, 0.995, GUESSES)
+
+Maker = Callable[[np.ndarray], Evidence]
+KINDS: dict[str, Maker] = {
+    "Counts": lambda hits: Counts(int(hits.sum()), GUESSES, GUESSES),
+    "PublishedCounts": lambda hits: PublishedCounts(int(hits.sum()), GUESSES, GUESSES),
+    "UncommittedCounts": lambda hits: UncommittedCounts(int(hits.sum()), GUESSES, GUESSES),
+    "Tradeoff": lambda hits: Tradeoff(int(hits.sum()), GUESSES, GUESSES),
+    "Budget": lambda hits: Budget(int(hits.sum()), GUESSES, GUESSES, GUESSES),
+    "Ranking": Ranking,
+    "Weighted by loss": lambda hits: Weighted(hits, losses=LOSSES),
+    "Weighted": lambda hits: Weighted(hits, weights=np.arange(GUESSES)),
+    "Bets": lambda hits: Bets(STATED, hits),
+    "mixture Bets": lambda hits: Bets(None, hits),
+}
+
+
+def right_guesses(hits: np.ndarray, epsilon: float) -> np.ndarray:
+    return hits.sum(axis=1)
+
+
+def smallest_tail(hits: np.ndarray, epsilon: float) -> np.ndarray:
+    """What the p-value of a ranking depends on: a grows with it."""
+    grid = Ranking(hits[0]).grid
+    counts, places = np.unique(np.cumsum(hits, axis=1)[:, grid - 1], axis=0, return_inverse=True)
+    return np.asarray(_binomial.tail(counts, grid, epsilon).min(axis=1)[places.ravel()])
+
+
+def right_weight(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
+    def total(hits: np.ndarray, epsilon: float) -> np.ndarray:
+        evidence = KINDS[kind](hits[0])
+        assert isinstance(evidence, Weighted)
+        return hits @ evidence.lattice_weights(epsilon)
+
+    return total
+
+
+def each_audit(hits: np.ndarray, epsilon: float) -> np.ndarray:
+    return np.arange(len(hits))
+
+
+STATISTICS = {
+    "Ranking": smallest_tail,
+    "Bets": each_audit,
+    "mixture Bets": each_audit,
+    "Weighted by loss": right_weight("Weighted by loss"),
+    "Weighted": right_weight("Weighted"),
+}
+
+
+def refusal_rate(kind: str, hits: np.ndarray, epsilon: float, delta: float = 0.0) -> float:
+    """How often the true claim is refuted; audits with equal statistics are judged once."""
+    statistic = STATISTICS.get(kind, right_guesses)(hits, epsilon)
+    _, first, counts = np.unique(statistic, return_index=True, return_counts=True)
+    refuted = [KINDS[kind](hits[index]).p_value(epsilon, delta) <= LEVEL for index in first]
+    return float(np.asarray(refuted) @ counts) / len(hits)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_randomised_response(kind: str, epsilon: float) -> None:
+    rng = np.random.default_rng(1)
+    hits = rng.random((AUDITS, GUESSES)) < oracles.success(epsilon)
+    assert refusal_rate(kind, hits, epsilon) <= LIMIT
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "PublishedCounts"])
+@pytest.mark.parametrize("delta", [1e-4, 3e-3])
+def test_mechanism_that_attains_the_exact_bound(kind: str, epsilon: float, delta: float) -> None:
+    """Raised randomised response, aimed at the number of hits that the exact test rejects at."""
+    rng = np.random.default_rng(2)
+    aims = [v for v in range(1, GUESSES + 1) if Counts(v, GUESSES, GUESSES).p_value(epsilon, delta) <= LEVEL]
+    aim = aims[0] if aims else GUESSES
+    right = oracles.extremal_hits(aim, GUESSES, epsilon, delta, AUDITS, rng)
+    places = rng.random((AUDITS, GUESSES)).argsort(axis=1)
+    assert refusal_rate(kind, places < right[:, None], epsilon, delta) <= LIMIT
+
+
+def test_exact_counts_lose_nothing() -> None:
+    """Against its own worst mechanism the exact test errs as often as its p-value says."""
+    rng = np.random.default_rng(3)
+    right = oracles.extremal_hits(44, GUESSES, 0.5, 3e-3, 200_000, rng)
+    claimed = Counts(44, GUESSES, GUESSES).p_value(0.5, 3e-3)
+    assert (right >= 44).mean() == pytest.approx(claimed, abs=4 * math.sqrt(claimed / 200_000))
+
+
+def stop_when_ahead(hits: np.ndarray, epsilon: float) -> np.ndarray:
+    """The stopping attack: guess on until Clopper-Pearson would refute the claim, then abstain."""
+    right = np.cumsum(hits, axis=1)
+    taken = np.arange(1, hits.shape[1] + 1)
+    tails = np.array(
+        [
+            [Counts(v, r, r).p_value(epsilon) for v in range(r + 1)] + [1.0] * (hits.shape[1] - r)
+            for r in taken
+        ]
+    )
+    ahead = tails[taken - 1, right] <= LEVEL
+    return np.where(ahead.any(axis=1), ahead.argmax(axis=1) + 1, hits.shape[1])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0])
+def test_stopping_attack_on_adaptive_kinds(epsilon: float) -> None:
+    """Stop as soon as it looks good: `Budget` and `Bets` hold."""
+    rng = np.random.default_rng(4)
+    hits = rng.random((AUDITS, GUESSES)) < oracles.success(epsilon)
+    stops = stop_when_ahead(hits, epsilon)
+    budget = bets = mixture = 0
+    for row, stop in zip(hits[:4000], stops[:4000], strict=True):
+        seen = row[:stop]
+        budget += Budget(int(seen.sum()), int(stop), GUESSES, GUESSES).p_value(epsilon) <= LEVEL
+        bets += Bets(STATED[:stop], seen, GUESSES).p_value(epsilon) <= LEVEL
+        mixture += Bets(None, seen, GUESSES).p_value(epsilon) <= LEVEL
+    assert max(budget, bets, mixture) / 4000 <= LEVEL + 4 * math.sqrt(LEVEL * (1 - LEVEL) / 4000)
+
+
+@pytest.mark.parametrize(("elements", "rate"), [(100, 0.20), (1000, 0.34)])
+def test_naive_adaptive_clopper_pearson_fails(elements: int, rate: float) -> None:
+    """The rule that the paper proves "valid": a constant mechanism is accused 4 and 7 times too often."""
+    rng = np.random.default_rng(5)
+    audits = 4000
+    right = np.cumsum(rng.random((audits, elements)) < 0.5, axis=1)
+    taken = np.arange(1, elements + 1)
+    limit = [next((v for v in range(r + 1) if Counts(v, r, r).p_value(0.0) <= LEVEL), r + 1) for r in taken]
+    accused = (right >= np.array(limit)).any(axis=1).mean()
+    assert accused > 3 * LEVEL
+    assert accused == pytest.approx(rate, abs=0.03)

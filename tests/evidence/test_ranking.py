@@ -1,0 +1,144 @@
+"""Ranking: exact crossing probabilities, the greedy delta rule, non-monotone p-values."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canaria import Ranking, lower_bound
+from canaria.evidence import _binomial, _laws
+from canaria.evidence.ranking import looks
+from tests import oracles
+
+HITS = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.3, 0.147496), (0.0, 0.0766602)])
+def test_pinned_p_values(epsilon: float, expected: float) -> None:
+    """The pinned values of theory section 11."""
+    assert Ranking(HITS, grid=[4, 6, 9, 12]).p_value(epsilon) == pytest.approx(expected, rel=1e-5)
+
+
+def test_p_value_is_not_monotone() -> None:
+    """The example of theory section 4, and why the inverter must not skip ahead."""
+    grid = [8, 9, 10, 12, 14, 16, 19, 22, 25, 30]
+    counts = [8, 9, 10, 12, 13, 15, 17, 19, 22, 26]
+    evidence = Ranking.from_dict(grid, counts, 30)
+    assert evidence.p_value(1.002) > 0.05 > evidence.p_value(1.142)
+    bound = lower_bound(evidence).epsilon
+    assert bound < 1.002
+    assert all(evidence.p_value(k / 100) <= 0.05 for k in range(round(bound * 100) + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.floats(0, 3))
+def test_crossing_is_the_enumeration(data: st.DataObject, epsilon: float) -> None:
+    """All 2^k sequences of up to 10 hits."""
+    grid = sorted(data.draw(st.sets(st.integers(1, 10), min_size=1, max_size=5)))
+    boundary = [data.draw(st.integers(0, k + 1)) for k in grid]
+    computed = _laws.crossing(np.array(grid), np.array(boundary), epsilon)
+    assert computed == pytest.approx(oracles.every_crossing(grid, boundary, epsilon), abs=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+def test_transforms_agree_with_direct_convolution(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large walks use Fourier transforms; the direct sum is the oracle."""
+    grid = looks(20_000)
+    boundary = _laws.smallest_counts(grid, 0.01, epsilon)
+    fast = _laws.crossing(grid, boundary, epsilon)
+    monkeypatch.setattr(_laws, "_DIRECT", 10**12)
+    assert fast == pytest.approx(_laws.crossing(grid, boundary, epsilon), rel=1e-9)
+
+
+def test_boundary_is_the_smallest_count_with_a_rarer_tail() -> None:
+    grid = np.arange(1, 60)
+    for epsilon, level in itertools.product((0.0, 1.0, 3.0), (0.3, 0.05, 1e-6)):
+        counts = _laws.smallest_counts(grid, level, epsilon)
+        assert (_binomial.tail(counts, grid, epsilon) <= level).all()
+        assert (_binomial.tail(counts - 1, grid, epsilon) > level).all()
+
+
+def naive_greedy(evidence: Ranking, epsilon: float, delta: float) -> float:
+    """The greedy delta rule with every number of flips, by enumeration of all hit sequences."""
+    p, length = oracles.success(epsilon), int(evidence.grid[-1])
+    tails = [
+        float(_binomial.tail(v, k, epsilon)) for v, k in zip(evidence.counts, evidence.grid, strict=True)
+    ]
+    level = min(tails) * (1 + 1e-9)
+    needs = {}
+    for hits in itertools.product((0, 1), repeat=length):
+        sums = np.cumsum(hits)
+        distance = [
+            next(c for c in range(k + 2) if float(_binomial.tail(c, k, epsilon)) <= level) - sums[k - 1]
+            for k in evidence.grid
+            if float(_binomial.tail(k, k, epsilon)) <= level
+        ]
+        flips = max(0, min(distance))
+        needs[flips] = needs.get(flips, 0.0) + p ** sum(hits) * (1 - p) ** (length - sum(hits))
+    budget, total = evidence.elements * delta / (1 + np.exp(epsilon)), 0.0
+    for flips in sorted(needs):
+        share = needs[flips] if flips == 0 else min(needs[flips], budget / flips)
+        total, budget = total + share, budget - flips * share
+    return min(1.0, total)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 0.01, 0.1])
+@pytest.mark.parametrize("epsilon", [0.0, 0.7])
+def test_greedy_rule_is_the_enumeration(epsilon: float, delta: float) -> None:
+    """At most four flips are needed here, where the ladder of flips has no gaps."""
+    evidence = Ranking([1, 1, 1, 1, 0, 1, 1, 0, 1], grid=[3, 5, 9])
+    expected = naive_greedy(evidence, epsilon, delta)
+    assert evidence.p_value(epsilon, delta) == pytest.approx(expected, rel=1e-6)
+
+
+def test_gaps_in_the_ladder_of_flips_only_raise_the_p_value() -> None:
+    """With a large budget of flips the ladder has gaps; the exact greedy rule is never higher."""
+    hits = np.random.default_rng(3).random(300) < 0.85
+    evidence = Ranking(hits, elements=3000)
+    epsilon, delta = 0.8, 1e-3
+    boundary = evidence._boundary(epsilon)
+    flips = np.arange(60)
+    crossed = np.array(
+        [_laws.crossing(evidence.grid, evidence._lowered(boundary, j), epsilon) for j in flips]
+    )
+    exact, _ = _laws.greedy_flips(crossed, flips, 3000 * delta / (1 + np.exp(epsilon)))
+    assert exact <= evidence.p_value(epsilon, delta) <= exact + 0.02
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 3), st.sampled_from([0.0, 1e-4, 1e-2]))
+def test_p_value_falls_with_hits_and_rises_with_delta(hits: list[bool], epsilon: float, delta: float) -> None:
+    base = Ranking(hits).p_value(epsilon, delta)
+    better = list(hits)
+    if False in better:
+        better[better.index(False)] = True
+    assert Ranking(better).p_value(epsilon, delta) <= base + 1e-9
+    assert Ranking(hits).p_value(epsilon, min(1.0, 2 * delta + 1e-6)) >= base - 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-4, 1e-3]), st.floats(0.6, 0.97))
+def test_screen_agrees_with_the_p_value(seed: int, delta: float, accuracy: float) -> None:
+    """Claims that the screen settles are settled the same way by the exact p-value."""
+    hits = np.random.default_rng(seed).random(120) < accuracy
+    evidence, claims = Ranking(hits), np.linspace(0, 4, 30)
+    for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
+        if verdict:
+            assert (evidence.p_value(float(claim), delta) <= 0.05) == (verdict > 0)
+
+
+def test_counts_at_the_looks_are_all_that_matters() -> None:
+    hits = np.random.default_rng(0).random(500) < 0.8
+    evidence = Ranking(hits, elements=700)
+    again = Ranking.from_dict(**evidence.to_dict())
+    assert again.p_value(0.7, 1e-5) == evidence.p_value(0.7, 1e-5)
+    assert lower_bound(again, 1e-5).epsilon == lower_bound(evidence, 1e-5).epsilon
+
+
+def test_default_looks_are_geometric_from_eight_to_all() -> None:
+    assert looks(3).tolist() == [3]
+    grid = looks(10**6)
+    assert (grid[0], grid[-1], len(grid)) == (8, 10**6, 40)
+    assert (np.diff(grid) > 0).all()

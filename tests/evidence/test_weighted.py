@@ -1,0 +1,88 @@
+"""Weighted guesses: the exact law of the weighted sum, certain losses, screens."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canaria import Weighted, lower_bound
+from tests import oracles
+
+
+def enumerated(weights: list[int], statistic: int, epsilon: float) -> float:
+    p, total = oracles.success(epsilon), 0.0
+    for hits in itertools.product((0, 1), repeat=len(weights)):
+        if sum(w for w, hit in zip(weights, hits, strict=True) if hit) >= statistic:
+            total += p ** sum(hits) * (1 - p) ** (len(hits) - sum(hits))
+    return total
+
+
+def test_pinned_p_value() -> None:
+    """The pinned value of theory section 11."""
+    evidence = Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1])
+    assert evidence.statistic(0.7) == 9
+    assert evidence.p_value(0.7) == pytest.approx(0.529153, abs=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=10), st.floats(0, 4))
+def test_law_is_the_enumeration(guesses: list[tuple[int, bool]], epsilon: float) -> None:
+    weights, hits = zip(*guesses, strict=True)
+    evidence = Weighted(hits, weights=weights)
+    expected = enumerated(list(weights), evidence.statistic(epsilon), epsilon)
+    assert evidence.p_value(epsilon) == pytest.approx(min(1.0, expected), rel=1e-8, abs=1e-13)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.8, 3.0])
+def test_wrapped_law_is_the_direct_convolution(epsilon: float) -> None:
+    """Many guesses: the law lives on a circle; convolving group by group is the oracle."""
+    rng = np.random.default_rng(1)
+    weights = rng.integers(0, 41, 3000)
+    hits = rng.random(3000) < oracles.success(epsilon) + 0.01
+    evidence = Weighted(hits, weights=weights)
+    law, p = np.ones(1), oracles.success(epsilon)
+    for weight in weights:
+        law = np.r_[law, np.zeros(weight)] * (1 - p) + np.r_[np.zeros(weight), law] * p
+    assert evidence.p_value(epsilon) == pytest.approx(law[evidence.statistic(epsilon) :].sum(), rel=1e-8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-5, 1e-3]))
+def test_screen_agrees_with_the_p_value(seed: int, delta: float) -> None:
+    rng = np.random.default_rng(seed)
+    losses = rng.normal(0, 2, 150)
+    hits = rng.random(150) < 1 / (1 + np.exp(-np.abs(losses)))
+    evidence, claims = Weighted(hits, losses=losses), np.linspace(0, 3, 16)
+    for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
+        if verdict:
+            assert (evidence.p_value(float(claim), delta) <= 0.05) == (verdict > 0)
+
+
+def test_weights_follow_the_losses() -> None:
+    """|loss| - epsilon, on a lattice of 40 steps, nothing below the claim."""
+    evidence = Weighted([1, 1, 1, 1], losses=[2.0, -1.5, 1.0, 0.2])
+    assert evidence.lattice_weights(0.5).tolist() == [40, 27, 13, 0]
+    assert evidence.tally(0.5) == (3, 3)
+
+
+def test_infinite_losses_are_certainty() -> None:
+    """100 certain guesses, all right: as good as the exact bound from counts."""
+    evidence = Weighted(np.ones(100), losses=np.r_[np.full(60, np.inf), np.full(40, -np.inf)])
+    root = 0.05 ** (1 / 100)
+    assert lower_bound(evidence).epsilon == math.floor(100 * math.log(root / (1 - root))) / 100
+
+
+def test_plain_delta_rule() -> None:
+    evidence = Weighted([1] * 20, weights=[3] * 20, elements=50)
+    flips = 50 * 1e-3 / (1 + math.exp(1))
+    assert evidence.p_value(1.0, 1e-3) == pytest.approx(oracles.success(1) ** 20 + flips)
+
+
+def test_too_many_elements_for_the_plain_rule_warn() -> None:
+    """The warning names the largest number of elements that would do."""
+    with pytest.warns(UserWarning, match="at most 9000 elements would do"):
+        bound = lower_bound(Weighted(np.ones(50), weights=np.ones(50), elements=10**6), delta=1e-5)
+    assert bound.epsilon == 0
