@@ -87,8 +87,8 @@ class Bound:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON (infinite numbers as the string "inf")."""
         return {
-            "epsilon": _plain(self.epsilon),
-            "estimate": _plain(self.estimate),
+            "epsilon": plain(self.epsilon),
+            "estimate": plain(self.estimate),
             "correct": self.tally.correct,
             "taken": self.tally.taken,
             "elements": self.evidence.elements,
@@ -111,14 +111,11 @@ class Bound:
 
     def __str__(self) -> str:
         """One honest sentence."""
-        privacy = f"({self.epsilon_text}, {self.delta:g})" if self.delta else self.epsilon_text
         claim = f"epsilon is at least {self.epsilon_text} at delta {self.delta:g}"
         if self.epsilon == 0:
             claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
-        elif self.delta == 0:
-            claim = f"epsilon is at least {privacy}"
         return (
-            f"With {self.confidence:.10g} confidence {claim}: {self.tally.correct} of "
+            f"With {100 * self.confidence:.10g} % confidence {claim}: {self.tally.correct} of "
             f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
             f"({self.method}; {self.adjacency} adjacency; assuming {', and '.join(self.assumptions)})."
         )
@@ -177,13 +174,16 @@ def lower_bound(
     return Bound(epsilon, delta, float(confidence), evidence, _validate.adjacency(adjacency), rule)
 
 
-def _last_refuted(evidence: Evidence, delta: float, level: float) -> float:
+def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
+    """The bound; a part of a split that cannot beat an earlier part may answer less."""
     if isinstance(evidence, Split):
-        parts = zip(evidence.parts, evidence.shares, strict=True)
-        return max(_last_refuted(part, delta, level * share) for part, share in parts)
+        best = -1.0
+        for part, share in zip(evidence.parts, evidence.shares, strict=True):
+            best = max(best, _last_refuted(part, delta, level * share, best))
+        return best
     if evidence.inversion == "bisection":
         return _bisect(evidence, delta, level)
-    return _walk(evidence, delta, level)
+    return _walk(evidence, delta, level, beat)
 
 
 def _bisect(evidence: Evidence, delta: float, level: float) -> float:
@@ -203,10 +203,16 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     return claim
 
 
-def _walk(evidence: Evidence, delta: float, level: float) -> float:
-    """The last point of the initial run of refuted claims on the fixed grid."""
+def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
+    """The last point of the initial run of refuted claims on the fixed grid.
+
+    A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
+    """
     start = _first_claim(evidence, delta, level) if evidence.inversion == "late grid" else 0
     claims = EPSILON_GRID[start:]
+    beyond = int(np.searchsorted(claims, beat, side="right"))
+    if 0 < beyond < len(claims) and evidence.p_value(float(claims[beyond]), delta) > level:
+        return 0.0
     settled = (
         evidence.screen(claims, delta, level)
         if isinstance(evidence, Screened)
@@ -238,5 +244,6 @@ def _first_claim(evidence: Evidence, delta: float, level: float) -> int:
     return start
 
 
-def _plain(number: float) -> float | str:
+def plain(number: float) -> float | str:
+    """A number as JSON has it: infinity as the string "inf"."""
     return number if math.isfinite(number) else str(number)

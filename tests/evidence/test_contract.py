@@ -5,8 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from canaria import Bets, Budget, Counts, Evidence, InputError, PublishedCounts, Ranking, Split
-from canaria import Tradeoff, UncommittedCounts, Weighted, lower_bound
+from canaria import (
+    Bets,
+    Budget,
+    Counts,
+    Evidence,
+    InputError,
+    PublishedCounts,
+    Ranking,
+    Split,
+    Tradeoff,
+    UncommittedCounts,
+    Weighted,
+    lower_bound,
+)
 from canaria.evidence import from_dict, to_dict
 from canaria.evidence._protocol import _KINDS
 

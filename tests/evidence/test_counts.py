@@ -46,7 +46,7 @@ def test_reference_p_values(
 
 
 def test_published_value_is_below_the_truth_at_high_p_values() -> None:
-    """n = r = 2, v = 1: true 0.944734, published 0.94214."""
+    """N = r = 2, v = 1: true 0.944734, published 0.94214."""
     assert PublishedCounts(1, 2, 2).p_value(1.0, 0.05) == pytest.approx(0.94214, abs=1e-5)
 
 

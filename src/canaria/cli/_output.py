@@ -33,8 +33,10 @@ def finish(compute: Callable[[], "Bound"], claimed: float | None, as_json: bool,
 def result_json(bound: "Bound", claimed: float | None, refuted: bool | None, details: dict[str, Any]) -> str:
     """The result as JSON, which `canaria verify` can check."""
     from canaria._version import __version__
+    from canaria.bound import plain
 
-    record = {**bound.to_dict(), "claimed": claimed, "refuted": refuted, **details}
+    claim = None if claimed is None else plain(claimed)
+    record = {**bound.to_dict(), "claimed": claim, "refuted": refuted, **details}
     return json.dumps({**record, "canaria": __version__}, allow_nan=False)
 
 

@@ -121,11 +121,10 @@ class Ranking:
         smallest = tails.min(axis=0, initial=1.0)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
         verdict[:end][len(self.grid) * smallest + budget <= level] = 1
-        if delta > 0:
-            for index in np.flatnonzero(verdict == 0):
-                if self._union_bound(float(epsilons[index]), float(budget[index])) > level:
-                    break
-                verdict[index] = 1
+        for index in np.flatnonzero(verdict == 0):
+            if self._union_bound(float(epsilons[index]), float(budget[index])) > level:
+                break
+            verdict[index] = 1
         return verdict
 
     def _smallest_tail(self, epsilon: float) -> float:
@@ -143,9 +142,10 @@ class Ranking:
     def _union_bound(self, epsilon: float, budget: float) -> float:
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
-        lowered = boundary[reachable][:, None] - _LADDER[None, :]
+        flips = _LADDER if budget > 0 else _LADDER[:1]
+        lowered = boundary[reachable][:, None] - flips
         tails = _binomial.tail(lowered, self.grid[reachable][:, None], epsilon)
-        return float((tails.sum(axis=0) + budget / (_LADDER + 1)).min())
+        return float((tails.sum(axis=0) + budget / (flips + 1)).min())
 
 
 def _checked_grid(grid: Any, length: int | None) -> Integers:

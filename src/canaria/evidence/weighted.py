@@ -16,7 +16,7 @@ from canaria.evidence._protocol import FAIR_COINS, NOT_ADAPTIVE, Tally, kind
 LATTICE: Final = 40
 _LEAK: Final = 1e-18
 _FFT_ERROR: Final = 1e-14
-_TILTS: Final = np.geomspace(1e-5, 10, 80)
+_TILTS: Final = np.geomspace(1e-5, 10, 40)
 
 
 @kind

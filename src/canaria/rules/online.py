@@ -34,8 +34,8 @@ class Online:
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "OnlineRounds":
         """Commit to the order of the blocks and to how confidences are learnt."""
-        outward = _middle_outward(falling(scores, rng))
-        features = _features(scores)
+        order = falling(scores, rng)
+        outward, features = _middle_outward(order), _features(scores, order)
         parts = np.array_split(outward, min(self.blocks, len(outward)))
         return OnlineRounds(features, tuple(parts), bool(scores.max() > scores.min()))
 
@@ -82,13 +82,17 @@ def _middle_outward(order: Integers) -> Integers:
     return outward
 
 
-def _features(scores: Floats) -> Floats:
-    """The standardised score and the normal quantile of its rank; pooled, so blind to the bits."""
+def _features(scores: Floats, order: Integers) -> Floats:
+    """The standardised score and the normal quantile of its rank; pooled, so blind to the bits.
+
+    Ranks come from the order in which ties were broken at random, never from the order of the input.
+    """
     centre = float(np.median(scores))
     low, high = np.quantile(scores, [0.16, 0.84])
     scale = float(high - low) / 2 or float(np.abs(scores - centre).max()) or 1.0
     standard = np.clip((scores - centre) / scale, -_LARGEST_FEATURE, _LARGEST_FEATURE)
-    ranks = special.ndtri((np.argsort(np.argsort(scores)) + 0.5) / len(scores))
+    ranks = np.empty(len(scores))
+    ranks[order] = special.ndtri((np.arange(len(scores))[::-1] + 0.5) / len(scores))
     return np.stack([standard, ranks])
 
 

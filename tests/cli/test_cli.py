@@ -1,0 +1,194 @@
+"""The command line, run as its users run it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from canaria._version import __version__
+
+BOUND = ["bound", "--correct", "73", "--guesses", "100", "--elements", "1000"]
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def canaria(*words: str, stdin: str = "") -> Ran:
+    """Run the installed command in a process of its own."""
+    command = [str(Path(sys.executable).with_name("canaria")), *words]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def score_file(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    included = rng.integers(0, 2, 500)
+    rows = "".join(f"{s},{i}\n" for s, i in zip(rng.normal(2.0 * included), included, strict=True))
+    path = tmp_path / "scores.csv"
+    path.write_text("score,included\n" + rows)
+    return path
+
+
+def test_version() -> None:
+    assert canaria("--version") == (0, f"canaria {__version__}\n", "")
+
+
+def test_bound_in_words() -> None:
+    ran = canaria(*BOUND, "--delta", "1e-5")
+    assert ran.code == 0
+    assert ran.out.startswith("ε ≥ 0.606 at δ = 1e-05, with 95 % confidence\n")
+    assert "independent fair coins" in ran.out
+
+
+def test_bound_as_json() -> None:
+    data = json.loads(canaria(*BOUND, "--delta", "1e-5", "--json").out)
+    assert data["epsilon"] == pytest.approx(0.607, abs=1e-3)
+    assert (data["correct"], data["taken"], data["elements"]) == (73, 100, 1000)
+    published = json.loads(canaria(*BOUND, "--delta", "1e-5", "--method", "steinke", "--json").out)
+    assert published["epsilon"] == pytest.approx(0.605, abs=1e-3)
+    assert published["method"] == "steinke"
+
+
+@pytest.mark.parametrize(("claimed", "code", "words"), [("0.5", 1, "is refuted"), ("2", 0, "is not refuted")])
+def test_claims(claimed: str, code: int, words: str) -> None:
+    ran = canaria(*BOUND, "--claimed", claimed)
+    assert ran.code == code
+    assert words in ran.out
+    assert json.loads(canaria(*BOUND, "--claimed", claimed, "--json").out)["refuted"] is (code == 1)
+
+
+def test_infinite_numbers_are_strings() -> None:
+    ran = canaria(
+        "bound", "--correct", "9", "--guesses", "9", "--elements", "9", "--claimed", "inf", "--json"
+    )
+    data = json.loads(ran.out)
+    assert (data["estimate"], data["claimed"], data["refuted"]) == ("inf", "inf", False)
+
+
+@pytest.mark.parametrize("rule", ["ranked", "tails:100", "top:50", "threshold:2.5", "soft", "online"])
+def test_scores_and_verify(score_file: Path, tmp_path: Path, rule: str) -> None:
+    """Every rule, from a file to a verified bound."""
+    ran = canaria(
+        "scores", str(score_file), "--rule", rule, "--adjacency", "replace", "--seed", "3", "--json"
+    )
+    data = json.loads(ran.out)
+    assert (ran.code, data["adjacency"], data["seed"]) == (0, "replace", 3)
+    stored = tmp_path / "result.json"
+    stored.write_text(ran.out)
+    checked = canaria("verify", str(stored))
+    assert checked.code == 0
+    assert "holds" in checked.out
+    stored.write_text(json.dumps({**data, "epsilon": data["epsilon"] + 0.01}))
+    assert canaria("verify", str(stored), "--json") == (
+        1,
+        json.dumps({"stored": data["epsilon"] + 0.01, "recomputed": data["epsilon"], "holds": False}) + "\n",
+        "",
+    )
+
+
+def test_scores_from_standard_input_as_json_lines(score_file: Path) -> None:
+    rows = [line.split(",") for line in score_file.read_text().splitlines()[1:]]
+    lines = "".join(json.dumps({"score": float(s), "included": i == "1"}) + "\n" for s, i in rows)
+    piped = json.loads(canaria("scores", "-", "--json", stdin=lines).out)
+    direct = json.loads(canaria("scores", str(score_file), "--json").out)
+    assert piped["epsilon"] == direct["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["bond"], "No such command 'bond'"),
+        (["bound", "--corect", "3"], "No such option: --corect"),
+        (["bound"], "Missing option '--correct'"),
+        ([*BOUND[:-1], "10"], "taken must be an integer between 0 and elements = 10, got 100"),
+        ([*BOUND, "--delta", "2"], "delta must be between 0 and 1, got 2.0"),
+        ([*BOUND, "--confidence", "1"], "confidence must be strictly between 0 and 1, got 1.0"),
+        ([*BOUND, "--claimed", "-1"], "claimed must be at least 0, got -1.0"),
+        ([*BOUND, "--method", "best"], "--method"),
+        (["scores", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
+        (
+            ["scores", "-", "--rule", "best"],
+            "rule must be ranked, tails:K, top:K, threshold:T, soft or online",
+        ),
+        (["verify", "nowhere.json"], "nowhere.json cannot be read: No such file or directory"),
+        (["verify", "-"], "standard input must be the JSON of one result"),
+    ],
+)
+def test_bad_usage_is_one_line_and_code_two(words: list[str], message: str) -> None:
+    ran = canaria(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "standard input must hold at least one row of scores, got none"),
+        ("score,included\n", "at least one row"),
+        ("score,in\n1,1\n", "must have one column named 'included' in its header, got ['score', 'in']"),
+        ("score,score,included\n1,1,1\n", "must have one column named 'score'"),
+        ("score,included\nnan,1\n", "row 1: score must be a finite number, got 'nan'"),
+        ("score,included\n1,1\ninf,0\n", "row 2: score must be a finite number, got 'inf'"),
+        ("score,included\n1,yes\n", "row 1: included must be 0, 1, true or false, got 'yes'"),
+        ("score,included\n1\n", "row 1: included must be 0, 1, true or false, got None"),
+        ("score,included\n1,0,7\n", "row 1 has more cells than the header"),
+        ('{"score": 1, "included": true}\nnonsense\n', "line 2 must be a JSON object"),
+        ('{"score": 1e999, "included": 1}\n', "line 1: score must be a finite number, got inf"),
+        ('{"score": true, "included": 1}\n', "line 1: score must be a finite number, got True"),
+        ('{"score": 1}\n', "line 1: included must be 0, 1, true or false, got None"),
+        ("score,included\n" + "1,1\n" * 900 + "0,0\n" * 100, "bits must be independent fair coins"),
+    ],
+)
+def test_bad_score_files(text: str, message: str) -> None:
+    ran = canaria("scores", "-", stdin=text)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"epsilon": 1}',
+        '{"epsilon": -1, "delta": 0, "confidence": 0.95, "adjacency": "replace", "evidence": {}}',
+    ],
+)
+def test_bad_results(text: str) -> None:
+    ran = canaria("verify", "-", stdin=text)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+
+
+def test_warnings_are_one_line_on_standard_error(score_file: Path) -> None:
+    ran = canaria("scores", str(score_file), "--rule", "online", "--delta", "0.01", "--json")
+    assert ran.code == 0
+    assert ran.err.startswith("canaria: warning: no claim can be refuted with elements=500")
+    assert json.loads(ran.out)["epsilon"] == 0
+
+
+@pytest.mark.parametrize("verb", ["bound", "scores", "verify", "demo"])
+def test_help_fits_a_screen_and_shows_an_example(verb: str) -> None:
+    ran = canaria(verb, "--help")
+    assert ran.code == 0
+    assert f"Example: canaria {verb}" in ran.out
+    assert ran.out.count("\n") <= 50
+
+
+def test_demo_tells_a_correct_mechanism_from_a_broken_one() -> None:
+    ran = canaria("demo")
+    assert ran.code == 0
+    assert "the claim ε = 2 is not refuted" in ran.out
+    assert "the claim ε = 2 is REFUTED" in ran.out
+    assert json.loads(canaria("demo", "--json").out)["broken"]["epsilon"] > 2

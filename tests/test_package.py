@@ -1,0 +1,35 @@
+"""The package: public names, light imports, documented commands."""
+
+import subprocess
+import sys
+
+import pytest
+
+import canaria
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("statement", ["import canaria", "import canaria.cli"])
+def test_imports_stay_light(statement: str) -> None:
+    """`canaria --version` needs no numerics; nothing heavy comes with `import canaria`."""
+    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "matplotlib", "torch", "jax"}
+    assert not heavy & modules_after(statement)
+
+
+def test_using_the_core_needs_no_command_line() -> None:
+    """On a machine without typer or dp-accounting the numerics still run."""
+    loaded = modules_after("import canaria; canaria.lower_bound(canaria.Counts(73, 100, 1000))")
+    assert not {"typer", "dp_accounting", "rich", "pandas"} & loaded
+
+
+def test_every_public_name_resolves() -> None:
+    for name in canaria.__all__:
+        assert getattr(canaria, name) is not None
+    assert set(dir(canaria)) == set(canaria.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        canaria.nothing  # noqa: B018
