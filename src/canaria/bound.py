@@ -167,7 +167,7 @@ def lower_bound(
 
     >>> from canaria import Counts
     >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
-    0.607
+    0.606
     """
     delta, level = _validate.delta(delta), 1 - _validate.confidence(confidence)
     epsilon = _last_refuted(evidence, delta, level)

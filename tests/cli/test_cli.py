@@ -23,7 +23,7 @@ class Ran(NamedTuple):
 def canaria(*words: str, stdin: str = "") -> Ran:
     """Run the installed command in a process of its own."""
     command = [str(Path(sys.executable).with_name("canaria")), *words]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=False, input=stdin, capture_output=True, text=True, timeout=120)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -61,8 +61,8 @@ class Counts(_CountFields):
     the weight of all outputs with at least v right guesses raised by one factor. The p-value is
     monotone in epsilon, because the classes of mechanisms are nested.
 
-    >>> round(Counts(73, 100, 1000).p_value(0.607, delta=1e-5), 4)
-    0.0499
+    >>> round(Counts(73, 100, 1000).p_value(0.607, delta=1e-5), 3)
+    0.05
     """
 
     method: ClassVar[str] = "exact"

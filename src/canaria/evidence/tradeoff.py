@@ -69,7 +69,7 @@ class Tradeoff:
     (epsilon, delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there
     `Counts` is tighter.
 
-    >>> Tradeoff(80, 100, 1000).refutes(gaussian(0.5))
+    >>> Tradeoff(80, 100, 100).refutes(gaussian(0.5))
     True
     """
 

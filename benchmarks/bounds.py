@@ -1,0 +1,129 @@
+"""Speed and memory of the bounds, and the growth of their cost. Run by `make bench-bounds`.
+
+Times are the best of several runs on this machine; read the ratios, not the milliseconds.
+"""
+
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from canaria import Counts, Online, PublishedCounts, Ranked, Ranking, audit_scores, lower_bound
+
+DELTA = 1e-5
+
+
+def best_time(work: Callable[[], object], runs: int = 5) -> float:
+    """The shortest of several runs, in seconds, after one that warms up."""
+    work()
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def growth(sizes: list[int], times: list[float]) -> float:
+    """The exponent that the cost grows with, between the smallest and the largest size."""
+    return math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+
+
+def ranked_hits(size: int) -> np.ndarray:
+    """Hits whose accuracy falls from 0.95 to 0.5 along the ranking."""
+    return np.random.default_rng(0).random(size) < np.linspace(0.95, 0.5, size)
+
+
+def gaussian_scores(size: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, size)
+    return rng.normal(2.0 * bits), bits
+
+
+def speed() -> Table:
+    table = Table("work", "size", "limit [ms]", "best of 5 [ms]")
+    cases: list[tuple[str, list[int], dict[int, int], Callable[[int], Callable[[], object]]]] = [
+        (
+            "lower_bound(Counts), delta 1e-5",
+            [10**3, 10**5, 10**7, 10**9],
+            {10**7: 5},
+            lambda r: lambda: lower_bound(Counts(73 * r // 100, r, r), DELTA),
+        ),
+        (
+            "lower_bound(PublishedCounts), delta 1e-5",
+            [10**3, 10**5, 10**7],
+            {},
+            lambda r: lambda: lower_bound(PublishedCounts(73 * r // 100, r, r), DELTA),
+        ),
+        (
+            "lower_bound(Ranking), delta 0",
+            [10**3, 10**4, 10**5, 10**6, 10**7],
+            {10**3: 100},
+            lambda n: (lambda hits: lambda: lower_bound(Ranking(hits)))(ranked_hits(n)),
+        ),
+        (
+            "lower_bound(Ranking), delta 1e-5",
+            [10**3, 10**4, 10**5, 10**6],
+            {10**3: 100, 10**6: 1000},
+            lambda n: (lambda hits: lambda: lower_bound(Ranking(hits), DELTA))(ranked_hits(n)),
+        ),
+        (
+            "audit_scores, Ranked",
+            [10**3, 10**4, 10**5, 10**6],
+            {},
+            lambda n: (lambda data: lambda: audit_scores(*data, rule=Ranked(), rng=0))(gaussian_scores(n)),
+        ),
+        (
+            "audit_scores, Online",
+            [10**3, 10**4, 10**5],
+            {},
+            lambda n: (lambda data: lambda: audit_scores(*data, rule=Online(), rng=0))(gaussian_scores(n)),
+        ),
+    ]
+    for name, sizes, limits, prepare in cases:
+        times = [best_time(prepare(size)) for size in sizes]
+        for size, seconds in zip(sizes, times, strict=True):
+            limit = limits.get(size)
+            late = " LATE" if limit is not None and 1000 * seconds > limit else ""
+            table.add_row(name, f"{size:.0e}", str(limit or ""), f"{1000 * seconds:.2f}{late}")
+        table.add_row(name, "growth", "", f"n^{growth(sizes, times):.2f}", end_section=True)
+    return table
+
+
+def startup() -> str:
+    """`canaria --version` against `import numpy`, each in a process of its own."""
+    command = [str(Path(sys.executable).with_name("canaria")), "--version"]
+    numpy_import = [sys.executable, "-c", "import numpy"]
+    shown = best_time(lambda: subprocess.run(command, check=True, capture_output=True))
+    imported = best_time(lambda: subprocess.run(numpy_import, check=True))
+    return f"start-up: canaria --version takes {shown / imported:.2f} times as long as importing numpy (limit 2.5)"
+
+
+def peak_memory() -> str:
+    """The whole process that audits 10^7 scores."""
+    code = (
+        "import numpy as np; from canaria import audit_scores; rng = np.random.default_rng(0); "
+        "bits = rng.integers(0, 2, 10**7, dtype=np.int8); scores = rng.standard_normal(10**7); "
+        "scores += bits; print(audit_scores(scores, bits, 1e-5, rng=rng).epsilon)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return f"memory: auditing 10^7 scores peaks at {peak:.2f} GiB (limit 0.93 GiB = 1 GB)"
+
+
+def main() -> None:
+    console = Console()
+    console.print(startup())
+    console.print(peak_memory())
+    console.print(speed())
+
+
+if __name__ == "__main__":
+    main()
