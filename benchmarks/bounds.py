@@ -9,13 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from canaria import Counts, Online, PublishedCounts, Ranked, Ranking, audit_scores, lower_bound
+from canaria import Counts, Online, PublishedCounts, Ranked, Ranking, Rule, audit_scores, lower_bound
 
 DELTA = 1e-5
 
@@ -47,47 +49,47 @@ def gaussian_scores(size: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(2.0 * bits), bits
 
 
+class Case(NamedTuple):
+    """What is timed, at which sizes, with which limits in milliseconds; `prepare` is not timed."""
+
+    name: str
+    sizes: list[int]
+    limits: dict[int, int]
+    prepare: Callable[[int], Callable[[], object]]
+
+
+def bound_of_counts(kind: type[Counts] | type[PublishedCounts], size: int) -> Callable[[], object]:
+    return lambda: lower_bound(kind(73 * size // 100, size, size), DELTA)
+
+
+def bound_of_ranking(delta: float, size: int) -> Callable[[], object]:
+    hits = ranked_hits(size)
+    return lambda: lower_bound(Ranking(hits), delta)
+
+
+def audit(rule: Rule, size: int) -> Callable[[], object]:
+    scores, bits = gaussian_scores(size)
+    return lambda: audit_scores(scores, bits, rule=rule, rng=0)
+
+
+CASES = [
+    Case("Counts, delta 1e-5", [10**3, 10**5, 10**7, 10**9], {10**7: 5}, partial(bound_of_counts, Counts)),
+    Case("PublishedCounts, delta 1e-5", [10**3, 10**5, 10**7], {}, partial(bound_of_counts, PublishedCounts)),
+    Case("Ranking", [10**3, 10**4, 10**5, 10**6, 10**7], {10**3: 100}, partial(bound_of_ranking, 0.0)),
+    Case(
+        "Ranking, delta 1e-5",
+        [10**3, 10**4, 10**5, 10**6],
+        {10**3: 100, 10**6: 1000},
+        partial(bound_of_ranking, DELTA),
+    ),
+    Case("scores, Ranked", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked())),
+    Case("scores, Online", [10**3, 10**4, 10**5], {}, partial(audit, Online())),
+]
+
+
 def speed() -> Table:
-    table = Table("work", "size", "limit [ms]", "best of 5 [ms]")
-    cases: list[tuple[str, list[int], dict[int, int], Callable[[int], Callable[[], object]]]] = [
-        (
-            "lower_bound(Counts), delta 1e-5",
-            [10**3, 10**5, 10**7, 10**9],
-            {10**7: 5},
-            lambda r: lambda: lower_bound(Counts(73 * r // 100, r, r), DELTA),
-        ),
-        (
-            "lower_bound(PublishedCounts), delta 1e-5",
-            [10**3, 10**5, 10**7],
-            {},
-            lambda r: lambda: lower_bound(PublishedCounts(73 * r // 100, r, r), DELTA),
-        ),
-        (
-            "lower_bound(Ranking), delta 0",
-            [10**3, 10**4, 10**5, 10**6, 10**7],
-            {10**3: 100},
-            lambda n: (lambda hits: lambda: lower_bound(Ranking(hits)))(ranked_hits(n)),
-        ),
-        (
-            "lower_bound(Ranking), delta 1e-5",
-            [10**3, 10**4, 10**5, 10**6],
-            {10**3: 100, 10**6: 1000},
-            lambda n: (lambda hits: lambda: lower_bound(Ranking(hits), DELTA))(ranked_hits(n)),
-        ),
-        (
-            "audit_scores, Ranked",
-            [10**3, 10**4, 10**5, 10**6],
-            {},
-            lambda n: (lambda data: lambda: audit_scores(*data, rule=Ranked(), rng=0))(gaussian_scores(n)),
-        ),
-        (
-            "audit_scores, Online",
-            [10**3, 10**4, 10**5],
-            {},
-            lambda n: (lambda data: lambda: audit_scores(*data, rule=Online(), rng=0))(gaussian_scores(n)),
-        ),
-    ]
-    for name, sizes, limits, prepare in cases:
+    table = Table("bound from", "size", "limit [ms]", "best of 5 [ms]")
+    for name, sizes, limits, prepare in CASES:
         times = [best_time(prepare(size)) for size in sizes]
         for size, seconds in zip(sizes, times, strict=True):
             limit = limits.get(size)
@@ -103,7 +105,7 @@ def startup() -> str:
     numpy_import = [sys.executable, "-c", "import numpy"]
     shown = best_time(lambda: subprocess.run(command, check=True, capture_output=True))
     imported = best_time(lambda: subprocess.run(numpy_import, check=True))
-    return f"start-up: canaria --version takes {shown / imported:.2f} times as long as importing numpy (limit 2.5)"
+    return f"start-up: canaria --version takes {shown / imported:.2f} times `import numpy` (limit 2.5)"
 
 
 def peak_memory() -> str:
