@@ -22,10 +22,13 @@ if TYPE_CHECKING:
         Weighted,
         tradeoff,
     )
-    from canaria.rules import Online, Ranked, Rule, Soft, Tails, Threshold, Top
+    from canaria.game import Transcript, classic, play, play_many
+    from canaria.rules import All, Bet, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, UpTo
 
 __all__ = [
     "EPSILON_GRID",
+    "All",
+    "Bet",
     "Bets",
     "Bound",
     "Budget",
@@ -39,15 +42,21 @@ __all__ = [
     "Rule",
     "Soft",
     "Split",
+    "Surest",
     "Tails",
     "Threshold",
     "Top",
     "Tradeoff",
+    "Transcript",
     "UncommittedCounts",
+    "UpTo",
     "Weighted",
     "__version__",
     "audit_scores",
+    "classic",
     "lower_bound",
+    "play",
+    "play_many",
     "tradeoff",
 ]
 
@@ -59,7 +68,10 @@ _HOMES: Final = {
         *("Bets", "Budget", "Counts", "Evidence", "PublishedCounts", "Ranking"),
         *("Split", "Tradeoff", "UncommittedCounts", "Weighted", "tradeoff"),
     ),
-    "canaria.rules": ("Online", "Ranked", "Rule", "Soft", "Tails", "Threshold", "Top"),
+    "canaria.game": ("Transcript", "classic", "play", "play_many"),
+    "canaria.rules": (
+        *("All", "Bet", "Online", "Ranked", "Rule", "Soft", "Surest", "Tails", "Threshold", "Top", "UpTo"),
+    ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

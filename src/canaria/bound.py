@@ -35,6 +35,7 @@ GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
 _LARGEST_EPSILON: Final = 750.0
 _BUDGET_SHARE: Final = 0.9
 _TINY: Final = 1e-300
+_ROUNDING: Final = 1e-8
 
 
 @dataclass(frozen=True)
@@ -191,8 +192,9 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     high = evidence.ceiling(level) if isinstance(evidence, Capped) else _LARGEST_EPSILON
     if evidence.p_value(0.0, delta) > level:
         return 0.0
-    if evidence.p_value(high, delta) <= level:
-        return high
+    for claim in (high, max(0.0, high - _ROUNDING * max(1.0, high))):
+        if evidence.p_value(claim, delta) <= level:
+            return claim
 
     def excess(claim: float) -> float:
         return math.log(max(evidence.p_value(claim, delta), _TINY) / level)
@@ -218,9 +220,9 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
         if isinstance(evidence, Screened)
         else np.zeros(len(claims), dtype=np.int8)
     )
-    run = 0
-    for claim, verdict in zip(claims.tolist(), settled.tolist(), strict=True):
-        if verdict < 0 or (verdict == 0 and evidence.p_value(claim, delta) > level):
+    run = int(np.argmax(np.append(settled, 0) != 1))
+    while run < len(claims) and settled[run] >= 0:
+        if settled[run] == 0 and evidence.p_value(float(claims[run]), delta) > level:
             break
         run += 1
     while run > 0 and evidence.p_value(float(claims[run - 1]), delta) > level:
@@ -230,6 +232,8 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
 
 def _first_claim(evidence: Evidence, delta: float, level: float) -> int:
     """The first grid point where the plain delta rule leaves room to reject, known in advance."""
+    if delta == 0:
+        return 0
     budget = _binomial.flip_budget(evidence.elements, EPSILON_GRID, delta)
     start = int(np.searchsorted(-budget, -_BUDGET_SHARE * level))
     if start > 0 and isinstance(evidence, Perfectible):

@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, scores, verify
+from canaria.cli import bound, demo, gaps, run, scores, verify
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
@@ -22,6 +22,8 @@ app = typer.Typer(
 app.command("bound")(bound.bound)
 app.command("scores")(scores.scores)
 app.command("verify")(verify.verify)
+app.command("run")(run.run)
+app.command("gaps")(gaps.gaps)
 app.command("demo")(demo.demo)
 
 

@@ -30,11 +30,14 @@ def scores(
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
+    from canaria._validate import InputError
     from canaria.audit import audit_scores
-    from canaria.rules import parse_rule
+    from canaria.rules import AdaptiveRule, parse_rule
     from canaria.score_files import read_scores
 
     chosen = parse_rule(rule)
+    if isinstance(chosen, AdaptiveRule):
+        raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
     finish(
         lambda: audit_scores(values, included, delta, confidence, chosen, rng=seed, adjacency=adjacency),

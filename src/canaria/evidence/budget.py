@@ -1,5 +1,6 @@
 """Evidence from adaptive guessing with a committed budget of guesses (theory: adaptive auditing)."""
 
+import bisect
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -84,13 +85,19 @@ class Budget:
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the binomial tail alone and by the simplest bounds with flips."""
-        verdict = np.zeros(len(epsilons), dtype=np.int8)
-        verdict[_binomial.tail(self.correct, self.budget, epsilons) > level] = -1
-        flips = _binomial.flip_budget(self.elements, epsilons, delta)
+        verdict = np.full(len(epsilons), -1, dtype=np.int8)
+        end = bisect.bisect_left(
+            epsilons, True, key=lambda claim: bool(_binomial.tail(self.correct, self.budget, claim) > level)
+        )
+        verdict[:end], open_claims = 0, epsilons[:end]
+        if delta == 0 and end > 0:
+            verdict[: end - 1] = 1
+            return verdict
+        flips = _binomial.flip_budget(self.elements, open_claims, delta)
         lowered = np.unique(np.geomspace(1, self.correct + 1, 32).astype(np.int64)) - 1
-        tails = _binomial.tail(self.correct - lowered[:, None], self.budget, epsilons)
+        tails = _binomial.tail(self.correct - lowered[:, None], self.budget, open_claims)
         simple = (tails + flips / (lowered[:, None] + 1)).min(axis=0)
-        verdict[simple * _binomial.ROUND_UP <= level] = 1
+        verdict[:end][simple * _binomial.ROUND_UP <= level] = 1
         return verdict
 
     def _greedy(self, epsilon: float, flips: float) -> float:

@@ -6,19 +6,25 @@ them with the bits and weigh what was seen.
 
 from canaria.rules._guesses import Commitment, Guesses, Rule
 from canaria.rules._parse import parse_rule
-from canaria.rules.fixed import Soft, Tails, Threshold, Top
+from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
+from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online
 from canaria.rules.ranked import Ranked
 
 __all__ = [
+    "AdaptiveRule",
+    "All",
+    "Bet",
     "Commitment",
     "Guesses",
     "Online",
     "Ranked",
     "Rule",
     "Soft",
+    "Surest",
     "Tails",
     "Threshold",
     "Top",
+    "UpTo",
     "parse_rule",
 ]

@@ -53,6 +53,13 @@ def falling(scores: Floats, rng: np.random.Generator) -> Integers:
     return order
 
 
+def highest(scores: Floats, k: int, rng: np.random.Generator) -> Integers:
+    """The k elements of highest score in no order, ties for the last places settled at random."""
+    last = np.partition(scores, len(scores) - k)[len(scores) - k]
+    above, tied = np.flatnonzero(scores > last), np.flatnonzero(scores == last)
+    return np.concatenate([above, rng.choice(tied, k - len(above), replace=False)])
+
+
 def tails_alternating(order: Integers) -> Guesses:
     """Highest (+1), lowest (-1), second highest (+1), second lowest (-1), and so on."""
     total = len(order)

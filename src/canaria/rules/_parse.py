@@ -5,23 +5,32 @@ from typing import Final
 
 from canaria._validate import InputError, shown
 from canaria.rules._guesses import Rule
-from canaria.rules.fixed import Soft, Tails, Threshold, Top
+from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
+from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online
 from canaria.rules.ranked import Ranked
 
-_PLAIN: Final[Mapping[str, Callable[[], Rule]]] = {
+_PLAIN: Final[Mapping[str, Callable[[], Rule | AdaptiveRule]]] = {
+    "all": All,
+    "bet": Bet,
     "ranked": Ranked,
     "soft": Soft,
     "online": Online,
 }
-_WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule]]] = {
+_WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule | AdaptiveRule]]] = {
+    "budget": lambda text: _up_to(*text.split(":")),
+    "surest": lambda text: Surest(int(text)),
     "tails": lambda text: Tails(int(text)),
     "top": lambda text: Top(int(text)),
     "threshold": lambda text: Threshold(float(text)),
 }
 
 
-def parse_rule(text: str) -> Rule:
+def _up_to(budget: str, t: str = "0") -> UpTo:
+    return UpTo(int(budget), float(t))
+
+
+def parse_rule(text: str) -> Rule | AdaptiveRule:
     """The rule of that name.
 
     >>> parse_rule("tails:100")
@@ -35,9 +44,9 @@ def parse_rule(text: str) -> Rule:
             return _WITH_NUMBER[name](number)
         except InputError:
             raise
-        except ValueError:
+        except (TypeError, ValueError):
             pass
     raise InputError(
-        "rule must be ranked, tails:K, top:K, threshold:T, soft or online "
-        f"(K an integer, T a number), got {shown(text)}"
+        "rule must be ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K "
+        f"or budget:K:T (K an integer, T a number), got {shown(text)}"
     )

@@ -1,0 +1,25 @@
+"""`module:function` from the command line; never from a file."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from canaria._validate import InputError, shown
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """Import a function that the user named; modules in the current folder are found too."""
+    module, _, name = text.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise InputError(f"module {shown(module)} cannot be imported: {error}") from None
+    except (AttributeError, ValueError):
+        raise InputError(f"module:function must name a function that exists, got {shown(text)}") from None
+    if not callable(found):
+        raise InputError(f"module:function must name a function, got {shown(text)}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,12 @@
+"""Options of the built-in mechanisms."""
+
+from typing import Annotated
+
+import typer
+
+Epsilon = Annotated[float | None, typer.Option(help="Privacy level of the mechanism.")]
+Sigma = Annotated[float | None, typer.Option(help="Standard deviation of its Gaussian noise.")]
+Chance = Annotated[float | None, typer.Option("--p", help="Chance that all-or-nothing shows all.")]
+Size = Annotated[int | None, typer.Option(help="Elements per set.")]
+Elements = Annotated[int, typer.Option("--n", help="Elements: hidden bits.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]

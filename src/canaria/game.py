@@ -1,0 +1,286 @@
+"""The games: one-run auditing, its adaptive form, and classic auditing by many runs.
+
+The bits of an element are handed to a score only after its round: in `known` they are 0 before.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers, shown
+from canaria.bound import Bound, lower_bound
+from canaria.evidence import Evidence
+from canaria.mechanisms import Function, Mechanism
+from canaria.rules import AdaptiveRule, Bet, Guesses, Ranked, Rule, Threshold
+
+_BLOCK: Final = 4_000_000
+
+Score = Callable[[Any, Bits], Any]
+Seen = tuple[Guesses | None, Evidence]
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """One game: the hidden bits, the output, the guesses in order, and what they amount to."""
+
+    bits: Bits
+    output: Any
+    guesses: Guesses | None
+    evidence: Evidence
+    adjacency: str
+    rule: str
+
+    def bound(self, delta: float = 0.0, confidence: float = 0.95) -> Bound:
+        """The lower bound on epsilon that the game proves."""
+        return lower_bound(self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule)
+
+
+def play(
+    mechanism: Any,
+    score: Score | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    n: int | None = None,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+) -> Transcript:
+    """Play one game against a mechanism.
+
+    `mechanism` is one of ours or a function `(data, rng) -> output`. `score(output, known)` returns
+    one number per element, higher meaning "+1 more likely"; None takes the mechanism's own privacy
+    loss. `rounds=None` is one-run auditing; a sequence of index sets is adaptive auditing, where
+    the bits of a round are revealed after it. `pairs` gives the two candidate elements of each
+    place (replace-one); without, elements are included or not (add-remove).
+
+    >>> from canaria import play
+    >>> from canaria.mechanisms import XorInPairs
+    >>> blind, seeing = XorInPairs(), XorInPairs().rounds(200)
+    >>> play(blind, n=200, rng=0).bound().epsilon
+    0.0
+    >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
+    True
+    """
+    return play_many(mechanism, score, rule, n, 1, rounds, rng, pairs=pairs)[0]
+
+
+def play_many(
+    mechanism: Any,
+    score: Score | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    n: int | None = None,
+    trials: int = 1,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+) -> list[Transcript]:
+    """Play `trials` independent games; sampling and losses are computed for all at once."""
+    _validate.integer("trials", trials, 1)
+    audited = _as_mechanism(mechanism, pairs)
+    size = _validate.integer("n", len(pairs) if n is None and pairs is not None else n, 1)
+    chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
+    order = None if rounds is None else _checked_rounds(rounds, size)
+    _require_valid(chosen, order)
+    streams = np.random.default_rng(rng).spawn(3)
+    losses = _scorer(audited, score)
+    block = max(1, _BLOCK // size)
+    games: list[Transcript] = []
+    while len(games) < trials:
+        games += _play_block(audited, losses, chosen, order, (min(block, trials - len(games)), size), streams)
+    return games
+
+
+def _play_block(
+    mechanism: Any,
+    losses: Callable[[Any, Bits], Floats],
+    rule: Any,
+    order: tuple[Integers, ...] | None,
+    shape: tuple[int, int],
+    streams: list[np.random.Generator],
+) -> list[Transcript]:
+    """Games that are sampled together; bits, mechanism and tie-breaks each have their own stream."""
+    bit_rng, run_rng, tie_rng = streams
+    bits = 2 * bit_rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
+    outputs = mechanism.sample(bits, run_rng)
+    if isinstance(rule, AdaptiveRule):
+        seen = _play_rounds(losses, rule, outputs, bits, order or (np.arange(shape[1]),))
+    else:
+        scores = losses(outputs, np.zeros_like(bits))
+        seen = [_play_once(rule, row, bits[trial], tie_rng) for trial, row in enumerate(scores)]
+    return [
+        Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, repr(rule))
+        for trial, (guesses, evidence) in enumerate(seen)
+    ]
+
+
+def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
+    if hasattr(mechanism, "sample"):
+        if pairs is not None:
+            raise InputError("pairs go with a function as mechanism; ours have their elements built in")
+        return mechanism
+    return Function(mechanism, pairs)
+
+
+def _require_valid(rule: Any, order: tuple[Integers, ...] | None) -> None:
+    if order is None or isinstance(rule, AdaptiveRule):
+        return
+    if isinstance(rule, Threshold):
+        raise InputError(
+            f"rule {rule!r} takes a number of guesses that, in an adaptive game, revealed bits decide; "
+            "Clopper-Pearson is then invalid (stop when ahead): use Bet(), UpTo(budget, t) or All()"
+        )
+    raise InputError(f"rule must be Bet(), UpTo(budget, t) or All() when rounds are given, got {rule!r}")
+
+
+def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
+    try:
+        order = tuple(np.asarray(block, dtype=np.int64).ravel() for block in rounds)
+        together = np.concatenate(order) if order else np.empty(0, dtype=np.int64)
+    except (TypeError, ValueError):
+        raise InputError(f"rounds must hold sets of indices, got {shown(rounds)}") from None
+    inside = len(together) > 0 and together.min() >= 0 and together.max() < n
+    if not inside or len(np.unique(together)) < len(together):
+        raise InputError(f"rounds must hold different indices below n = {n}, got {shown(rounds)}")
+    return order
+
+
+def _scorer(mechanism: Any, score: Score | None) -> Callable[[Any, Bits], Floats]:
+    """Scores of a whole batch, checked."""
+    if score is None:
+        if not hasattr(mechanism, "loss"):
+            raise InputError("score must be given for a function: (output, known) -> one number per element")
+        return mechanism.loss  # type: ignore[no-any-return]
+
+    def scored(outputs: Any, known: Bits) -> Floats:
+        return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])
+
+    return scored
+
+
+def _scores_of(score: Score, output: Any, known: Bits) -> Floats:
+    try:
+        scores = np.asarray(score(output, known.copy()), dtype=np.float64)
+    except Exception as error:
+        raise InputError(f"score raised {type(error).__name__}: {shown(str(error))}") from error
+    if scores.shape != known.shape:
+        raise InputError(f"score must return {len(known)} numbers, one per element, got shape {scores.shape}")
+    return _validate.vector("scores", scores, infinite=True)
+
+
+def _play_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator) -> Seen:
+    commitment = rule(scores, rng)
+    return getattr(commitment, "guesses", None), commitment.reveal(bits)
+
+
+def _play_rounds(
+    losses: Callable[[Any, Bits], Floats],
+    rule: AdaptiveRule,
+    outputs: Any,
+    bits: Bits,
+    order: tuple[Integers, ...],
+) -> list[Seen]:
+    """Guess a round in every trial, reveal it, and go on."""
+    trials = len(bits)
+    known = np.zeros_like(bits)
+    taken = np.zeros(trials, dtype=np.int64)
+    seen: list[list[tuple[Integers, Bits, Floats]]] = [[] for _ in range(trials)]
+    for block in order:
+        scores = losses(outputs, known)[:, block]
+        for trial in range(trials):
+            signs = rule.decide(scores[trial], int(taken[trial]))
+            guessed = np.flatnonzero(signs)
+            seen[trial].append((block[guessed], signs[guessed], scores[trial, guessed]))
+            taken[trial] += len(guessed)
+        known[:, block] = bits[:, block]
+    return [_weighed(rule, parts, bits[trial]) for trial, parts in enumerate(seen)]
+
+
+def _weighed(rule: AdaptiveRule, parts: list[tuple[Integers, Bits, Floats]], bits: Bits) -> Seen:
+    order, signs, losses = (np.concatenate(column) for column in zip(*parts, strict=True))
+    guesses = Guesses(order, signs)
+    return guesses, rule.weigh(guesses.hits(bits), losses, len(bits))
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """Classic auditing as a game: element i of it is the i-th run of the mechanism.
+
+    In every run the data are `base` but for the element at `index`, which a fresh fair bit chooses.
+    All other bits are known, as in the definition of DP, so nothing interferes.
+    """
+
+    mechanism: Mechanism
+    base: Bits
+    index: int
+
+    @property
+    def epsilon(self) -> float:
+        """The mechanism's own."""
+        return self.mechanism.epsilon
+
+    @property
+    def adjacency(self) -> str:
+        """The mechanism's own."""
+        return self.mechanism.adjacency
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Any:
+        """One output per run, (trials, runs, ...)."""
+        data = np.broadcast_to(self.base, (bits.size, len(self.base))).copy()
+        data[:, self.index] = bits.ravel()
+        output = self.mechanism.sample(data, rng)
+        return output.reshape(*bits.shape, *output.shape[1:])
+
+    def loss(self, output: Any, known: Bits) -> Floats:
+        """The privacy loss of the element, all others known; 0 for runs whose bit is revealed."""
+        others = np.broadcast_to(self.base, (known.size, len(self.base))).copy()
+        others[:, self.index] = 0
+        flat = output.reshape(known.size, *output.shape[2:])
+        losses = self.mechanism.loss(flat, others)[:, self.index]
+        return np.where(known == 0, losses.reshape(known.shape), 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: runs are independent."""
+        return (np.arange(n),)
+
+
+def classic(
+    mechanism: Any,
+    base: Any,
+    index: int,
+    pair: tuple[Any, Any] | None = None,
+    repetitions: int = 1000,
+    score: Callable[[Any], float] | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    rng: Any = None,
+) -> Transcript:
+    """Classic auditing: run the mechanism `repetitions` times on neighbouring data sets.
+
+    For one of our mechanisms `base` holds bits (-1 / +1) and the privacy loss is the score. For a
+    function `(data, rng) -> output`, `base` is a list of elements, `pair` the two candidates for
+    the place `index`, and `score(output)` says how likely the second was used.
+
+    >>> from canaria import classic
+    >>> from canaria.mechanisms import Xor
+    >>> classic(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
+    True
+    """
+    _validate.integer("repetitions", repetitions, 1)
+    place = _validate.integer("index", index, 0, len(base) - 1, "len(base) - 1")
+    if hasattr(mechanism, "sample"):
+        bits = np.where(_validate.two_valued("base", base), 1, -1).astype(np.int8)
+        return play(Repeated(mechanism, bits, place), None, rule, repetitions, rng=rng)
+    if pair is None or score is None:
+        raise InputError("pair and score must be given for a function: pair=(x, y), score(output) -> number")
+    rows = list(base)
+
+    def run_all(elements: list[Any], stream: np.random.Generator) -> list[Any]:
+        return [mechanism([*rows[:place], element, *rows[place + 1 :]], stream) for element in elements]
+
+    def score_all(outputs: list[Any], known: Bits) -> list[float]:
+        return [score(output) for output in outputs]
+
+    return play(run_all, score_all, rule, rng=rng, pairs=[pair] * repetitions)

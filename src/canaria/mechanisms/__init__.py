@@ -1,0 +1,30 @@
+"""Mechanisms with their privacy loss, and any function of yours."""
+
+from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
+from canaria.mechanisms._protocol import Mechanism, Outcomes
+from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
+from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
+from canaria.mechanisms.function import Function
+from canaria.mechanisms.local import Local, LocalGaussian, LocalLaplace, RandomizedResponse
+from canaria.mechanisms.xor import Xor, XorInPairs, XorRandomizedResponse
+
+__all__ = [
+    "MECHANISMS",
+    "AllOrNothing",
+    "Count",
+    "CountInSets",
+    "Function",
+    "Local",
+    "LocalGaussian",
+    "LocalLaplace",
+    "Mechanism",
+    "NameAndShame",
+    "NoisyCountInSets",
+    "Outcomes",
+    "RandomizedResponse",
+    "Symmetric",
+    "Xor",
+    "XorInPairs",
+    "XorRandomizedResponse",
+    "parse_mechanism",
+]

@@ -1,0 +1,53 @@
+"""What every analysed mechanism offers.
+
+Arrays have a leading axis of trials: bits are (trials, n) in {-1, +1}, losses (trials, n). In `known` a
+revealed bit is -1 or +1 and a hidden one 0.
+"""
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria._validate import Bits, Floats, Integers
+
+Output = npt.NDArray[Any]
+
+
+class Outcomes(NamedTuple):
+    """Outputs under uniform bits with their probabilities, up to symmetries that keep every |loss|."""
+
+    outputs: Output
+    chances: Floats
+
+
+class Mechanism(Protocol):
+    """A mechanism with its distributional privacy loss.
+
+    `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1,
+    revealed bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0
+    for revealed elements. `epsilon` is the (pure) privacy level, `ddp(n)` the largest |loss| that
+    any output can show when nothing is revealed. `rounds(n)` is a sensible adaptive order: sets of
+    elements, the bits of each revealed before the next is guessed.
+    """
+
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def adjacency(self) -> str: ...
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output: ...
+    def loss(self, output: Output, known: Bits) -> Floats: ...
+    def rounds(self, n: int) -> tuple[Integers, ...]: ...
+    def ddp(self, n: int) -> float: ...
+    def outcomes(self, n: int) -> Outcomes | None: ...
+
+
+def one_round(n: int) -> tuple[Integers, ...]:
+    """All elements at once: revealed bits tell nothing about the others."""
+    return (np.arange(n),)
+
+
+def certain(signs: npt.NDArray[Any]) -> Floats:
+    """The loss of an element whose bit is laid open (0 stays 0)."""
+    return np.where(signs > 0, math.inf, np.where(signs < 0, -math.inf, 0.0))

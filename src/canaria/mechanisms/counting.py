@@ -1,0 +1,190 @@
+"""Counts of included elements: of all, or in sets; exact, noisy, or post-processed.
+
+An excluded element contributes nothing, so these speak about add-remove DP.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from scipy import special
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers
+from canaria.mechanisms._protocol import Outcomes, Output
+from canaria.mechanisms._sets import (
+    count_loss,
+    included_in_sets,
+    revealed_in_sets,
+    set_rounds,
+    sets_of,
+    spread,
+)
+
+_ENUMERABLE: Final = 20_000
+
+
+@dataclass(frozen=True)
+class CountInSets:
+    """Releases how many are included in each set of `size` neighbours (the last may be smaller).
+
+    With k included among s, the others hidden: loss = ln(k / (s - k)), certain at 0 and s.
+    """
+
+    size: int
+    adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.integer("size", self.size, 1)
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The counts, (trials, sets)."""
+        return included_in_sets(bits, self.size)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """From the count that the hidden elements of the set share."""
+        included, hidden = revealed_in_sets(known, self.size)
+        return spread(_odds(output - included, hidden), known, self.size)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One element of every set after the other."""
+        return set_rounds(n, self.size)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: a set may be all or none."""
+        return math.inf
+
+    def outcomes(self, n: int) -> Outcomes | None:
+        """All combinations of counts, while they are few."""
+        sizes = sets_of(n, self.size)
+        if np.prod(sizes + 1.0) > _ENUMERABLE:
+            return None
+        outputs = np.stack(np.meshgrid(*(np.arange(s + 1) for s in sizes), indexing="ij"), -1)
+        outputs = outputs.reshape(-1, len(sizes))
+        return Outcomes(outputs, np.prod(special.comb(sizes, outputs) / 2.0**sizes, axis=1))
+
+
+@dataclass(frozen=True)
+class Count:
+    """Releases how many are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n."""
+
+    adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The counts, (trials,)."""
+        return np.asarray((bits > 0).sum(axis=1))
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """ln(k / (h - k)) with k of the h hidden ones included."""
+        n = known.shape[1]
+        included, hidden = revealed_in_sets(known, n)
+        return spread(_odds(output[:, None] - included, hidden), known, n)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One element after the other."""
+        return set_rounds(n, n)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: all or none may be included."""
+        return math.inf
+
+    def outcomes(self, n: int) -> Outcomes:
+        """Every count."""
+        counts = np.arange(n + 1)
+        logs = special.gammaln(n + 1) - special.gammaln(counts + 1) - special.gammaln(n - counts + 1)
+        return Outcomes(counts, np.exp(logs - n * math.log(2)))
+
+    def closed_efficacy(self, n: int, k: int) -> float:
+        """All elements share their loss, so k does not matter; E|Bin - n/2| = n C(n-1, n//2) / 2^n."""
+        half = n // 2
+        log_binomial = math.lgamma(n) - math.lgamma(half + 1) - math.lgamma(n - half)
+        return 0.5 + math.exp(log_binomial - n * math.log(2))
+
+
+@dataclass(frozen=True)
+class NoisyCountInSets:
+    """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries."""
+
+    size: int
+    sigma: float
+    adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.integer("size", self.size, 1)
+        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The noisy counts, (trials, sets)."""
+        counts = included_in_sets(bits, self.size)
+        return counts + rng.normal(scale=self.sigma, size=counts.shape)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """From the Gaussian likelihood of every count."""
+        distance = (output[..., None] - np.arange(self.size + 1)) / self.sigma
+        return count_loss(-0.5 * distance**2, known, self.size)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One element of every set after the other."""
+        return set_rounds(n, self.size)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: the loss grows with the output."""
+        return math.inf
+
+    def outcomes(self, n: int) -> None:
+        """Outputs are continuous."""
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """Any mechanism that looks at the number of included elements alone: post-processing of Count.
+
+    `draw(counts, rng)` gives an output for every count; `log_density(outputs, count)` is ln of its density
+    (or probability) given the count.
+    """
+
+    draw: Callable[[Integers, np.random.Generator], Any]
+    log_density: Callable[[Any, int], Any]
+    epsilon: float = math.inf
+    adjacency: ClassVar[str] = "add-remove"
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("epsilon", self.epsilon)
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """What `draw` makes of the counts, (trials,)."""
+        output = np.asarray(self.draw((bits > 0).sum(axis=1), rng))
+        if len(output) != len(bits):
+            raise InputError(f"draw must return one output per count, got {len(output)} for {len(bits)}")
+        return output
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """From the likelihood of every count."""
+        n = known.shape[1]
+        logs = np.stack([np.asarray(self.log_density(output, m), dtype=np.float64) for m in range(n + 1)], -1)
+        if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
+            raise InputError("log_density must return one number per output for every count")
+        return count_loss(logs[:, None, :], known, n)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One element after the other."""
+        return set_rounds(n, n)
+
+    def ddp(self, n: int) -> float:
+        """At most the privacy level; infinite if that is."""
+        return self.epsilon
+
+    def outcomes(self, n: int) -> None:
+        """Unknown."""
+
+
+def _odds(left: Integers, hidden: Integers) -> Floats:
+    """ln(k / (h - k)) where k of h hidden elements are included: certain at 0 and h."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(left) - np.log(hidden - left))

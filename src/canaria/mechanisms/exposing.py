@@ -1,0 +1,84 @@
+"""Mechanisms that lay elements open: one of them, or now and then all."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers
+from canaria.mechanisms._protocol import Outcomes, Output, certain, one_round
+
+
+@dataclass(frozen=True)
+class NameAndShame:
+    """Releases one element, chosen at random: the signed, 1-based index of its bit.
+
+    Its loss is infinite and all others are 0, so the efficacy with k guesses is 1/2 + 1 / (2 k).
+    """
+
+    adjacency: ClassVar[str] = "replace"
+    epsilon: ClassVar[float] = math.inf
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The signed index of the element shown."""
+        shown = rng.integers(bits.shape[1], size=len(bits))
+        return (shown + 1) * bits[np.arange(len(bits)), shown].astype(np.int64)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Infinite for the element shown."""
+        losses = np.zeros(known.shape)
+        losses[np.arange(len(output)), np.abs(output) - 1] = certain(output)
+        return np.where(known == 0, losses, 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: the element shown is certain."""
+        return math.inf
+
+    def outcomes(self, n: int) -> Outcomes:
+        """Whichever element is shown, the losses are the same up to their order."""
+        return Outcomes(np.ones(1, dtype=np.int64), np.ones(1))
+
+
+@dataclass(frozen=True)
+class AllOrNothing:
+    """Releases everything with probability p, nothing otherwise; efficacy 1/2 + p/2."""
+
+    p: float
+    adjacency: ClassVar[str] = "replace"
+
+    def __post_init__(self) -> None:
+        if not 0 <= _validate.real("p", self.p) <= 1:
+            raise InputError(f"p must be between 0 and 1, got {self.p!r}")
+
+    @property
+    def epsilon(self) -> float:
+        """Infinite, unless nothing is ever released."""
+        return math.inf if self.p > 0 else 0.0
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """All bits, or zeros."""
+        shown = rng.random((len(bits), 1)) < self.p
+        return np.where(shown, bits, 0)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Infinite for all, or 0 for all."""
+        return np.where(known == 0, certain(output), 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """The privacy level itself."""
+        return self.epsilon
+
+    def outcomes(self, n: int) -> Outcomes:
+        """All or nothing."""
+        outputs = np.stack([np.ones(n, dtype=np.int8), np.zeros(n, dtype=np.int8)])
+        return Outcomes(outputs, np.array([self.p, 1 - self.p]))

@@ -1,0 +1,60 @@
+"""A function of yours as a mechanism: one data set in, one output out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from canaria._validate import Bits, InputError, Integers, shown
+from canaria.mechanisms._protocol import Output, one_round
+
+
+@dataclass(frozen=True)
+class Function:
+    """`run(data, rng)`, called once per trial; its loss is not known, so a game needs a score.
+
+    Without `pairs`, data is an array of booleans, True where the element is included: add-remove
+    adjacency if an excluded element contributes nothing. With `pairs`, a sequence of (x_i, y_i) of
+    any type, data is the list of x_i where the bit is -1 and y_i where it is +1: replace-one
+    adjacency.
+    """
+
+    run: Callable[[Any, np.random.Generator], Any]
+    pairs: Sequence[tuple[Any, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.run):
+            raise InputError(f"mechanism must be callable, got {shown(self.run)}")
+        for index, pair in enumerate(self.pairs or ()):
+            if len(pair) != 2:
+                raise InputError(f"pairs must hold pairs (x, y), got {shown(pair)} at position {index}")
+            if np.all(np.asarray(pair[0] == pair[1])):
+                raise InputError(f"pairs must differ, got {shown(pair)} at position {index}")
+
+    @property
+    def adjacency(self) -> str:
+        """What the pairs, or their absence, test."""
+        return "add-remove" if self.pairs is None else "replace"
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """Run once per trial, each with a generator of its own."""
+        outputs = np.empty(len(bits), dtype=object)
+        for trial, stream in enumerate(rng.spawn(len(bits))):
+            outputs[trial] = self._run(bits[trial], stream)
+        return outputs
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round; give your own to play adaptively."""
+        return one_round(n)
+
+    def _run(self, bits: Bits, rng: np.random.Generator) -> Any:
+        data: Any = bits > 0
+        if self.pairs is not None:
+            if len(self.pairs) != len(bits):
+                raise InputError(f"pairs must be as many as n, got {len(self.pairs)} and {len(bits)}")
+            data = [pair[int(bit > 0)] for pair, bit in zip(self.pairs, bits, strict=True)]
+        try:
+            return self.run(data, rng)
+        except Exception as error:
+            raise InputError(f"mechanism raised {type(error).__name__}: {shown(str(error))}") from error

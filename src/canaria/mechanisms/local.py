@@ -1,0 +1,166 @@
+"""Local mechanisms: each element is handled on its own, so nothing interferes."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers
+from canaria.mechanisms._protocol import Outcomes, Output, one_round
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Each bit is released as it is with probability p(epsilon), flipped otherwise; |loss| = epsilon.
+
+    >>> RandomizedResponse(2.0).loss(np.array([[1, -1]]), np.zeros((1, 2)))
+    array([[ 2., -2.]])
+    """
+
+    epsilon: float
+    adjacency: ClassVar[str] = "replace"
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("epsilon", self.epsilon)
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The noisy bits."""
+        keep = rng.random(bits.shape) < 1 / (1 + math.exp(-self.epsilon))
+        return np.where(keep, bits, -bits)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """The output's sign times epsilon."""
+        return np.where(known == 0, self.epsilon * output, 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """The privacy level itself."""
+        return self.epsilon
+
+    def outcomes(self, n: int) -> Outcomes:
+        """One outcome stands for all."""
+        return Outcomes(np.ones((1, n)), np.ones(1))
+
+
+@dataclass(frozen=True)
+class LocalLaplace:
+    """Each bit in {-1, 1} gets Laplace noise of scale 2 / epsilon.
+
+    loss = epsilon / 2 (|o + 1| - |o - 1|); guessing every element is right with probability
+    1 - e^(-epsilon / 2) / 2.
+    """
+
+    epsilon: float
+    adjacency: ClassVar[str] = "replace"
+
+    def __post_init__(self) -> None:
+        if not 0 < _validate.real("epsilon", self.epsilon) < math.inf:
+            raise InputError(f"epsilon must be positive and finite, got {self.epsilon!r}")
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The noisy bits."""
+        return bits + rng.laplace(scale=2 / self.epsilon, size=bits.shape)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Clipped linear in the output."""
+        return np.where(known == 0, self.epsilon * np.clip(output, -1, 1), 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """The privacy level itself."""
+        return self.epsilon
+
+    def outcomes(self, n: int) -> None:
+        """Outputs are continuous."""
+
+    def closed_efficacy(self, n: int, k: int) -> float | None:
+        """Known when every element is guessed."""
+        return 1 - math.exp(-self.epsilon / 2) / 2 if k == n else None
+
+
+@dataclass(frozen=True)
+class LocalGaussian:
+    """Each bit in {-1, 1} gets Gaussian noise of standard deviation sigma; loss = 2 o / sigma^2."""
+
+    sigma: float
+    adjacency: ClassVar[str] = "replace"
+    epsilon: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The noisy bits."""
+        return bits + rng.normal(scale=self.sigma, size=bits.shape)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Linear in the output, and unbounded."""
+        return np.where(known == 0, 2 * output / self.sigma**2, 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: the loss is unbounded."""
+        return math.inf
+
+    def outcomes(self, n: int) -> None:
+        """Outputs are continuous."""
+
+    def closed_efficacy(self, n: int, k: int) -> float | None:
+        """Phi(1 / sigma) when every element is guessed."""
+        return 0.5 * math.erfc(-1 / (self.sigma * math.sqrt(2))) if k == n else None
+
+
+@dataclass(frozen=True)
+class Local:
+    """Any local mechanism from a sub-mechanism of yours.
+
+    `draw(values, rng)` gives one output for every value in {-1, 1} of an array of any shape;
+    `log_density(outputs, value)` is ln of the density (or probability) of each output given the value.
+    """
+
+    draw: Callable[[Any, np.random.Generator], Any]
+    log_density: Callable[[Any, int], Any]
+    epsilon: float = math.inf
+    adjacency: ClassVar[str] = "replace"
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("epsilon", self.epsilon)
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """What `draw` gives."""
+        output = np.asarray(self.draw(bits, rng))
+        if output.shape != bits.shape:
+            raise InputError(f"draw must return shape {bits.shape}, got {output.shape}")
+        return output
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """The difference of the two log densities."""
+        with np.errstate(invalid="ignore"):
+            ratio = np.subtract(self.log_density(output, 1), self.log_density(output, -1))
+        if np.shape(ratio) != known.shape or np.isnan(ratio).any():
+            raise InputError("log_density must return one number per output, possible under some value")
+        return np.where(known == 0, ratio, 0.0)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """The privacy level itself."""
+        return self.epsilon
+
+    def outcomes(self, n: int) -> None:
+        """Unknown."""

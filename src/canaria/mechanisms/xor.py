@@ -1,0 +1,129 @@
+"""Parities: worthless to a guesser who knows nothing, telling all to one who knows the others.
+
+Bits are -1 and +1, so the parity is their product.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers
+from canaria.mechanisms._protocol import Outcomes, Output, certain
+
+
+@dataclass(frozen=True)
+class Xor:
+    """Releases the product of all bits; the loss is 0 unless all others are known."""
+
+    adjacency: ClassVar[str] = "replace"
+    epsilon: ClassVar[float] = math.inf
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The product of the bits."""
+        return _parity(bits)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Certain for the last hidden element."""
+        return certain(_last_hidden(output, known))
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """All but one, then that one."""
+        return _all_but_one(n)
+
+    def ddp(self, n: int) -> float:
+        """0 as soon as there is another element."""
+        return 0.0 if n > 1 else math.inf
+
+    def outcomes(self, n: int) -> Outcomes:
+        """Both parities are alike."""
+        return Outcomes(np.ones(1), np.ones(1))
+
+
+@dataclass(frozen=True)
+class XorRandomizedResponse:
+    """Releases the product of all bits through randomised response."""
+
+    epsilon: float
+    adjacency: ClassVar[str] = "replace"
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("epsilon", self.epsilon)
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The product of the bits, flipped with probability 1 - p(epsilon)."""
+        keep = rng.random(len(bits)) < 1 / (1 + math.exp(-self.epsilon))
+        parity = _parity(bits)
+        return np.where(keep, parity, -parity)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Epsilon for the last hidden element, 0 for all others."""
+        signs = _last_hidden(output, known)
+        return np.where(signs == 0, 0.0, np.sign(signs) * self.epsilon)
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """All but one, then that one."""
+        return _all_but_one(n)
+
+    def ddp(self, n: int) -> float:
+        """0 as soon as there is another element."""
+        return 0.0 if n > 1 else self.epsilon
+
+    def outcomes(self, n: int) -> Outcomes:
+        """Both parities are alike."""
+        return Outcomes(np.ones(1), np.ones(1))
+
+
+@dataclass(frozen=True)
+class XorInPairs:
+    """Releases the product of each pair of neighbours: useless in one run, everything adaptively."""
+
+    adjacency: ClassVar[str] = "replace"
+    epsilon: ClassVar[float] = math.inf
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """The products of bits 0 and 1, 2 and 3, and so on."""
+        _require_even(bits.shape[1])
+        return bits[:, 0::2] * bits[:, 1::2]
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """Certain where the partner is known."""
+        partner = known.reshape(len(known), -1, 2)[:, :, ::-1]
+        signs = (output[:, :, None] * partner).reshape(known.shape)
+        return certain(np.where(known == 0, signs, 0))
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """The first of every pair, then the second."""
+        _require_even(n)
+        return np.arange(0, n, 2), np.arange(1, n, 2)
+
+    def ddp(self, n: int) -> float:
+        """0: the partner is unknown."""
+        return 0.0
+
+    def outcomes(self, n: int) -> Outcomes:
+        """All parities are alike."""
+        _require_even(n)
+        return Outcomes(np.ones((1, n // 2)), np.ones(1))
+
+
+def _parity(bits: Bits) -> Integers:
+    return np.asarray(np.prod(bits, axis=1, dtype=np.int64))
+
+
+def _last_hidden(output: Output, known: Bits) -> Any:
+    """Where one element alone is hidden: its bit if the output is the true parity; 0 elsewhere."""
+    alone = (known == 0) & ((known == 0).sum(axis=1, keepdims=True) == 1)
+    others = np.prod(np.where(known == 0, 1, known), axis=1, dtype=np.int64)
+    return alone * (output * others)[:, None]
+
+
+def _all_but_one(n: int) -> tuple[Integers, ...]:
+    return (np.arange(n - 1), np.array([n - 1])) if n > 1 else (np.arange(1),)
+
+
+def _require_even(n: int) -> None:
+    if n % 2:
+        raise InputError(f"n must be even for elements in pairs, got {n}")

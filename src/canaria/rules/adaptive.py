@@ -1,0 +1,89 @@
+"""Rules that may abstain on what revealed bits tell, with evidence that allows it.
+
+They are asked round by round. Scores must be privacy losses; in one round they are maximum-likelihood
+guessers like any other.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from scipy import special
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, Hits
+from canaria.evidence import Bets, Budget, Counts, Evidence
+
+
+@runtime_checkable
+class AdaptiveRule(Protocol):
+    """Decides round by round, then weighs what was right.
+
+    `decide` sees the losses of a round given the bits revealed before, and how many guesses were taken
+    so far; it returns -1, +1, or 0 to abstain. `weigh` gets the losses that each guess was decided on.
+    """
+
+    def decide(self, losses: Floats, taken: int) -> Bits: ...
+    def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence: ...
+
+
+@dataclass(frozen=True)
+class Bet:
+    """Guess every sign and bet on it with confidence p(|loss|); gives `Bets`.
+
+    Losses are capped at ln(4 n): no bet stakes everything.
+    """
+
+    def decide(self, losses: Floats, taken: int) -> Bits:
+        """Every element that says anything."""
+        return np.sign(losses).astype(np.int8)
+
+    def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
+        """The wealth of the bets; without any guess, that of one that was not worth a bet."""
+        if len(hits) == 0:
+            return Bets([0.5], [0], elements)
+        capped = np.minimum(np.abs(losses), math.log(4 * elements))
+        return Bets(special.expit(capped), hits, elements)
+
+
+@dataclass(frozen=True)
+class UpTo:
+    """Guess where |loss| is at least t, until `budget` guesses are taken; gives `Budget`.
+
+    `budget` is fixed in advance. Within a round the surest elements come first.
+    """
+
+    budget: int
+    t: float = 0.0
+
+    def __post_init__(self) -> None:
+        _validate.integer("budget", self.budget, 1)
+        _validate.nonnegative("t", self.t)
+
+    def decide(self, losses: Floats, taken: int) -> Bits:
+        """The surest elements above the threshold, while the budget lasts."""
+        sizes = np.abs(losses)
+        surest = np.argsort(-sizes, kind="stable")[: max(0, self.budget - taken)]
+        chosen = surest[(sizes[surest] >= self.t) & (sizes[surest] > 0)]
+        signs = np.zeros(len(losses), dtype=np.int8)
+        signs[chosen] = np.sign(losses[chosen])
+        return signs
+
+    def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
+        """What was right within the budget."""
+        _validate.integer("budget", self.budget, 1, elements, "elements")
+        return Budget(int(hits.sum()), len(hits), self.budget, elements)
+
+
+@dataclass(frozen=True)
+class All:
+    """Guess every element, +1 where the loss is 0; only signs adapt, so this gives `Counts`."""
+
+    def decide(self, losses: Floats, taken: int) -> Bits:
+        """Every element."""
+        return np.where(losses >= 0, np.int8(1), np.int8(-1))
+
+    def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
+        """The number of right guesses out of all."""
+        return Counts(int(hits.sum()), len(hits), elements)

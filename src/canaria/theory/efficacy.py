@@ -1,0 +1,122 @@
+"""The best expected accuracy of one-run auditing, and the relaxations of DP that bound it.
+
+With loss_i the distributional privacy loss given the output alone, a guess is right with probability
+p(|loss_i|), so the best guesser that takes k guesses has the expected accuracy
+
+    E*_k = E[mean of the k largest p(|loss_i(O)|)] <= AC = E[max_i p(|loss_i(O)|)]
+         <= p(DDP), DDP = sup |loss_i(o)|          <= p(epsilon).
+
+Exact where the outputs can be enumerated or a closed form is known; otherwise simulated, with a
+standard error. All of these are probabilities; `Accuracy.epsilon` is the other scale.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from canaria import _validate
+from canaria._validate import Bits, Floats
+from canaria.mechanisms import Mechanism
+
+_BLOCK: Final = 4_000_000
+TRIALS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """A probability of guessing right, its standard error (0 if exact), and how it was found."""
+
+    value: float
+    error: float = 0.0
+    how: str = "exact"
+
+    @property
+    def epsilon(self) -> float:
+        """p^{-1}(value): the epsilon at which this accuracy is the best possible."""
+        return float(special.logit(min(max(self.value, 0.5), 1.0)))
+
+
+def efficacy(
+    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None
+) -> Accuracy:
+    """E*_k: the best expected accuracy over all guessers that take k of n guesses (all, if k is None).
+
+    >>> from canaria.mechanisms import NameAndShame
+    >>> efficacy(NameAndShame(), n=100, k=10).value
+    0.55
+    """
+    count = n if k is None else k
+    _validate.integer("k", count, 1, _validate.integer("n", n, 1), "n")
+    closed = getattr(mechanism, "closed_efficacy", None)
+    value = closed(n, count) if closed else None
+    if value is not None:
+        return Accuracy(float(value), how="closed form")
+    return _mean(mechanism, n, lambda sizes: _top_mean(special.expit(sizes), count), trials, rng)
+
+
+def ae_ac_ddp(
+    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None
+) -> Accuracy:
+    """Average-element average-case distributional DP over the k most exposed elements.
+
+    By the paper's theorems on optimal efficacy this is E*_k itself.
+    """
+    return efficacy(mechanism, n, k, trials, rng)
+
+
+def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
+    """AC: average-case distributional DP, the expected accuracy on the most exposed element."""
+    _validate.integer("n", n, 1)
+    return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
+
+
+def ddp(mechanism: Mechanism, n: int) -> float:
+    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon."""
+    return mechanism.ddp(_validate.integer("n", n, 1))
+
+
+def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
+    """Mean over elements of TV(law of O given S_i = -1, law of O given S_i = +1).
+
+    TV = E[tanh(|loss_i| / 2)]; E*_n = 1/2 + TV / 2.
+    """
+    _validate.integer("n", n, 1)
+    return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)
+
+
+def simulated_sizes(mechanism: Mechanism, n: int, trials: int, rng: np.random.Generator) -> Floats:
+    """|loss_i(O)| for every element of simulated one-run games, (trials, n)."""
+    bits = rng.choice(np.array([-1, 1], dtype=np.int8), (trials, n))
+    return np.abs(mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits)))
+
+
+def _mean(
+    mechanism: Mechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Any
+) -> Accuracy:
+    """The mean of a statistic of |loss|: over all outcomes, or over simulated games in blocks."""
+    block = max(1, _BLOCK // n)
+    outcomes = mechanism.outcomes(n)
+    if outcomes is not None:
+        total = 0.0
+        for start in range(0, len(outcomes.chances), block):
+            chances = outcomes.chances[start : start + block]
+            nothing: Bits = np.zeros((len(chances), n), dtype=np.int8)
+            sizes = np.abs(mechanism.loss(outcomes.outputs[start : start + block], nothing))
+            total += float(chances @ statistic(sizes))
+        return Accuracy(total)
+    _validate.integer("trials", trials, 2)
+    generator = np.random.default_rng(rng)
+    counts = [min(block, trials - start) for start in range(0, trials, block)]
+    values = np.concatenate([statistic(simulated_sizes(mechanism, n, count, generator)) for count in counts])
+    error = float(values.std(ddof=1)) / math.sqrt(trials)
+    return Accuracy(float(values.mean()), error, f"{trials} simulated games")
+
+
+def _top_mean(accuracies: Floats, k: int) -> Floats:
+    n = accuracies.shape[1]
+    top = accuracies if k == n else np.partition(accuracies, n - k, axis=1)[:, n - k :]
+    return np.asarray(top.mean(axis=1))

@@ -1,0 +1,36 @@
+"""A demonstration of an INVALID method: guessing each bit with full knowledge of all others."""
+
+from typing import Any
+
+import numpy as np
+
+from canaria import _validate
+from canaria.evidence import Counts
+from canaria.mechanisms import XorRandomizedResponse
+
+
+def demonstrate_full_knowledge(epsilon: float = 1.0, n: int = 20, trials: int = 2000, rng: Any = None) -> str:
+    """Show that full-knowledge auditing accuses a correct mechanism; the text says that it is invalid.
+
+    The mechanism releases the parity of all bits through randomised response, so it is epsilon-DP.
+    Knowing all other bits, every element is guessed right exactly when the released parity is true:
+    V is n with probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
+    """
+    _validate.integer("n", n, 2)
+    generator = np.random.default_rng(rng)
+    mechanism = XorRandomizedResponse(epsilon)
+    bits = generator.choice(np.array([-1, 1], dtype=np.int8), (_validate.integer("trials", trials, 1), n))
+    output = mechanism.sample(bits, generator)
+    correct = np.zeros(trials, dtype=np.int64)
+    for element in range(n):
+        known = bits.copy()
+        known[:, element] = 0
+        correct += np.sign(mechanism.loss(output, known)[:, element]) == bits[:, element]
+    refuted = Counts(n, n, n).p_value(epsilon) <= 0.05
+    accused = float((correct == n).mean()) if refuted else 0.0
+    return (
+        "INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomised response\n"
+        f"(epsilon = {epsilon:g}, n = {n}) has all guesses right in {(correct == n).mean():.1%} of "
+        f"{trials} audits, none right in {(correct == 0).mean():.1%},\n"
+        f"and refutes the true claim at a nominal 5 % in {accused:.1%} of them."
+    )

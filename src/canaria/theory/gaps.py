@@ -1,0 +1,83 @@
+"""The three gaps between what one run can show and what is true."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from canaria.bound import plain
+from canaria.mechanisms import Mechanism
+from canaria.theory.efficacy import TRIALS, Accuracy, ac_ddp, efficacy
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Efficacy, and what separates it from p(epsilon): elements, outputs, interference.
+
+    *Elements*: guesses must be spent on elements that are less exposed than the worst. *Outputs*: the
+    one output seen need not be the worst. *Interference*: the other hidden bits blur each element.
+    """
+
+    n: int
+    k: int
+    efficacy: Accuracy
+    average_case: Accuracy
+    ddp: float
+    epsilon: float
+
+    @property
+    def ladder(self) -> tuple[float, float, float, float]:
+        """Efficacy, AC, p(DDP), p(epsilon): each at most the next."""
+        levels = special.expit([self.ddp, self.epsilon])
+        return self.efficacy.value, self.average_case.value, float(levels[0]), float(levels[1])
+
+    @property
+    def ladder_epsilon(self) -> tuple[float, float, float, float]:
+        """The same in units of epsilon."""
+        return self.efficacy.epsilon, self.average_case.epsilon, self.ddp, self.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data; gaps in accuracy, and in epsilon with the suffix."""
+        names = ("elements", "outputs", "interference")
+        return {
+            "n": self.n,
+            "k": self.k,
+            "efficacy": self.efficacy.value,
+            **dict(zip(names, _steps(self.ladder), strict=True)),
+            "epsilon": self.ladder[3],
+            "efficacy_epsilon": plain(self.efficacy.epsilon),
+            **{
+                f"{name}_epsilon": plain(gap)
+                for name, gap in zip(names, _steps(self.ladder_epsilon), strict=True)
+            },
+            "epsilon_epsilon": plain(self.epsilon),
+            "average_case": self.average_case.value,
+            "average_case_epsilon": plain(self.average_case.epsilon),
+            "ddp": self.ladder[2],
+            "ddp_epsilon": plain(self.ddp),
+            "efficacy_error": self.efficacy.error,
+            "average_case_error": self.average_case.error,
+            "efficacy_how": self.efficacy.how,
+            "average_case_how": self.average_case.how,
+        }
+
+
+def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None) -> Gaps:
+    """Decompose what one-run auditing with k of n guesses loses (all n, if k is None).
+
+    >>> from canaria.mechanisms import Xor
+    >>> gaps(Xor(), n=10).to_dict()["interference"]
+    0.5
+    """
+    first, second = np.random.default_rng(rng).spawn(2)
+    best = efficacy(mechanism, n, k, trials, first)
+    average = ac_ddp(mechanism, n, trials, second)
+    return Gaps(n, n if k is None else k, best, average, mechanism.ddp(n), mechanism.epsilon)
+
+
+def _steps(ladder: tuple[float, ...]) -> list[float]:
+    """Differences of neighbours; two infinities, or less than rounding makes, are no gap."""
+    steps = [0.0 if low == high else high - low for low, high in pairwise(ladder)]
+    return [0.0 if abs(step) < 1e-12 else step for step in steps]

@@ -1,0 +1,86 @@
+"""Asymptotic tightness: whether one-run bounds approach epsilon as n grows.
+
+One-run auditing (with abstentions) is tight iff, for every level below the privacy level, the number of
+elements with |loss_i| >= level tends to infinity in probability.
+
+Count-in-Sets with sets of s(n) elements: an element is exposed at that level where its set's count is at
+least s p(level) or at most s (1 - p(level)), which has probability about 2^(-s (1 - H)) with H the binary
+entropy of p(level). H tends to 0 as the level grows, so n 2^(-s (1 - H)) tends to infinity for every
+level iff limsup s(n) / log2(n) <= 1. The paper's "iff s(n) = o(log n)" is too strict:
+s = log2(n) / 2 is tight.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from canaria import _validate
+from canaria.mechanisms import Mechanism
+from canaria.theory.efficacy import simulated_sizes
+
+
+@dataclass(frozen=True)
+class Tightness:
+    """For each n: how many elements have |loss| at least `level`, on average and in the worst 5 %."""
+
+    level: float
+    sizes: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+
+
+def tightness(
+    make: Callable[[int], Mechanism],
+    sizes: Sequence[int],
+    level: float,
+    trials: int = 200,
+    rng: Any = None,
+) -> Tightness:
+    """Simulate how the number of exposed elements grows with n; `make(n)` gives the mechanism.
+
+    >>> from canaria.mechanisms import RandomizedResponse
+    >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
+    (10.0, 100.0)
+    """
+    level = _validate.nonnegative("level", level)
+    _validate.integer("trials", trials, 1)
+    generator = np.random.default_rng(rng)
+    counts = [
+        (simulated_sizes(make(n), n, trials, generator) >= level).sum(axis=1)
+        for n in (_validate.integer("sizes", n, 1) for n in sizes)
+    ]
+    return Tightness(
+        level,
+        tuple(sizes),
+        tuple(float(count.mean()) for count in counts),
+        tuple(float(np.quantile(count, 0.05)) for count in counts),
+    )
+
+
+def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
+    """Expected certain guesses (tau = infinity) of Count-in-Sets with n / size whole sets.
+
+    Per set: size 2^-(size - 1) in one run, 2 - 2^-(size - 1) adaptively (reveal one after the other; once
+    the rest of the set is all or none, the rest is certain).
+
+    >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
+    (1.953125, 199.8046875)
+    """
+    whole = 2.0 ** -(size - 1)
+    return n / size * (2 - whole if adaptive else size * whole)
+
+
+def exposed_elements(n: int, size: int, level: float) -> float:
+    """Expected elements of Count-in-Sets (n / size whole sets) with |loss| at least `level`, one run.
+
+    >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=math.inf)
+    True
+    """
+    counts = np.arange(size + 1)
+    with np.errstate(divide="ignore"):
+        losses = np.abs(np.log(counts) - np.log(size - counts))
+    chances = special.comb(size, counts) / 2.0**size
+    return float(n * chances[losses >= level].sum())

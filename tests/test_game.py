@@ -1,0 +1,260 @@
+"""The games: validity, adaptivity, functions of users, and errors that explain."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canaria import (
+    All,
+    Bet,
+    Bets,
+    Budget,
+    Counts,
+    InputError,
+    Online,
+    Ranked,
+    Soft,
+    Surest,
+    Tails,
+    Threshold,
+    Top,
+    UpTo,
+    classic,
+    play,
+    play_many,
+)
+from canaria.game import Repeated
+from canaria.mechanisms import (
+    Count,
+    CountInSets,
+    LocalLaplace,
+    NameAndShame,
+    RandomizedResponse,
+    Symmetric,
+    Xor,
+    XorInPairs,
+    XorRandomizedResponse,
+)
+from tests.mechanisms.models import geometric_log_density, geometric_noise
+
+AUDITS = 10_000
+LIMIT = 0.05 + 4 * math.sqrt(0.05 * 0.95 / AUDITS)
+PRIVATE: list[Any] = [
+    RandomizedResponse(0.0),
+    RandomizedResponse(1.0),
+    LocalLaplace(1.0),
+    XorRandomizedResponse(1.0),
+    Symmetric(geometric_noise, geometric_log_density, epsilon=-math.log(0.4)),
+]
+N = 24
+
+
+def refusal_rate(games: list[Any], epsilon: float) -> float:
+    """How often the true claim is refuted; equal evidence is judged once."""
+    seen: dict[str, bool] = {}
+    refuted = 0
+    for game in games:
+        key = repr(sorted(game.evidence.to_dict().items(), key=str))
+        if key not in seen:
+            seen[key] = game.evidence.p_value(epsilon) <= 0.05
+        refuted += seen[key]
+    return refuted / len(games)
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize(
+    "rule", [All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()], ids=repr
+)
+@pytest.mark.parametrize("adaptive", [False, True], ids=["one-run", "adaptive"])
+def test_true_claims_are_kept(mechanism: Any, rule: Any, adaptive: bool) -> None:
+    """10,000 audits each; a test fails by chance with probability below 4e-5."""
+    if adaptive and not isinstance(rule, All | UpTo | Bet):
+        with pytest.raises(InputError, match="rule"):
+            play(mechanism, None, rule, N, mechanism.rounds(N))
+        return
+    rounds = mechanism.rounds(N) if adaptive else None
+    assert (
+        refusal_rate(play_many(mechanism, None, rule, N, AUDITS, rounds, rng=5), mechanism.epsilon) <= LIMIT
+    )
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_true_claims_are_kept_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
+    """1,000 audits each (10,000 behind `make test-full`)."""
+    limit = 0.05 + 4 * math.sqrt(0.05 * 0.95 / 1000)
+    assert refusal_rate(play_many(mechanism, None, rule, N, 1000, rng=6), mechanism.epsilon) <= limit
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_true_claims_are_kept_by_rules_that_look_at_everything_at_full_size(
+    mechanism: Any, rule: Any
+) -> None:
+    assert refusal_rate(play_many(mechanism, None, rule, N, AUDITS, rng=6), mechanism.epsilon) <= LIMIT
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+def test_classic_auditing_keeps_true_claims(mechanism: Any) -> None:
+    """2,000 classic audits of 24 runs each."""
+    base = np.where(np.arange(6) % 2, 1, -1).astype(np.int8)
+    repeated = Repeated(mechanism, base, 2)
+    limit = 0.05 + 4 * math.sqrt(0.05 * 0.95 / 2000)
+    for rule in (All(), Surest(8), Bet()):
+        assert refusal_rate(play_many(repeated, None, rule, N, 2000, rng=7), mechanism.epsilon) <= limit
+
+
+def test_adaptive_guessing_solves_xor_in_pairs() -> None:
+    """One run: half right. Adaptively: every second of a pair is certain."""
+    mechanism = XorInPairs()
+    blind = play(mechanism, None, All(), 2000, rng=0)
+    assert 0.45 < blind.evidence.tally(0).correct / 2000 < 0.55
+    seeing = play(mechanism, None, UpTo(1000, math.inf), 2000, mechanism.rounds(2000), rng=0)
+    assert seeing.evidence == Budget(1000, 1000, 1000, 2000)
+    assert seeing.bound().epsilon > 5
+    assert seeing.guesses is not None
+    assert seeing.guesses.order.tolist() == list(range(1, 2000, 2))
+
+
+def test_adaptive_losses_see_revealed_bits_only() -> None:
+    """The score is handed zeros for every bit of its own and later rounds."""
+    handed: list[np.ndarray] = []
+
+    def score(output: np.ndarray, known: np.ndarray) -> np.ndarray:
+        handed.append(known)
+        return np.asarray(output, dtype=float)
+
+    def noisy(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return included + rng.normal(size=len(included))
+
+    game = play(noisy, score, Bet(), 6, [[0, 1], [4], [2, 3, 5]], rng=0)
+    assert [np.flatnonzero(known).tolist() for known in handed] == [[], [0, 1], [0, 1, 4]]
+    assert (handed[2][[0, 1, 4]] == game.bits[[0, 1, 4]]).all()
+
+
+def test_count_is_worn_down_adaptively() -> None:
+    """One element after the other: the last is certain."""
+    mechanism = Count()
+    game = play(mechanism, None, Bet(), 30, mechanism.rounds(30), rng=2)
+    assert isinstance(game.evidence, Bets)
+    assert game.evidence.confidences is not None
+    assert game.evidence.confidences[-1] == pytest.approx(1 - 1 / 121)
+    assert game.evidence.hits[-1]
+
+
+def test_functions_with_pairs_of_any_type() -> None:
+    """A survey that releases each answer through randomised response: replace-one."""
+    pairs = [(f"no-{i}", f"yes-{i}") for i in range(300)]
+
+    def survey(answers: list[str], rng: np.random.Generator) -> list[bool]:
+        return [answer.startswith("yes") != (rng.random() < 0.1) for answer in answers]
+
+    def score(output: list[bool], known: np.ndarray) -> list[float]:
+        return [float(answer) for answer in output]
+
+    game = play(survey, score, rng=0, pairs=pairs)
+    assert game.adjacency == "replace"
+    assert 1.2 < game.bound().epsilon < math.log(9)
+    assert game.bound().to_dict()["adjacency"] == "replace"
+
+
+def test_functions_of_included_elements() -> None:
+    def release(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return included + rng.normal(scale=0.5, size=len(included))
+
+    game = play(release, lambda output, known: output, n=1000, rng=0)
+    assert game.adjacency == "add-remove"
+    assert game.bound().epsilon > 2.5
+
+
+def test_classic_auditing_of_a_function() -> None:
+    """A mean that forgets its noise half of the time."""
+
+    def sloppy_mean(rows: list[float], rng: np.random.Generator) -> float:
+        return float(np.mean(rows) + (rng.laplace(scale=1.0) if rng.random() < 0.5 else 0.0))
+
+    game = classic(sloppy_mean, [0.0] * 9, 3, (0.0, 1.0), 1000, score=lambda output: output, rng=0)
+    assert game.adjacency == "replace"
+    assert game.bound().epsilon > 0.5
+
+
+def test_classic_auditing_is_tight_where_one_run_is_blind() -> None:
+    """XOR: known others make every run certain."""
+    assert play(Xor(), n=100, rng=0).bound().epsilon == 0
+    assert classic(Xor(), [1, -1, 1, 1], 1, repetitions=1000, rng=0).bound().epsilon > 5
+
+
+def test_one_seed_one_answer() -> None:
+    first, second = (play_many(CountInSets(4), None, Ranked(), 40, 5, rng=9) for _ in range(2))
+    assert [a.bound().epsilon for a in first] == [b.bound().epsilon for b in second]
+    assert all((a.bits == b.bits).all() for a, b in zip(first, second, strict=True))
+
+
+def test_nothing_to_guess() -> None:
+    """No loss, no guess: the bound is 0, not an error."""
+    for rule in (Bet(), UpTo(3), All(), Soft(), Threshold(1.0)):
+        assert play(Xor(), None, rule, 9, rng=1).bound(1e-5).epsilon == 0
+    assert play(NameAndShame(), None, Threshold(math.inf), 9, rng=1).evidence.tally(0) == (1, 1)
+
+
+def broken(data: Any, rng: Any) -> Any:
+    raise RuntimeError("no\nway")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: play(broken, lambda o, k: o, n=3), "mechanism raised RuntimeError: 'no"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o[:2], n=3),
+            r"score must return 3 numbers, one per element, got shape \(2,\)",
+        ),
+        (lambda: play(lambda d, r: d, lambda o, k: 1 / 0, n=3), "score raised ZeroDivisionError"),
+        (lambda: play(lambda d, r: d, lambda o, k: [math.nan] * 3, n=3), "scores must hold numbers, got nan"),
+        (lambda: play(lambda d, r: d, n=3), "score must be given for a function"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o, pairs=[(1, 2), (3, 3)]),
+            r"pairs must differ, got \(3, 3\) at position 1",
+        ),
+        (lambda: play(lambda d, r: d, lambda o, k: o, pairs=[(1, 2, 3)]), "pairs must hold pairs"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o, n=5, pairs=[(1, 2)]),
+            "pairs must be as many as n, got 1 and 5",
+        ),
+        (lambda: play(Xor(), n=3, pairs=[(0, 1)] * 3), "pairs go with a function"),
+        (lambda: play(XorInPairs(), n=3), "n must be even for elements in pairs, got 3"),
+        (lambda: play(Xor(), None, Surest(4), 3), "k must be an integer between 1 and elements = 3, got 4"),
+        (
+            lambda: play(Xor(), None, UpTo(4), 3),
+            "budget must be an integer between 1 and elements = 3, got 4",
+        ),
+        (lambda: play(Xor(), n=0), "n must be an integer of at least 1, got 0"),
+        (lambda: play(Xor()), "n must be an integer of at least 1, got None"),
+        (lambda: play("xor", lambda o, k: o, n=3), "mechanism must be callable, got 'xor'"),
+        (lambda: play(Xor(), n=3, rounds=[[0, 1], [1, 2]]), "rounds must hold different indices below n = 3"),
+        (lambda: play(Xor(), n=3, rounds=[[3]]), "rounds must hold different indices below n = 3"),
+        (lambda: play(Xor(), n=3, rounds=[["a"]]), "rounds must hold sets of indices"),
+        (
+            lambda: play(Count(), None, Threshold(1.0), 4, Count().rounds(4)),
+            "Clopper-Pearson is then invalid .stop when ahead.: use Bet",
+        ),
+        (lambda: play(Count(), None, Ranked(), 4, Count().rounds(4)), "rule must be Bet"),
+        (
+            lambda: classic(Xor(), [1, -1], 2),
+            r"index must be an integer between 0 and len\(base\) - 1 = 1, got 2",
+        ),
+        (lambda: classic(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
+    ],
+)
+def test_errors_are_one_line_and_explain(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_counts_compare() -> None:
+    assert play(RandomizedResponse(8.0), None, All(), 50, rng=0).evidence == Counts(50, 50, 50)
