@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint format bench-bounds clean
+.PHONY: demo test test-full lint format bench-bounds bench-games clean
 
 demo: .venv/installed  ## two real audits, printed
 	$(BIN)/canaria demo
@@ -24,6 +24,9 @@ format: .venv/installed-test
 
 bench-bounds: .venv/installed
 	$(BIN)/python benchmarks/bounds.py
+
+bench-games: .venv/installed
+	$(BIN)/python benchmarks/games.py
 
 clean:
 	rm -rf .venv

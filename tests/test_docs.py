@@ -29,6 +29,13 @@ def test_linked_files_and_named_tests_exist(page: Path) -> None:
         assert not name or f"def {name}(" in (ROOT / path).read_text(), name
 
 
+def test_the_map_of_the_paper_names_tests_that_exist() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "paper.md").read_text()))
+    assert len(named) > 25
+    assert not {name for name in named if f"def {name}(" not in tests}
+
+
 def test_every_verb_is_in_the_readme() -> None:
     from canaria.cli import app
 

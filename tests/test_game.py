@@ -100,12 +100,11 @@ def test_true_claims_are_kept_by_rules_that_look_at_everything_at_full_size(
 
 @pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
 def test_classic_auditing_keeps_true_claims(mechanism: Any) -> None:
-    """2,000 classic audits of 24 runs each."""
+    """10,000 classic audits of 24 runs each."""
     base = np.where(np.arange(6) % 2, 1, -1).astype(np.int8)
     repeated = Repeated(mechanism, base, 2)
-    limit = 0.05 + 4 * math.sqrt(0.05 * 0.95 / 2000)
     for rule in (All(), Surest(8), Bet()):
-        assert refusal_rate(play_many(repeated, None, rule, N, 2000, rng=7), mechanism.epsilon) <= limit
+        assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=7), mechanism.epsilon) <= LIMIT
 
 
 def test_adaptive_guessing_solves_xor_in_pairs() -> None:
