@@ -6,7 +6,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, gaps, run, scores, verify
+from canaria.cli import bound, demo, gaps, reproduce, run, scores, verify
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
@@ -24,6 +24,7 @@ app.command("scores")(scores.scores)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("gaps")(gaps.gaps)
+app.command("reproduce")(reproduce.reproduce)
 app.command("demo")(demo.demo)
 
 

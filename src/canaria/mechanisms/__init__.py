@@ -3,6 +3,7 @@
 from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
 from canaria.mechanisms._protocol import Mechanism, Outcomes
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
+from canaria.mechanisms.dpsgd import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
 from canaria.mechanisms.function import Function
 from canaria.mechanisms.local import Local, LocalGaussian, LocalLaplace, RandomizedResponse
@@ -13,6 +14,7 @@ __all__ = [
     "AllOrNothing",
     "Count",
     "CountInSets",
+    "DpSgd",
     "Function",
     "Local",
     "LocalGaussian",
@@ -26,5 +28,7 @@ __all__ = [
     "Xor",
     "XorInPairs",
     "XorRandomizedResponse",
+    "algorithm_3",
+    "log_likelihoods_of",
     "parse_mechanism",
 ]

@@ -76,7 +76,7 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
 def exposed_elements(n: int, size: int, level: float) -> float:
     """Expected elements of Count-in-Sets (n / size whole sets) with |loss| at least `level`, one run.
 
-    >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=math.inf)
+    >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
     True
     """
     counts = np.arange(size + 1)

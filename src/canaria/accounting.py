@@ -1,0 +1,115 @@
+"""What DP-SGD promises: epsilon from noise and back, by the accountants of dp-accounting.
+
+dp-accounting is imported when a function is called. Poisson sampling, add-remove adjacency.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Final
+
+from scipy import optimize
+
+from canaria import _validate
+from canaria._validate import InputError, shown
+
+_QUICK_ORDERS: Final = (*range(2, 65), 80, 96, 128, 192, 256, 512)
+_LARGEST_NOISE: Final = 1e5
+
+
+def dpsgd_epsilon(
+    sigma: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
+) -> float:
+    """The epsilon that the accountant ("rdp" or "pld") promises for noise sigma.
+
+    >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
+    2.0
+    """
+    _check(delta, steps, sample_rate, accountant)
+    if not _validate.real("sigma", sigma) > 0:
+        raise InputError(f"sigma must be positive, got {shown(sigma)}")
+    return _epsilon(sigma, delta, steps, sample_rate, accountant, None)
+
+
+@lru_cache(maxsize=128)
+def dpsgd_sigma(
+    epsilon: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
+) -> float:
+    """The noise at which the accountant promises epsilon, rounded up by at most 1e-6 of itself.
+
+    >>> round(dpsgd_sigma(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
+    2.42
+    """
+    _check(delta, steps, sample_rate, accountant)
+    if not 0 < _validate.real("epsilon", epsilon) < math.inf:
+        raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
+    orders = _QUICK_ORDERS if accountant == "rdp" else None
+
+    def excess(sigma: float, quick: Sequence[float] | None) -> float:
+        return _epsilon(sigma, delta, steps, sample_rate, accountant, quick) - epsilon
+
+    near = _root(lambda sigma: excess(sigma, orders), 0.5, 2.0, epsilon)
+    return _root(lambda sigma: excess(sigma, None), near * 0.97, near * 1.003, epsilon) * (1 + 5e-7)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float, epsilon: float) -> float:
+    """Where a falling function crosses 0; the bracket is widened until it holds the crossing."""
+    while excess(high) > 0:
+        low, high = high, 2 * high
+        if high > _LARGEST_NOISE:
+            raise InputError(f"epsilon {epsilon:g} cannot be reached by any noise; claim a larger one")
+    while excess(low) < 0:
+        low, high = low / 2, low
+        if low < 1 / _LARGEST_NOISE:
+            raise InputError(f"epsilon {epsilon:g} is kept without noise; claim a smaller one")
+    return float(optimize.brentq(excess, low, high, rtol=1e-7))
+
+
+def _check(delta: float, steps: int, sample_rate: float, accountant: str) -> None:
+    if not 0 < _validate.delta(delta) < 1:
+        raise InputError(f"delta must be strictly between 0 and 1, got {shown(delta)}")
+    _validate.integer("steps", steps, 1)
+    if not 0 < _validate.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    if accountant not in ("rdp", "pld"):
+        raise InputError(f"accountant must be 'rdp' or 'pld', got {shown(accountant)}")
+
+
+def _epsilon(
+    sigma: float,
+    delta: float,
+    steps: int,
+    sample_rate: float,
+    accountant: str,
+    orders: Sequence[float] | None,
+) -> float:
+    import dp_accounting
+
+    step: Any = dp_accounting.GaussianDpEvent(sigma)
+    if sample_rate < 1:
+        step = dp_accounting.PoissonSampledDpEvent(sample_rate, step)
+    with _quiet():
+        if accountant == "pld":
+            from dp_accounting.pld import PLDAccountant
+
+            counter: Any = PLDAccountant()
+        else:
+            from dp_accounting.rdp import RdpAccountant
+
+            counter = RdpAccountant(orders) if orders else RdpAccountant()
+        counter.compose(dp_accounting.SelfComposedDpEvent(step, steps))
+        return float(counter.get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep dp-accounting from logging which orders it leaves out."""
+    from absl import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)

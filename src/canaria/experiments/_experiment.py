@@ -1,0 +1,51 @@
+"""What an experiment is: points, a block of repetitions at a point, and a chart of the means."""
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure.
+
+    `block(point, trials, rng)` plays `trials` repetitions at a point and returns a row per
+    repetition and series, with `value` and whatever says where it belongs (x, series, panel).
+    `chart(rows)` draws the means.
+    """
+
+    name: str
+    about: str
+    points: tuple[Any, ...]
+    quick_points: tuple[Any, ...]
+    block: Callable[[Any, int, np.random.Generator], list[Row]]
+    chart: Callable[[list[Row]], Any]
+    trials: int = 200
+    quick_trials: int = 10
+    block_size: int = 20
+
+
+def generator(seed: int, name: str, point: int, block: int) -> np.random.Generator:
+    """The generator of one block: the same on every engine and for any number of workers."""
+    return np.random.default_rng(
+        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(name.encode()), point, block))
+    )
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """Mean, standard error and number of repetitions of every group of rows, in order of appearance."""
+    groups: dict[tuple[tuple[str, Any], ...], list[float]] = {}
+    for row in rows:
+        key = tuple((name, value) for name, value in row.items() if name != "value")
+        groups.setdefault(key, []).append(row["value"])
+    found = []
+    for key, values in groups.items():
+        error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+        found.append({**dict(key), "mean": float(np.mean(values)), "error": error, "trials": len(values)})
+    return found

@@ -1,0 +1,98 @@
+"""Running experiments: blocks as tasks on any engine, finished ones on disk, figures at the end."""
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from canaria._validate import InputError, integer
+from canaria.experiments import EXPERIMENTS, Experiment, summary
+from canaria.experiments._experiment import Row, generator
+from canaria.parallel import run_tasks
+from canaria.report.plots import pictures
+from canaria.store import Store
+
+
+class Plan(NamedTuple):
+    """Which experiments, how many repetitions of each (None: their own), which seed."""
+
+    names: tuple[str, ...]
+    quick: bool = False
+    trials: int | None = None
+    seed: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the results."""
+        return {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
+
+
+class Block(NamedTuple):
+    """A block of repetitions at a point."""
+
+    name: str
+    quick: bool
+    point: int
+    block: int
+    trials: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """The name of its file."""
+        return f"{self.name}/{self.point}-{self.block}"
+
+
+def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
+    """Check what is asked for."""
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise InputError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
+    if trials is not None:
+        integer("trials", trials, 2)
+    return Plan(tuple(dict.fromkeys(names)) or tuple(EXPERIMENTS), quick, trials, seed)
+
+
+def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed: int) -> list[Row]:
+    """Play one block; the same wherever it runs."""
+    experiment = EXPERIMENTS[name]
+    points = experiment.quick_points if quick else experiment.points
+    return experiment.block(points[point], trials, generator(seed, name, point, block))
+
+
+def blocks(planned: Plan) -> Iterator[Block]:
+    """All blocks of a plan."""
+    for name in planned.names:
+        experiment = EXPERIMENTS[name]
+        total = planned.trials or (experiment.quick_trials if planned.quick else experiment.trials)
+        for point in range(len(experiment.quick_points if planned.quick else experiment.points)):
+            for block, start in enumerate(range(0, total, experiment.block_size)):
+                size = min(experiment.block_size, total - start)
+                yield Block(name, planned.quick, point, block, size, planned.seed)
+
+
+def reproduce(
+    planned: Plan, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
+) -> list[Path]:
+    """Play what is missing, then write data and pictures of every experiment.
+
+    `on_block(done, total)` is told after every block.
+    """
+    wanted = list(blocks(planned))
+    missing = [block for block in wanted if not store.has(block.key)]
+    done = len(wanted) - len(missing)
+    on_block(done, len(wanted))
+    for block, rows in run_tasks(run_block, missing, executor):
+        store.save(block.key, rows)
+        done += 1
+        on_block(done, len(wanted))
+    return [path for name in planned.names for path in _write_figure(EXPERIMENTS[name], wanted, store)]
+
+
+def _write_figure(experiment: Experiment, wanted: list[Block], store: Store) -> list[Path]:
+    rows = [row for block in wanted if block.name == experiment.name for row in store.load(block.key)]
+    found = summary(rows)
+    lines = "".join(json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n" for row in found)
+    drawn = experiment.chart(found)
+    files = {"jsonl": lines.encode(), "vl.json": drawn.to_json().encode(), **pictures(drawn)}
+    return [store.write(f"{experiment.name}.{ending}", content) for ending, content in files.items()]

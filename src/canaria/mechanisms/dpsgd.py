@@ -1,0 +1,165 @@
+"""DP-SGD with gradient canaries, seen step by step: the case study of the paper, and beyond.
+
+Coordinate c carries the elements i with i mod d = c. A canary is the unit vector of its coordinate
+(clip norm 1); an excluded one contributes nothing. Every step an element takes part with probability
+q, and the sum gets Gaussian noise: with m_c elements included,
+
+    y_{t,c} = Binomial(m_c, q) + N(0, sigma^2),      t = 1 ... T.
+
+Only m_c matters, so T x d values are drawn, never T x n; for the sum over steps, d values.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import Bits, Floats, InputError, Integers, shown
+from canaria.mechanisms._protocol import Output
+from canaria.mechanisms._sets import count_loss
+
+SCORES: Final = ("likelihood", "sum")
+
+
+@dataclass(frozen=True)
+class DpSgd:
+    """White-box DP-SGD whose n elements are spread evenly over `dimension` coordinates.
+
+    With `score="likelihood"` the output is, per coordinate, the log likelihood L(m) of m included elements,
+
+        L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma)      (up to a constant),
+
+    from which the loss is exact: the optimal guesser for all T and q, one-run and adaptive. With
+    `score="sum"` the output is the sum over steps, as in the paper, and the loss that of its normal
+    approximation (exact for q = 1), which keeps the order of the sums.
+    """
+
+    dimension: int
+    steps: int
+    sample_rate: float
+    sigma: float
+    score: str = "likelihood"
+    adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        _validate.integer("dimension", self.dimension, 1)
+        _validate.integer("steps", self.steps, 1)
+        if not 0 < _validate.real("sample_rate", self.sample_rate) <= 1:
+            raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(self.sample_rate)}")
+        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+            raise InputError(f"sigma must be positive and finite, got {shown(self.sigma)}")
+        if self.score not in SCORES:
+            raise InputError(f"score must be 'likelihood' or 'sum', got {shown(self.score)}")
+
+    def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
+        """Log likelihoods (trials, coordinates, s + 1), or sums (trials, coordinates)."""
+        included = (self._by_coordinate(bits, 0) > 0).sum(axis=1)
+        most = -(-bits.shape[1] // included.shape[1])
+        if self.score == "sum":
+            sums = rng.binomial(self.steps * included, self.sample_rate).astype(np.float64)
+            scale = math.sqrt(self.steps) * self.sigma
+            return np.asarray(sums + rng.normal(scale=scale, size=sums.shape))
+        return self._log_likelihoods(included, most, rng)
+
+    def loss(self, output: Output, known: Bits) -> Floats:
+        """From the likelihood of every number of included elements on the coordinate."""
+        # An absent element (n not a multiple of the coordinates) counts as revealed and excluded.
+        stacked = self._by_coordinate(known, -1)
+        trials, most, coordinates = stacked.shape
+        logs = output if self.score == "likelihood" else self._log_likelihood_of_sums(output, most)
+        flat = np.ascontiguousarray(stacked.transpose(0, 2, 1)).reshape(trials, -1)
+        losses = count_loss(logs, flat, most).reshape(trials, coordinates, most)
+        return losses.transpose(0, 2, 1).reshape(trials, -1)[:, : known.shape[1]]
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One element of every coordinate after the other."""
+        return tuple(
+            np.arange(start, min(start + self.dimension, n)) for start in range(0, n, self.dimension)
+        )
+
+    def ddp(self, n: int) -> float:
+        """Infinite: the loss grows with the output."""
+        return math.inf
+
+    def outcomes(self, n: int) -> None:
+        """Outputs are continuous."""
+
+    def _by_coordinate(self, values: Bits, absent: int) -> Bits:
+        """(trials, n) as (trials, s, coordinates in use), padded."""
+        trials, n = values.shape
+        coordinates = min(self.dimension, n)
+        most = -(-n // coordinates)
+        padded = np.full((trials, most * coordinates), absent, dtype=np.int8)
+        padded[:, :n] = values
+        return padded.reshape(trials, most, coordinates)
+
+    def _log_likelihoods(self, included: Integers, most: int, rng: np.random.Generator) -> Floats:
+        """Draw the steps one after the other and add up ln f_m(y) for m = 0 ... s."""
+        law = _binomial_law(most, self.sample_rate)
+        below = np.cumsum(law, axis=1)
+        counts = np.arange(most + 1)
+        total = np.zeros((*included.shape, most + 1))
+        for _ in range(self.steps):
+            uniform = rng.random(included.shape)
+            seen = rng.normal(scale=self.sigma, size=included.shape)
+            for count in range(most):
+                seen += uniform > below[included, count]
+            exponents = (seen[..., None] - counts / 2) * (counts / self.sigma**2)
+            peaks = exponents.max(axis=-1, keepdims=True)
+            total += np.log(np.exp(exponents - peaks) @ law.T) + peaks
+        return total
+
+    def _log_likelihood_of_sums(self, sums: Floats, most: int) -> Floats:
+        """Normal, with the variance of a half-included coordinate for every count."""
+        rate = self.sample_rate
+        variance = self.steps * (self.sigma**2 + most / 2 * rate * (1 - rate))
+        distance = sums[..., None] - self.steps * rate * np.arange(most + 1)
+        return np.asarray(-0.5 * distance**2 / variance)
+
+
+def _binomial_law(most: int, rate: float) -> Floats:
+    """Bin(j; m, rate) at [m, j], by f_m(j) = (1 - rate) f_{m-1}(j) + rate f_{m-1}(j - 1)."""
+    law = np.zeros((most + 1, most + 1))
+    law[0, 0] = 1.0
+    for m in range(1, most + 1):
+        law[m] = (1 - rate) * law[m - 1]
+        law[m, 1:] += rate * law[m - 1, :-1]
+    return law
+
+
+def algorithm_3(
+    gradients: Floats,
+    steps: int,
+    sample_rate: float,
+    sigma: float,
+    rng: np.random.Generator,
+    clip: float = 1.0,
+) -> Floats:
+    """The paper's DP-SGD as written, step by step: a reference, O(T n d).
+
+    `gradients` is (n, d); the result holds the noisy clipped sum of every step, (steps, d).
+    """
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    clipped = gradients / np.maximum(1.0, norms / clip)
+    released = np.empty((steps, gradients.shape[1]))
+    for step in range(steps):
+        batch = rng.random(len(gradients)) < sample_rate
+        noise = rng.normal(scale=clip * sigma, size=gradients.shape[1])
+        released[step] = clipped[batch].sum(axis=0) + noise
+    return released
+
+
+def log_likelihoods_of(released: Any, most: int, sample_rate: float, sigma: float) -> Floats:
+    """L(m), m = 0 ... `most`, of released values (steps, ...), as `DpSgd` accumulates them.
+
+    Includes the Gaussian constant, so that it is the log density itself.
+    """
+    values = np.asarray(released, dtype=np.float64)
+    law, counts = _binomial_law(most, sample_rate), np.arange(most + 1)
+    exponents = -0.5 * ((values[..., None] - counts) / sigma) ** 2
+    peaks = exponents.max(axis=-1, keepdims=True)
+    logs = np.log(np.exp(exponents - peaks) @ law.T) + peaks - math.log(sigma * math.sqrt(2 * math.pi))
+    return np.asarray(logs.sum(axis=0))
