@@ -14,7 +14,7 @@ from scipy import optimize
 from canaria import _validate
 from canaria._validate import InputError, shown
 
-_QUICK_ORDERS: Final = (*range(2, 65), 80, 96, 128, 192, 256, 512)
+_QUICK_ORDERS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 32, 44, 64, 128, 256, 512)
 _LARGEST_NOISE: Final = 1e5
 
 
@@ -29,7 +29,7 @@ def dpsgd_epsilon(
     _check(delta, steps, sample_rate, accountant)
     if not _validate.real("sigma", sigma) > 0:
         raise InputError(f"sigma must be positive, got {shown(sigma)}")
-    return _epsilon(sigma, delta, steps, sample_rate, accountant, None)
+    return _epsilon(sigma, delta, steps, sample_rate, accountant, None)[0]
 
 
 @lru_cache(maxsize=128)
@@ -38,22 +38,37 @@ def dpsgd_sigma(
 ) -> float:
     """The noise at which the accountant promises epsilon, rounded up by at most 1e-6 of itself.
 
+    For "rdp" a first search over few integer orders finds the region and the best order; the second
+    uses all of dp-accounting's own orders around it, which is where its minimum lies.
+
     >>> round(dpsgd_sigma(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
     2.42
     """
     _check(delta, steps, sample_rate, accountant)
     if not 0 < _validate.real("epsilon", epsilon) < math.inf:
         raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
-    orders = _QUICK_ORDERS if accountant == "rdp" else None
 
-    def excess(sigma: float, quick: Sequence[float] | None) -> float:
-        return _epsilon(sigma, delta, steps, sample_rate, accountant, quick) - epsilon
+    def excess(sigma: float, orders: Sequence[float] | None) -> float:
+        return _epsilon(sigma, delta, steps, sample_rate, accountant, orders)[0] - epsilon
 
-    near = _root(lambda sigma: excess(sigma, orders), 0.5, 2.0, epsilon)
-    return _root(lambda sigma: excess(sigma, None), near * 0.97, near * 1.003, epsilon) * (1 + 5e-7)
+    if accountant == "pld":
+        return _root(lambda sigma: excess(sigma, None), 0.5, 2.0, epsilon, 1e-6) * (1 + 1e-6)
+    near = _root(lambda sigma: excess(sigma, _QUICK_ORDERS), 0.5, 2.0, epsilon, 1e-3)
+    best = _epsilon(near, delta, steps, sample_rate, accountant, _QUICK_ORDERS)[1]
+    orders = _own_orders(best)
+    return _root(lambda sigma: excess(sigma, orders), near * 0.98, near * 1.005, epsilon, 1e-7) * (1 + 5e-7)
 
 
-def _root(excess: Callable[[float], float], low: float, high: float, epsilon: float) -> float:
+def _own_orders(best: float) -> list[float]:
+    """dp-accounting's default orders within a factor of two of the best integer one."""
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    return [order for order in DEFAULT_RDP_ORDERS if best / 2 <= order <= 2 * best]
+
+
+def _root(
+    excess: Callable[[float], float], low: float, high: float, epsilon: float, tolerance: float
+) -> float:
     """Where a falling function crosses 0; the bracket is widened until it holds the crossing."""
     while excess(high) > 0:
         low, high = high, 2 * high
@@ -63,7 +78,7 @@ def _root(excess: Callable[[float], float], low: float, high: float, epsilon: fl
         low, high = low / 2, low
         if low < 1 / _LARGEST_NOISE:
             raise InputError(f"epsilon {epsilon:g} is kept without noise; claim a smaller one")
-    return float(optimize.brentq(excess, low, high, rtol=1e-7))
+    return float(optimize.brentq(excess, low, high, rtol=tolerance))
 
 
 def _check(delta: float, steps: int, sample_rate: float, accountant: str) -> None:
@@ -83,23 +98,24 @@ def _epsilon(
     sample_rate: float,
     accountant: str,
     orders: Sequence[float] | None,
-) -> float:
+) -> tuple[float, float]:
+    """Epsilon and, for RDP, the order that gives it."""
     import dp_accounting
 
     step: Any = dp_accounting.GaussianDpEvent(sigma)
     if sample_rate < 1:
         step = dp_accounting.PoissonSampledDpEvent(sample_rate, step)
+    event = dp_accounting.SelfComposedDpEvent(step, steps)
     with _quiet():
         if accountant == "pld":
             from dp_accounting.pld import PLDAccountant
 
-            counter: Any = PLDAccountant()
-        else:
-            from dp_accounting.rdp import RdpAccountant
+            return float(PLDAccountant().compose(event).get_epsilon(delta)), math.nan
+        from dp_accounting.rdp import RdpAccountant
 
-            counter = RdpAccountant(orders) if orders else RdpAccountant()
-        counter.compose(dp_accounting.SelfComposedDpEvent(step, steps))
-        return float(counter.get_epsilon(delta))
+        counter = (RdpAccountant(orders) if orders else RdpAccountant()).compose(event)
+        epsilon, order = counter.get_epsilon_and_optimal_order(delta)
+        return float(epsilon), float(order)
 
 
 @contextmanager

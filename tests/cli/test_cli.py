@@ -116,7 +116,7 @@ def test_scores_from_standard_input_as_json_lines(score_file: Path) -> None:
         (["scores", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
         (
             ["scores", "-", "--rule", "best"],
-            "rule must be ranked, tails:K, top:K, threshold:T, soft or online",
+            "rule must be ranked, tails:K, top:K, threshold:T, soft",
         ),
         (["verify", "nowhere.json"], "nowhere.json cannot be read: No such file or directory"),
         (["verify", "-"], "standard input must be the JSON of one result"),

@@ -15,9 +15,7 @@ SETS: Final = 100
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     seed = int(rng.integers(2**62))
-    # Committed: 0.9 of the certain guesses that are expected, 2 - 2^-(s-1) per set.
-    budget = max(1, math.floor(SETS * (2 - 2.0 ** -(point - 1)) * 0.9))
-    return compare(CountInSets(point), SETS * point, math.inf, budget, trials, seed, point)
+    return compare(CountInSets(point), SETS * point, math.inf, trials, seed, point)
 
 
 def chart(rows: list[Row]) -> Any:

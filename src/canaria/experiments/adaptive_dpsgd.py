@@ -11,14 +11,12 @@ from canaria.experiments._experiment import Experiment, Row
 from canaria.mechanisms import DpSgd
 from canaria.report.plots import line_chart
 
-BUDGET_PER_COORDINATE: Final = 0.1
-
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     mechanism = DpSgd(DIMENSION, 1, 1.0, dpsgd_sigma(2.0, DELTA, 1, 1.0))
     n = point * DIMENSION
     seed = int(rng.integers(2**62))
-    return compare(mechanism, n, 1.0, round(BUDGET_PER_COORDINATE * n), trials, seed, point)
+    return compare(mechanism, n, 1.0, trials, seed, point)
 
 
 def chart(rows: list[Row]) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canaria._validate import InputError, integer
-from canaria.experiments import EXPERIMENTS, Experiment, summary
+from canaria.experiments import EXPERIMENTS, summary
 from canaria.experiments._experiment import Row, generator
 from canaria.parallel import run_tasks
 from canaria.report.plots import pictures
@@ -86,13 +86,20 @@ def reproduce(
         store.save(block.key, rows)
         done += 1
         on_block(done, len(wanted))
-    return [path for name in planned.names for path in _write_figure(EXPERIMENTS[name], wanted, store)]
+    found: dict[str, list[Row]] = {name: [] for name in planned.names}
+    for block in wanted:
+        found[block.name] += store.load(block.key)
+    figures = [(name, summary(rows)) for name, rows in found.items()]
+    written = [
+        store.write(f"{name}.{ending}", content)
+        for (name, _), files in run_tasks(draw, figures, executor)
+        for ending, content in files.items()
+    ]
+    return sorted(written)
 
 
-def _write_figure(experiment: Experiment, wanted: list[Block], store: Store) -> list[Path]:
-    rows = [row for block in wanted if block.name == experiment.name for row in store.load(block.key)]
-    found = summary(rows)
-    lines = "".join(json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n" for row in found)
-    drawn = experiment.chart(found)
-    files = {"jsonl": lines.encode(), "vl.json": drawn.to_json().encode(), **pictures(drawn)}
-    return [store.write(f"{experiment.name}.{ending}", content) for ending, content in files.items()]
+def draw(name: str, rows: list[Row]) -> dict[str, bytes]:
+    """The files of a figure by their endings: data, specification, pictures."""
+    lines = "".join(json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n" for row in rows)
+    chart = EXPERIMENTS[name].chart(rows)
+    return {"jsonl": lines.encode(), "vl.json": chart.to_json().encode(), **pictures(chart)}

@@ -16,22 +16,24 @@ def line_chart(
     values = [{**row, "low": row["mean"] - row["error"], "high": row["mean"] + row["error"]} for row in rows]
     data = alt.Data(values=values)
     series = list(dict.fromkeys(row["series"] for row in rows))
-    legend = alt.Legend(orient="bottom", columns=2, labelLimit=420)
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=420, symbolOpacity=1)
     shared = {
         "x": alt.X("x:Q", title=x, scale=alt.Scale(type="log" if log_x else "linear", nice=False)),
         "color": alt.Color("series:N", title=None, sort=series, legend=legend),
     }
     height = alt.Scale(zero=False)
     numbers = [alt.Tooltip(f"{key}:Q", format=".4g") for key in ("x", "mean", "error")]
-    band = alt.Chart(data).mark_area(opacity=0.2)
+    band = alt.Chart().mark_area(opacity=0.2)
     band = band.encode(y=alt.Y("low:Q", title=y, scale=height), y2="high:Q", **shared)
-    line = alt.Chart(data).mark_line(point=True)
+    line = alt.Chart().mark_line(point=True)
     line = line.encode(y=alt.Y("mean:Q", title=y, scale=height), tooltip=["series:N", *numbers], **shared)
-    chart: Any = alt.layer(band, line, data=data).properties(width=420, height=280)
+    chart: Any = alt.layer(band, line).properties(width=420, height=280)
     if any("panel" in row for row in rows):
         panels = list(dict.fromkeys(row["panel"] for row in rows))
         chart = chart.facet(column=alt.Column("panel:N", title=None, sort=panels), data=data)
         chart = chart.resolve_scale(y="independent")
+    else:
+        chart = chart.properties(data=data)
     return chart.properties(title=alt.TitleParams(title, subtitle=subtitle.split("\n")))
 
 
@@ -41,11 +43,8 @@ def pictures(chart: Any) -> dict[str, bytes]:
         import vl_convert
     except ImportError:
         raise InputError("pictures need the extra: pip install canaria[plots]") from None
-    specification = chart.to_json()
-    return {
-        "svg": vl_convert.vegalite_to_svg(specification).encode(),
-        "png": vl_convert.vegalite_to_png(specification, scale=2),
-    }
+    svg = vl_convert.vegalite_to_svg(chart.to_json())
+    return {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2)}
 
 
 def _altair() -> Any:

@@ -1,0 +1,170 @@
+"""Running experiments: resuming, killing, engines, a real Dask cluster, folders that are refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from canaria import InputError
+from canaria.experiments.reproduce import blocks, plan, reproduce
+from canaria.parallel import engine
+from canaria.store import Store
+from tests.cli.test_cli import canaria
+
+COMMAND = str(Path(sys.executable).with_name("canaria"))
+NAME = "adaptive-count-in-sets"
+
+
+def data(folder: Path) -> dict[str, bytes]:
+    """What a run writes, but for the blocks' own folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.jsonl"))}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    run = canaria("reproduce", NAME, "--trials", "200", "--workers", "1", "--out", str(folder))
+    assert run.code == 0, run.err
+    return data(folder)
+
+
+def test_two_processes_give_the_same(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
+    run = canaria(
+        "reproduce", NAME, "--trials", "200", "--workers", "2", "--out", str(tmp_path / "run"), "--json"
+    )
+    assert data(tmp_path / "run") == undisturbed
+    written = json.loads(run.out)
+    assert {Path(path).suffix for path in written} == {".json", ".jsonl", ".png", ".svg"}
+
+
+def test_killed_and_resumed_is_the_same(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
+    """Kill -9 as soon as some blocks are done, then --resume."""
+    folder = tmp_path / "run"
+    words = [COMMAND, "reproduce", NAME, "--trials", "200", "--workers", "1", "--out", str(folder)]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 60
+        while len(list(folder.glob("blocks/*/*.json"))) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(running.pid, signal.SIGKILL)
+    finished = len(list(folder.glob("blocks/*/*.json")))
+    assert 5 <= finished < 100
+    again = canaria(*words[1:])
+    assert again.code == 2
+    assert "add --resume" in again.err
+    assert canaria(*words[1:], "--resume").code == 0
+    assert data(folder) == undisturbed
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A real scheduler and two real workers on loopback."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    port = 20_000 + os.getpid() % 20_000
+    address = f"tcp://127.0.0.1:{port}"
+    dask = str(Path(sys.executable).with_name("dask"))
+    scheduler_words = [dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    worker_words = [dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    running = [subprocess.Popen(scheduler_words, **quiet)]  # type: ignore[call-overload]
+    running += [subprocess.Popen(worker_words, **quiet) for _ in range(2)]  # type: ignore[call-overload]
+    try:
+        yield address, running[1:]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def test_dask_cluster_that_loses_a_worker_gives_the_same(
+    tmp_path: Path,
+    undisturbed: dict[str, bytes],
+    cluster: tuple[str, list[subprocess.Popen[bytes]]],
+) -> None:
+    address, workers = cluster
+    folder = tmp_path / "run"
+    words = [COMMAND, "reproduce", NAME, "--trials", "200", "--dask", address, "--out", str(folder)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as running:
+        deadline = time.monotonic() + 120
+        while len(list(folder.glob("blocks/*/*.json"))) < 5:
+            assert time.monotonic() < deadline
+            assert running.poll() is None, running.stderr.read() if running.stderr else ""
+            time.sleep(0.02)
+        workers[0].kill()
+        assert running.wait(timeout=240) == 0
+    assert data(folder) == undisturbed
+
+
+def test_blocks_do_not_depend_on_how_many_there_are() -> None:
+    """More repetitions extend a run; they do not change what is there."""
+    few, many = (list(blocks(plan([NAME], True, trials, 0))) for trials in (20, 40))
+    assert set(few) <= set(many)
+
+
+def test_foreign_folders_are_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"must be empty or a canaria run, got .*thesis\.tex"):
+        Store.open(tmp_path, {"seed": 0}, resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_other_runs_are_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path / "run", {"seed": 0}, resume=False)
+    with pytest.raises(InputError, match="holds another run"):
+        Store.open(tmp_path / "run", {"seed": 1}, resume=True)
+    with pytest.raises(InputError, match="add --resume"):
+        Store.open(tmp_path / "run", {"seed": 0}, resume=False)
+    (tmp_path / "run" / "canaria-run.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        Store.open(tmp_path / "run", {"seed": 0}, resume=True)
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be used: Not a directory"):
+        Store.open(tmp_path / "file" / "run", {}, resume=False)
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    """Writing where nothing can be written: /dev/full refuses every byte."""
+    from canaria import store
+
+    target = tmp_path / "block.json"
+    (tmp_path / f".block.json.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(InputError, match="cannot be written: No space left on device"):
+        store._atomic(target, b"x" * 10)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "experiment must be one of guesses, elements"),
+        (["laplace", "--trials", "1"], "trials must be an integer of at least 2, got 1"),
+        (["laplace", "--workers", "0"], "workers must be an integer of at least 1, got 0"),
+        (["laplace", "--dask", "tcp://127.0.0.1:1"], "Dask cluster 'tcp://127.0.0.1:1' cannot be reached"),
+    ],
+)
+def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
+    ran = canaria("reproduce", *words, "--quick", "--out", str(tmp_path / "run"))
+    assert ran.code == 2
+    assert message in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_listing() -> None:
+    assert "adaptive-dpsgd" in canaria("reproduce", "--list").out
+    assert len(json.loads(canaria("reproduce", "--list", "--json").out)) == 10
+
+
+def test_progress_is_told_after_every_block(tmp_path: Path) -> None:
+    planned = plan([NAME], True, 20, 0)
+    told: list[tuple[int, int]] = []
+    with engine(1) as executor:
+        reproduce(planned, Store.open(tmp_path / "run", {}, False), executor, lambda *now: told.append(now))
+    assert told == [(done, 3) for done in range(4)]
