@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint format bench-bounds bench-games clean
+.PHONY: demo test test-full lint format bench-bounds bench-games bench-dpsgd figures clean
 
 demo: .venv/installed  ## two real audits, printed
 	$(BIN)/canaria demo
@@ -27,6 +27,12 @@ bench-bounds: .venv/installed
 
 bench-games: .venv/installed
 	$(BIN)/python benchmarks/games.py
+
+bench-dpsgd: .venv/installed-test
+	$(BIN)/python benchmarks/dpsgd.py
+
+figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-figures
+	$(BIN)/canaria reproduce --resume
 
 clean:
 	rm -rf .venv

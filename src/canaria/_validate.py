@@ -14,6 +14,8 @@ Integers = npt.NDArray[np.int64]
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
 IMPOSSIBLE_SPLIT: Final = 1e-9
+LARGEST: Final = 10**15
+"""The largest count: above it, doubles lose the digits that bounds need."""
 _SHOWN: Final = 60
 
 
@@ -27,13 +29,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def integer(name: str, value: Any, low: int, high: int | None = None, top: str = "") -> int:
+def integer(name: str, value: Any, low: int, high: int = LARGEST, top: str = "") -> int:
     """Check that `value` is an integer between `low` and `high` (which `top` names)."""
     allowed = f"an integer of at least {low}"
-    if high is not None:
+    if high != LARGEST or (isinstance(value, int) and value > LARGEST):
         allowed = f"an integer between {low} and {top}{' = ' if top else ''}{high}"
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-    if not whole or value < low or (high is not None and value > high):
+    if not whole or value < low or value > high:
         raise InputError(f"{name} must be {allowed}, got {shown(value)}")
     return int(value)
 
@@ -68,7 +70,7 @@ def delta(value: Any) -> float:
 def confidence(value: Any) -> float:
     """Check a confidence: a number strictly between 0 and 1."""
     number = real("confidence", value)
-    if not 0 < number < 1:
+    if not (0 < number < 1 and 1 - number < 1):
         raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}")
     return number
 
@@ -84,9 +86,12 @@ def adjacency(value: Any) -> str:
 def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
     """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        given = np.asarray(values)
+        if isinstance(values, np.ma.MaskedArray) or np.iscomplexobj(given):
+            raise TypeError
+        array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a sequence of numbers, got {shown(values)}") from None
+        raise InputError(f"{name} must be a sequence of plain numbers, got {shown(values)}") from None
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
     bad = np.isnan(array) if infinite else ~np.isfinite(array)
@@ -122,6 +127,23 @@ def bits(values: Any) -> Bits:
             "flip one fair coin per canary and audit again"
         )
     return np.where(included, 1, -1).astype(np.int8)
+
+
+def generator(rng: Any, purpose: int) -> np.random.Generator:
+    """Make a generator from a seed, a SeedSequence or a Generator (None: fresh).
+
+    Its stream depends on `purpose`: a seed that was also used to flip the bits must not break ties by
+    the same random numbers.
+    """
+    if isinstance(rng, np.random.Generator):
+        sequence = np.random.SeedSequence(int(rng.integers(2**63)))
+    elif isinstance(rng, np.random.SeedSequence):
+        sequence = rng
+    else:
+        seed = None if rng is None else integer("rng", rng, 0, 2**63)
+        sequence = np.random.SeedSequence(seed)
+    own = np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))
+    return np.random.default_rng(own)
 
 
 def hits(values: Any) -> Hits:

@@ -1,12 +1,12 @@
 """From scores and bits to a bound in one call."""
 
-from typing import Any
-
-import numpy as np
+from typing import Any, Final
 
 from canaria import _validate
 from canaria.bound import Bound, lower_bound
 from canaria.rules import Ranked, Rule, Soft, Threshold
+
+_TIES: Final = 0x74696573
 
 
 def audit_scores(
@@ -37,5 +37,5 @@ def audit_scores(
     values = _validate.vector("scores", scores, infinite=infinite)
     hidden = _validate.bits(bits)
     _validate.same_length("scores", len(values), "bits", len(hidden))
-    evidence = rule(values, np.random.default_rng(rng)).reveal(hidden)
+    evidence = rule(values, _validate.generator(rng, _TIES)).reveal(hidden)
     return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=repr(rule))

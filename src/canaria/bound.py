@@ -3,6 +3,7 @@
 import html
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from canaria import _validate
 from canaria._validate import Floats, InputError
 from canaria.evidence import (
     Capped,
+    Decided,
     Evidence,
     Perfectible,
     Screened,
@@ -30,6 +32,7 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
     [np.arange(2001) / 100, 20 + np.arange(1, 301) / 10, 50 + np.arange(1.0, 651.0)]
 )
 """The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
+EPSILON_GRID.flags.writeable = False
 
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
 _LARGEST_EPSILON: Final = 750.0
@@ -190,6 +193,8 @@ def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = 
 def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     """The largest refuted claim of a monotone p-value, rounded down."""
     high = evidence.ceiling(level) if isinstance(evidence, Capped) else _LARGEST_EPSILON
+    if isinstance(evidence, Decided):
+        return _bisect_verdicts(lambda claim: evidence.refuted(claim, delta, level), high)
     if evidence.p_value(0.0, delta) > level:
         return 0.0
     for claim in (high, max(0.0, high - _ROUNDING * max(1.0, high))):
@@ -203,6 +208,16 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     while evidence.p_value(claim, delta) > level:
         claim, step = max(0.0, claim - step), 2 * step
     return claim
+
+
+def _bisect_verdicts(refuted: Callable[[float], bool], high: float) -> float:
+    low = 0.0
+    if not refuted(low):
+        return low
+    while high - low > _ROUNDING:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
 
 
 def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:

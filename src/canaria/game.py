@@ -17,6 +17,7 @@ from canaria.mechanisms import Function, Mechanism
 from canaria.rules import AdaptiveRule, Bet, Guesses, Ranked, Rule, Threshold
 
 _BLOCK: Final = 4_000_000
+_GAME: Final = 0x67616D65
 
 Score = Callable[[Any, Bits], Any]
 Seen = tuple[Guesses | None, Evidence]
@@ -85,7 +86,7 @@ def play_many(
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
     order = None if rounds is None else _checked_rounds(rounds, size)
     _require_valid(chosen, order)
-    streams = np.random.default_rng(rng).spawn(3)
+    streams = _validate.generator(rng, _GAME).spawn(3)
     losses = _scorer(audited, score)
     block = max(1, _BLOCK // size)
     games: list[Transcript] = []

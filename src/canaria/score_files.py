@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from array import array
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import numpy as np
 
 from canaria._validate import Floats, Hits, InputError, shown
 
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WORDS: Final = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
@@ -59,6 +61,10 @@ def _opened(source: str | Path, name: str) -> Iterator[TextIO]:
         raise InputError(f"{name} must be UTF-8 text, got bytes that are not") from None
     except csv.Error as error:
         raise InputError(f"{name} is not readable as CSV: {error}") from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{shown(name)} cannot be opened: {error}") from None
 
 
 def _rows(stream: TextIO, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -78,7 +84,7 @@ def _chained(first: str, stream: TextIO) -> Iterator[str]:
 
 
 def _csv_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(lines, skipinitialspace=True)
+    reader = csv.DictReader(lines, skipinitialspace=True, strict=True)
     names = [name.strip() for name in reader.fieldnames or ()]
     for wanted in ("score", "included"):
         if names.count(wanted) != 1:
@@ -106,10 +112,13 @@ def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[st
 
 
 def _score(value: Any, where: str) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = math.nan
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if plain or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
     if not math.isfinite(number):
         raise InputError(f"{where}: score must be a finite number, got {shown(value)}")
     return number

@@ -1,6 +1,7 @@
 """The command line: one file per verb. Verbs import what they need when they run."""
 
 import sys
+import traceback
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -11,6 +12,8 @@ from canaria.cli import bound, demo, gaps, reproduce, run, scores, verify
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
 _ClickException: Final[type[Exception]] = typer.BadParameter.__mro__[2]
+
+INTERNAL_ERROR: Final = 70
 
 app = typer.Typer(
     name="canaria",
@@ -65,6 +68,10 @@ def main() -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         code = 130
+    except Exception as error:  # exit code 1 would read as "refuted"
+        traceback.print_exc()
+        _complain(f"internal error, please report it: {type(error).__name__}: {error}")
+        code = INTERNAL_ERROR
     sys.exit(code or 0)
 
 

@@ -21,7 +21,7 @@ def verify(
 
     found = check(read_result(file))
     if as_json:
-        typer.echo(json.dumps(found._asdict(), allow_nan=False))
+        typer.echo(json.dumps(found.to_dict(), allow_nan=False))
     else:
         verdict = "holds" if found.holds else "does not hold"
         typer.echo(

@@ -3,6 +3,7 @@
 from canaria.evidence import tradeoff
 from canaria.evidence._protocol import (
     Capped,
+    Decided,
     Evidence,
     Perfectible,
     Screened,
@@ -23,6 +24,7 @@ __all__ = [
     "Budget",
     "Capped",
     "Counts",
+    "Decided",
     "Evidence",
     "Perfectible",
     "PublishedCounts",

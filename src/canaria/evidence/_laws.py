@@ -66,10 +66,10 @@ def crossing(looks: Integers, boundary: Integers, epsilon: float) -> float:
         kept = max(0, limit - lowest)
         crossed += float(alive[kept:].sum()) + error
         alive = alive[:kept]
-        if len(alive) == 0:
-            break
         thin = int(np.searchsorted(np.cumsum(alive), SLIVER))
         alive, lowest, crossed = alive[thin:], lowest + thin, crossed + SLIVER
+        if len(alive) == 0:
+            break
     return min(1.0, crossed)
 
 

@@ -9,6 +9,7 @@ from canaria._validate import Floats, InputError, shown
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
+ALL_COUNTED: Final = "`elements` counts every hidden bit of the audit, guessed or not"
 NOT_ADAPTIVE: Final = "guesses, their order and abstentions depend on the output alone"
 
 
@@ -59,6 +60,13 @@ class Capped(Protocol):
     """Evidence that knows, in closed form, a value that its bound cannot exceed."""
 
     def ceiling(self, level: float) -> float: ...
+
+
+@runtime_checkable
+class Decided(Protocol):
+    """Evidence that can decide a claim for less than its p-value costs."""
+
+    def refuted(self, epsilon: float, delta: float, level: float) -> bool: ...
 
 
 @runtime_checkable

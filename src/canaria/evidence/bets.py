@@ -11,7 +11,7 @@ from scipy import special
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError
 from canaria.evidence import _binomial, _text
-from canaria.evidence._protocol import FAIR_COINS, Tally, kind
+from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Tally, kind
 
 _ROUND_DOWN: Final = 1e-9
 
@@ -46,6 +46,7 @@ class Bets:
     inversion: ClassVar[str] = "late grid"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
+        ALL_COUNTED,
         "each guess and its confidence were decided before its bit was revealed",
     )
 
@@ -99,19 +100,26 @@ class Bets:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """1 over the largest wealth ever reached, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        best = max(0.0, float(self._log_wealth(epsilon).max()) - _ROUND_DOWN)
+        path = self._log_wealth(epsilon)
+        best = max(0.0, float(path.max()) - self._rounding(path))
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        return _binomial.rounded_up(math.exp(-best) + budget)
+        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the final wealth, which is at most the largest."""
-        final = self._final_log_wealth(epsilons) - 2 * _ROUND_DOWN
+        final = self._final_log_wealth(epsilons)
+        sure = np.maximum(final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5), -700.0)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
-        return np.asarray(np.exp(-final) + budget <= level, dtype=np.int8)
+        return np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
 
     def perfect(self) -> "Bets":
         """The same audit with every guess right."""
         return Bets(self.confidences, np.ones_like(self.hits), self.elements)
+
+    def _rounding(self, path: Floats) -> float:
+        """What adding up so many gains can have rounded up."""
+        largest = float(np.abs(path[np.isfinite(path)]).max(initial=0.0))
+        return _ROUND_DOWN + len(path) * 2.0**-52 * largest
 
     def _taken(self, epsilon: float) -> Hits:
         if self.confidences is None:

@@ -1,16 +1,16 @@
 """Evidence from a ranking: every number of guesses at once (theory: ranking)."""
 
 import bisect
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from canaria import _validate
-from canaria._validate import Floats, Hits, Integers
+from canaria._validate import Floats, Integers
 from canaria.evidence import _binomial, _laws
-from canaria.evidence._protocol import FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
@@ -29,6 +29,8 @@ def looks(length: int) -> Integers:
 class Ranking:
     """Hits (right or wrong) in the order of the guesser's confidence, the surest first.
 
+    `elements` is the number of hidden bits of the audit, one per hit if not given; a guesser that left
+    elements out must give it, or delta is charged for too few.
     `grid` holds the numbers of guesses k_1 < ... < k_J at which the hits are counted; the default
     depends on the number of hits alone. For a claim epsilon let a be the smallest of the binomial
     tails Pr[Binomial(k_j, p) >= V_j]. The p-value is the probability that a walk of independent
@@ -45,15 +47,15 @@ class Ranking:
     0.147496
     """
 
-    hits: Hits
-    elements: int
     grid: Integers
-    counts: Integers = field(repr=False)
+    counts: Integers
+    elements: int
 
     method: ClassVar[str] = "ranking"
     inversion: ClassVar[str] = "grid"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
+        ALL_COUNTED,
         NOT_ADAPTIVE,
         "the numbers of guesses looked at were fixed before the output was seen",
     )
@@ -62,28 +64,24 @@ class Ranking:
         seen = _validate.hits(hits)
         looked = _checked_grid(grid, len(seen))
         blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
-        _validate.assign(
-            self,
-            hits=seen,
-            elements=_validate.elements(elements, len(seen)),
-            grid=looked,
-            counts=np.cumsum(blocks),
-        )
+        total = _validate.elements(elements, len(seen))
+        _validate.assign(self, grid=looked, counts=np.cumsum(blocks), elements=total)
 
     @classmethod
     def from_dict(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
         """Rebuild the evidence from the right guesses at each look: all that the p-value uses."""
-        looked = np.asarray(_checked_grid(grid, None))
-        right = _validate.vector("counts", counts).astype(np.int64)
+        looked = _checked_grid(grid, None)
+        right = _whole("counts", counts)
         _validate.same_length("counts", len(right), "grid", len(looked))
-        sizes, gained = np.diff(looked, prepend=0), np.diff(right, prepend=0)
-        if (gained < 0).any() or (gained > sizes).any():
+        gained = np.diff(right, prepend=0)
+        if (gained < 0).any() or (gained > np.diff(looked, prepend=0)).any():
             raise _validate.InputError(
                 f"counts must grow by at most the guesses between looks, got {_validate.shown(counts)}"
             )
-        pattern = np.tile([True, False], len(sizes))
-        hits = np.repeat(pattern, np.column_stack([gained, sizes - gained]).ravel())
-        return cls(hits, elements, looked)
+        evidence = cls.__new__(cls)
+        total = _validate.integer("elements", elements, int(looked[-1]))
+        _validate.assign(evidence, grid=looked, counts=right, elements=total)
+        return evidence
 
     def to_dict(self) -> dict[str, Any]:
         """The counts at the looks, for JSON."""
@@ -151,12 +149,18 @@ class Ranking:
 def _checked_grid(grid: Any, length: int | None) -> Integers:
     if grid is None:
         return looks(length or 1)
-    array = _validate.vector("grid", grid)
-    whole = array.astype(np.int64)
+    whole = _whole("grid", grid)
     rising = len(whole) > 0 and whole[0] >= 1 and (np.diff(whole) > 0).all()
-    if not rising or (whole != array).any() or (length is not None and whole[-1] > length):
+    if not rising or (length is not None and whole[-1] > length):
         limit = "" if length is None else f" up to len(hits) = {length}"
         raise _validate.InputError(
             f"grid must hold rising positive integers{limit}, got {_validate.shown(grid)}"
         )
     return whole
+
+
+def _whole(name: str, values: Any) -> Integers:
+    array = _validate.vector(name, values)
+    if (array != np.rint(array)).any() or (np.abs(array) > _validate.LARGEST).any():
+        raise _validate.InputError(f"{name} must hold integers, got {_validate.shown(values)}")
+    return array.astype(np.int64)

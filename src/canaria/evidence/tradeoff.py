@@ -23,25 +23,69 @@ _SMALLEST_LEVEL: Final = 1e-15
 _CHECKED: Final = np.linspace(0.0, 1.0, 41)
 
 
-def gaussian(mu: float) -> Curve:
-    """The trade-off curve of mu-Gaussian DP, Phi(Phi^{-1}(1 - x) - mu).
+@dataclass(frozen=True)
+class Gaussian:
+    """The trade-off curve of mu-Gaussian DP, Phi(Phi^{-1}(1 - rate) - mu)."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("mu", self.mu)
+
+    def __call__(self, rate: float) -> float:
+        """The smallest false negative rate."""
+        return float(special.ndtr(-special.ndtri(rate) - self.mu))
+
+    def at_complement(self, x: float) -> float:
+        """The curve at 1 - x, to full relative precision."""
+        return float(special.ndtr(special.ndtri(x) - self.mu))
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """The trade-off curve of (epsilon, delta)-DP."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative("epsilon", self.epsilon)
+        _validate.delta(self.delta)
+
+    def __call__(self, rate: float) -> float:
+        """The smallest false negative rate."""
+        return self.at_complement(1 - rate)
+
+    def at_complement(self, x: float) -> float:
+        """The curve at 1 - x, to full relative precision, rounded down."""
+        grow = math.exp(min(self.epsilon, 700.0))
+        steep = x * grow - math.expm1(min(self.epsilon, 700.0)) - self.delta
+        steep -= 4e-16 * grow if self.epsilon > 0 else 0.0
+        return max(0.0, steep, math.exp(-self.epsilon) * (x - self.delta))
+
+
+def gaussian(mu: float) -> Gaussian:
+    """The trade-off curve of mu-Gaussian DP.
 
     >>> round(gaussian(1.0)(0.05), 4)
     0.7405
     """
-    mu = _validate.nonnegative("mu", mu)
-    return lambda rate: float(special.ndtr(-special.ndtri(rate) - mu))
+    return Gaussian(mu)
 
 
-def approximate(epsilon: float, delta: float = 0.0) -> Curve:
+def approximate(epsilon: float, delta: float = 0.0) -> Approximate:
     """The trade-off curve of (epsilon, delta)-DP.
 
-    >>> approximate(0.0, 0.1)(0.25)
+    >>> round(approximate(0.0, 0.1)(0.25), 6)
     0.65
     """
-    epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-    shrink, grow = math.exp(-epsilon), math.exp(min(epsilon, 700.0))
-    return lambda rate: max(0.0, 1 - delta - grow * rate, shrink * (1 - delta - rate))
+    return Approximate(epsilon, delta)
+
+
+def _at_complement(curve: Curve) -> Curve:
+    """X to the curve at 1 - x; for a function of the user rounded down, as 1 - x is not exact."""
+    own = getattr(curve, "at_complement", None)
+    return own if own is not None else lambda x: curve(min(1.0, 1 - x + 2.0**-52))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -67,7 +111,7 @@ class Tradeoff:
     Proved by them for a curve f that is symmetric (its own inverse), non-increasing and convex, any
     dependence between elements, and a number of guesses fixed in advance. Against the curve of
     (epsilon, delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there
-    `Counts` is tighter.
+    `Counts` is tighter. A claim costs O(correct).
 
     >>> Tradeoff(80, 100, 100).refutes(gaussian(0.5))
     True
@@ -98,22 +142,26 @@ class Tradeoff:
     def refutes(self, curve: Curve, confidence: float = 0.95) -> bool:
         """Whether the counts refute that the mechanism keeps the trade-off curve."""
         level = 1 - _validate.confidence(confidence)
-        return self._rejects(_checked(curve), level)
+        return self._rejects(_at_complement(_checked(curve)), level)
 
     def curve_p_value(self, curve: Curve) -> float:
         """The smallest level at which the curve is refuted, rounded up."""
-        curve = _checked(curve)
+        below = _at_complement(_checked(curve))
         low, high = math.log(_SMALLEST_LEVEL), 0.0
-        if self._rejects(curve, _SMALLEST_LEVEL):
+        if self._rejects(below, _SMALLEST_LEVEL):
             return _SMALLEST_LEVEL
         while high - low > 1e-10:
             middle = (low + high) / 2
-            low, high = (low, middle) if self._rejects(curve, math.exp(middle)) else (middle, high)
+            low, high = (low, middle) if self._rejects(below, math.exp(middle)) else (middle, high)
         return math.exp(high)
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The p-value against the curve of (epsilon, delta)-DP."""
-        return self.curve_p_value(approximate(epsilon, delta))
+        return self.curve_p_value(Approximate(epsilon, delta))
+
+    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+        """Whether the claim is refuted at that level, without finding the p-value."""
+        return self._rejects(Approximate(epsilon, delta).at_complement, level)
 
     def gaussian_mu(self, confidence: float = 0.95) -> float:
         """The largest mu whose Gaussian curve is refuted, rounded down.
@@ -123,22 +171,24 @@ class Tradeoff:
         """
         level = 1 - _validate.confidence(confidence)
         low, high = 0.0, 40.0
-        if not self._rejects(gaussian(0.0), level):
+        if not self._rejects(Gaussian(0.0).at_complement, level):
             return 0.0
         while high - low > 1e-9:
             middle = (low + high) / 2
-            low, high = (middle, high) if self._rejects(gaussian(middle), level) else (low, middle)
+            low, high = (
+                (middle, high) if self._rejects(Gaussian(middle).at_complement, level) else (low, middle)
+            )
         return low
 
-    def _rejects(self, curve: Curve, level: float) -> bool:
-        """Run the recursion downward from `correct`; a total above taken / elements is impossible."""
+    def _rejects(self, below: Curve, level: float) -> bool:
+        """Run the recursion downward; a total above taken / elements is impossible."""
         wrong = level * (self.taken - self.correct) / self.elements
         right = level * self.correct / self.elements
         limit = self.taken / self.elements * (1 + 1e-12)
         for count in range(self.correct - 1, -1, -1):
             if right + wrong > limit:
                 return True
-            more = max(wrong, curve(1 - right))
+            more = max(wrong, below(right))
             right += count / (self.taken - count) * (more - wrong)
             wrong = more
         return right + wrong > limit

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -11,9 +12,10 @@ from scipy import fft
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers
 from canaria.evidence import _binomial, _laws, _text
-from canaria.evidence._protocol import FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
 
 LATTICE: Final = 40
+_NOTHING: Final = 1e-300
 _LEAK: Final = 1e-18
 _FFT_ERROR: Final = 1e-14
 _TILTS: Final = np.geomspace(1e-5, 10, 40)
@@ -48,6 +50,7 @@ class Weighted:
     inversion: ClassVar[str] = "late grid"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
+        ALL_COUNTED,
         NOT_ADAPTIVE,
         "the weights depend on the output alone",
     )
@@ -96,27 +99,23 @@ class Weighted:
         )
 
     def lattice_weights(self, epsilon: float) -> Integers:
-        """The integer weights in use against a claim."""
-        if self.losses is None:
-            assert self.weights is not None
-            return _on_lattice(self.weights)
-        sure = math.log(4 * len(self.losses))
-        return _on_lattice(np.maximum(np.minimum(np.abs(self.losses), sure) - epsilon, 0.0))
+        """The integer weight of each guess against a claim."""
+        return np.asarray(np.searchsorted(self._edges(epsilon), self._sizes, side="right"))
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that have weight against the claim."""
-        taken = self.lattice_weights(epsilon) > 0
-        return Tally(int((self.hits & taken).sum()), int(taken.sum()))
+        taken, right = self._groups(epsilon)
+        return Tally(int(right[1:].sum()), int(taken[1:].sum()))
 
     def statistic(self, epsilon: float) -> int:
         """The total weight of the right guesses."""
-        return int(self.lattice_weights(epsilon)[self.hits].sum())
+        _, right = self._groups(epsilon)
+        return int(np.arange(len(right)) @ right)
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The probability of as much right weight, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        groups = np.bincount(self.lattice_weights(epsilon))
-        upper = _weighted_tail(groups, self.statistic(epsilon), epsilon)
+        upper = _weighted_tail(self._groups(epsilon)[0], self.statistic(epsilon), epsilon)
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
         return _binomial.rounded_up(upper + budget)
 
@@ -125,11 +124,40 @@ class Weighted:
         verdict = np.zeros(len(epsilons), dtype=np.int8)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
         for index, epsilon in enumerate(epsilons.tolist()):
-            groups = np.bincount(self.lattice_weights(epsilon))
-            if _chernoff(groups, self.statistic(epsilon), epsilon) + budget[index] > level:
+            groups, statistic = self._groups(epsilon)[0], self.statistic(epsilon)
+            if _chernoff(groups, statistic, epsilon) + budget[index] > level:
                 break
             verdict[index] = 1
         return verdict
+
+    @cached_property
+    def _sizes(self) -> Floats:
+        """Weights, or capped sizes of the losses, before rounding."""
+        if self.losses is None:
+            assert self.weights is not None
+            return self.weights
+        return np.minimum(np.abs(self.losses), math.log(4 * len(self.losses)))
+
+    @cached_property
+    def _sorted(self) -> tuple[Floats, Integers]:
+        """Sizes in rising order, and how many of the first k guesses in that order were right."""
+        order = np.argsort(self._sizes)
+        return self._sizes[order], np.concatenate([[0], np.cumsum(self.hits[order])])
+
+    def _groups(self, epsilon: float) -> tuple[Integers, Integers]:
+        """How many guesses have each integer weight, and how many of them were right."""
+        sizes, right = self._sorted
+        starts = np.searchsorted(sizes, self._edges(epsilon), side="left")
+        edges = np.concatenate([[0], starts, [len(sizes)]])
+        return np.diff(edges), np.diff(right[edges])
+
+    def _edges(self, epsilon: float) -> Floats:
+        """The sizes at which the integer weights 1, 2, ..., 40 begin."""
+        top = float(self._sorted[0][-1])
+        if self.losses is None:
+            whole = top <= LATTICE and bool((self._sizes == np.rint(self._sizes)).all())
+            return _steps(LATTICE if whole else top)
+        return epsilon + _steps(top - epsilon)
 
     def perfect(self) -> "Weighted":
         """The same audit with every guess right."""
@@ -141,11 +169,11 @@ class Weighted:
         )
 
 
-def _on_lattice(weights: Floats) -> Integers:
-    top = float(weights.max())
-    small_integers = top <= LATTICE and bool((weights == np.rint(weights)).all())
-    unit = 1.0 if small_integers or top == 0 else top / LATTICE
-    return np.rint(weights / unit).astype(np.int64)
+def _steps(top: float) -> Floats:
+    """Half-way below the lattice points top / 40, 2 top / 40, ..., top; out of reach if top is nothing."""
+    if top < _NOTHING:
+        return np.full(LATTICE, math.inf)
+    return (np.arange(LATTICE) + 0.5) / LATTICE * top
 
 
 def _weighted_tail(groups: Integers, statistic: int, epsilon: float) -> float:

@@ -19,8 +19,8 @@ def compare(mechanism: Any, n: int, threshold: float, trials: int, seed: int, x:
     on average.
     """
     rounds = mechanism.rounds(n)
-    pilot = play_many(mechanism, None, UpTo(n, threshold), n, 10, rounds, rng=0)
-    budget = max(1, int(0.9 * sum(game.evidence.tally(0.0).taken for game in pilot) / 10))
+    pilot = play_many(mechanism, None, UpTo(n, threshold), n, 2, rounds, rng=0)
+    budget = max(1, int(0.9 * sum(game.evidence.tally(0.0).taken for game in pilot) / 2))
     one_run = play_many(mechanism, None, Threshold(threshold), n, trials, rng=seed)
     unlimited = play_many(mechanism, None, UpTo(n, threshold), n, trials, rounds, rng=seed)
     committed = play_many(mechanism, None, UpTo(budget, threshold), n, trials, rounds, rng=seed)

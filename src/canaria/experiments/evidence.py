@@ -1,32 +1,52 @@
 """Beyond the paper: every kind of evidence on its setting, over the elements per coordinate."""
 
+import warnings
 from typing import Any, Final
 
 import numpy as np
 
-from canaria import Bet, Ranked, Soft, Surest, Tails, play_many
+from canaria import Bet, Evidence, Ranked, Rule, Soft, Surest, Tails, lower_bound, play_many
 from canaria.experiments._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.experiments._experiment import Experiment, Row
 from canaria.report.plots import line_chart
 
+RULES: Final[dict[str, Rule]] = {
+    "likelihood, 100 guesses": Surest(100),
+    "likelihood, ranked": Ranked(),
+    "likelihood, weighted": Soft(),
+}
+
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
+    """One sample serves every rule that guesses in one go."""
     n, seed = point * DIMENSION, int(rng.integers(2**62))
     optimal, paper = paper_mechanism(2.0), paper_mechanism(2.0, "sum")
-    games = {
-        "paper: sum, 100 guesses": play_many(paper, None, Tails(100), n, trials, rng=seed),
-        "likelihood, 100 guesses": play_many(optimal, None, Surest(100), n, trials, rng=seed),
-        "likelihood, ranked": play_many(optimal, None, Ranked(), n, trials, rng=seed),
-        "likelihood, weighted": play_many(optimal, None, Soft(), n, trials, rng=seed),
-        "likelihood, bets": play_many(optimal, None, Bet(), n, trials, rng=seed),
-        "adaptive likelihood, bets": play_many(optimal, None, Bet(), n, trials, optimal.rounds(n), rng=seed),
+    bits = 2 * rng.integers(0, 2, (trials, n), dtype=np.int8) - np.int8(1)
+    losses = optimal.loss(optimal.sample(bits, rng), np.zeros_like(bits))
+    evidence: dict[str, list[Evidence]] = {
+        "paper: sum, 100 guesses": [
+            g.evidence for g in play_many(paper, None, Tails(100), n, trials, rng=seed)
+        ]
     }
-    return [
-        {"x": point, "series": series, "panel": f"δ = {delta:g}", "value": game.bound(delta).epsilon}
-        for series, played in games.items()
-        for delta in (0.0, DELTA)
-        for game in played
-    ]
+    for series, rule in RULES.items():
+        evidence[series] = [rule(row, rng).reveal(hidden) for row, hidden in zip(losses, bits, strict=True)]
+    rounds = optimal.rounds(n)
+    for series, order in (("likelihood, bets", None), ("adaptive likelihood, bets", rounds)):
+        evidence[series] = [g.evidence for g in play_many(optimal, None, Bet(), n, trials, order, rng=seed)]
+    with warnings.catch_warnings():
+        # At 16 per coordinate the plain delta rule leaves no room; the figure shows 0 there.
+        warnings.filterwarnings("ignore", "no claim can be refuted")
+        return [
+            {
+                "x": point,
+                "series": series,
+                "panel": f"δ = {delta:g}",
+                "value": lower_bound(seen, delta).epsilon,
+            }
+            for series, found in evidence.items()
+            for delta in (0.0, DELTA)
+            for seen in found
+        ]
 
 
 def chart(rows: list[Row]) -> Any:
@@ -48,4 +68,5 @@ EXPERIMENT: Final = Experiment(
     chart,
     trials=40,
     quick_trials=2,
+    block_size=10,
 )

@@ -21,6 +21,7 @@ from canaria.mechanisms._protocol import Output
 from canaria.mechanisms._sets import count_loss
 
 SCORES: Final = ("likelihood", "sum")
+_LARGEST_EXPONENT: Final = 600.0
 
 
 @dataclass(frozen=True)
@@ -97,20 +98,43 @@ class DpSgd:
         return padded.reshape(trials, most, coordinates)
 
     def _log_likelihoods(self, included: Integers, most: int, rng: np.random.Generator) -> Floats:
-        """Draw the steps one after the other and add up ln f_m(y) for m = 0 ... s."""
-        law = _binomial_law(most, self.sample_rate)
+        """Draw the steps one after the other and add up ln f_m(y) / f_0(y) for m = 0 ... s.
+
+        f_m / f_0 is a polynomial in e^(y / sigma^2) whose coefficients are Bin(j; m, q) e^(-j^2 /
+        (2 sigma^2)). Logarithms are taken of products over as many steps as cannot overflow; where
+        even one step could, of each step on its own, shifted by its largest term.
+        """
+        law, counts = _binomial_law(most, self.sample_rate), np.arange(most + 1)
         below = np.cumsum(law, axis=1)
-        counts = np.arange(most + 1)
+        reach = most * (most + 8 * self.sigma) / self.sigma**2
+        group = int(min(8, _LARGEST_EXPONENT // reach))
+        coefficients = law * np.exp(-0.5 * (counts / self.sigma) ** 2)
         total = np.zeros((*included.shape, most + 1))
-        for _ in range(self.steps):
-            uniform = rng.random(included.shape)
-            seen = rng.normal(scale=self.sigma, size=included.shape)
-            for count in range(most):
-                seen += uniform > below[included, count]
-            exponents = (seen[..., None] - counts / 2) * (counts / self.sigma**2)
-            peaks = exponents.max(axis=-1, keepdims=True)
-            total += np.log(np.exp(exponents - peaks) @ law.T) + peaks
+        product = np.ones_like(total)
+        powers = np.ones_like(total)
+        for step in range(1, self.steps + 1):
+            seen = self._step(included, below, rng)
+            if group == 0:
+                exponents = (seen[..., None] - counts / 2) * (counts / self.sigma**2)
+                peaks = exponents.max(axis=-1, keepdims=True)
+                total += np.log(np.exp(exponents - peaks) @ law.T) + peaks
+                continue
+            odds = np.exp(seen / self.sigma**2)
+            for count in range(1, most + 1):
+                np.multiply(powers[..., count - 1], odds, out=powers[..., count])
+            product *= powers @ coefficients.T
+            if step % group == 0 or step == self.steps:
+                total += np.log(product)
+                product.fill(1.0)
         return total
+
+    def _step(self, included: Integers, below: Floats, rng: np.random.Generator) -> Floats:
+        """One step of every coordinate: the number that takes part, by inversion, and noise."""
+        uniform = rng.random(included.shape)
+        seen = rng.normal(scale=self.sigma, size=included.shape)
+        for count in range(below.shape[0] - 1):
+            seen += uniform > below[included, count]
+        return seen
 
     def _log_likelihood_of_sums(self, sums: Floats, most: int) -> Floats:
         """Normal, with the variance of a half-included coordinate for every count."""

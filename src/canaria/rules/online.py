@@ -87,10 +87,13 @@ def _features(scores: Floats, order: Integers) -> Floats:
 
     Ranks come from the order in which ties were broken at random, never from the order of the input.
     """
-    centre = float(np.median(scores))
-    low, high = np.quantile(scores, [0.16, 0.84])
-    scale = float(high - low) / 2 or float(np.abs(scores - centre).max()) or 1.0
-    standard = np.clip((scores - centre) / scale, -_LARGEST_FEATURE, _LARGEST_FEATURE)
+    finite = scores[np.isfinite(scores)]
+    largest = float(np.abs(finite).max(initial=0.0)) or 1.0
+    bounded = np.clip(scores / largest, -2.0, 2.0)
+    centre = float(np.median(bounded))
+    low, high = np.quantile(bounded, [0.16, 0.84])
+    scale = float(high - low) / 2 or float(np.abs(bounded - centre).max()) or 1.0
+    standard = np.clip((bounded - centre) / scale, -_LARGEST_FEATURE, _LARGEST_FEATURE)
     ranks = np.empty(len(scores))
     ranks[order] = special.ndtri((np.arange(len(scores))[::-1] + 0.5) / len(scores))
     return np.stack([standard, ranks])

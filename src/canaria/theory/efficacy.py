@@ -24,6 +24,7 @@ from canaria.mechanisms import Mechanism
 
 _BLOCK: Final = 4_000_000
 TRIALS: Final = 10_000
+THEORY: Final = 0x74686579
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _mean(
             total += float(chances @ statistic(sizes))
         return Accuracy(total)
     _validate.integer("trials", trials, 2)
-    generator = np.random.default_rng(rng)
+    generator = _validate.generator(rng, THEORY)
     counts = [min(block, trials - start) for start in range(0, trials, block)]
     values = np.concatenate([statistic(simulated_sizes(mechanism, n, count, generator)) for count in counts])
     error = float(values.std(ddof=1)) / math.sqrt(trials)

@@ -7,6 +7,7 @@ import numpy as np
 from canaria import _validate
 from canaria.evidence import Counts
 from canaria.mechanisms import XorRandomizedResponse
+from canaria.theory.efficacy import THEORY
 
 
 def demonstrate_full_knowledge(epsilon: float = 1.0, n: int = 20, trials: int = 2000, rng: Any = None) -> str:
@@ -17,7 +18,7 @@ def demonstrate_full_knowledge(epsilon: float = 1.0, n: int = 20, trials: int = 
     V is n with probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
     """
     _validate.integer("n", n, 2)
-    generator = np.random.default_rng(rng)
+    generator = _validate.generator(rng, THEORY)
     mechanism = XorRandomizedResponse(epsilon)
     bits = generator.choice(np.array([-1, 1], dtype=np.int8), (_validate.integer("trials", trials, 1), n))
     output = mechanism.sample(bits, generator)

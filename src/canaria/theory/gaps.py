@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from scipy import special
 
+from canaria import _validate
 from canaria.bound import plain
 from canaria.mechanisms import Mechanism
-from canaria.theory.efficacy import TRIALS, Accuracy, ac_ddp, efficacy
+from canaria.theory.efficacy import THEORY, TRIALS, Accuracy, ac_ddp, efficacy
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIAL
     >>> gaps(Xor(), n=10).to_dict()["interference"]
     0.5
     """
-    first, second = np.random.default_rng(rng).spawn(2)
+    first, second = _validate.generator(rng, THEORY).spawn(2)
     best = efficacy(mechanism, n, k, trials, first)
     average = ac_ddp(mechanism, n, trials, second)
     return Gaps(n, n if k is None else k, best, average, mechanism.ddp(n), mechanism.epsilon)

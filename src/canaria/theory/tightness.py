@@ -19,7 +19,7 @@ from scipy import special
 
 from canaria import _validate
 from canaria.mechanisms import Mechanism
-from canaria.theory.efficacy import simulated_sizes
+from canaria.theory.efficacy import THEORY, simulated_sizes
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def tightness(
     """
     level = _validate.nonnegative("level", level)
     _validate.integer("trials", trials, 1)
-    generator = np.random.default_rng(rng)
+    generator = _validate.generator(rng, THEORY)
     counts = [
         (simulated_sizes(make(n), n, trials, generator) >= level).sum(axis=1)
         for n in (_validate.integer("sizes", n, 1) for n in sizes)

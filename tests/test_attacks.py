@@ -1,0 +1,247 @@
+"""Attacks that once worked, kept so that they never work again."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canaria import (
+    EPSILON_GRID,
+    Bets,
+    Budget,
+    Counts,
+    InputError,
+    Online,
+    Ranked,
+    Ranking,
+    Rule,
+    Tails,
+    Tradeoff,
+    Weighted,
+    audit_scores,
+    lower_bound,
+)
+from canaria.evidence import from_dict
+from canaria.score_files import read_scores
+from tests import oracles
+from tests.cli.test_cli import canaria
+
+
+def leaking_scores(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A third of the members stand out by 50 standard deviations."""
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2, n)
+    scores = rng.normal(size=n)
+    scores[(bits == 1) & (rng.random(n) < 0.3)] += 50
+    return scores, bits
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_strong_leaks_in_large_audits_are_answered(seed: int) -> None:
+    """A walk that has all but died out is no crash."""
+    bound = audit_scores(*leaking_scores(20_000, seed), rng=0)
+    assert bound.epsilon > 5
+
+
+@pytest.mark.parametrize("rule", [Ranked(), Tails(200), Online()], ids=repr)
+def test_the_seed_of_the_bits_may_break_ties(rule: Rule) -> None:
+    """Bits that a permutation of the same seed laid out, scores that say nothing: nothing is shown."""
+    n = 1000
+    generator = np.random.default_rng(0)
+    order = generator.permutation(n)
+    bits = np.zeros(n, dtype=int)
+    bits[order[: generator.binomial(n, 0.5)]] = 1
+    scores = np.zeros(n)
+    scores[0] = 1
+    for rng in (0, np.random.default_rng(0), np.random.SeedSequence(0)):
+        assert audit_scores(scores, bits, rule=rule, rng=rng).epsilon < 0.3
+
+
+@pytest.mark.filterwarnings("ignore:no claim can be refuted")
+def test_elements_left_out_must_be_counted() -> None:
+    """8 of 10,000 bits published: (0, 8e-4)-DP. The assumption is stated, and counting them gives 0."""
+    for evidence in (
+        Ranking([1] * 8, 10_000),
+        Weighted([1] * 8, losses=[math.inf] * 8, elements=10_000),
+        Bets([0.99] * 8, [1] * 8, 10_000),
+    ):
+        assert any("counts every hidden bit" in line for line in evidence.assumptions)
+        assert lower_bound(evidence, 8e-4).epsilon == 0
+
+
+def test_an_open_quote_does_not_swallow_the_file(tmp_path: Path) -> None:
+    rows = [f'{i},{int(i < 100)},"fine"' for i in range(200)]
+    rows[130] = '130,0,"5 inch'
+    path = tmp_path / "scores.csv"
+    path.write_text("score,included,note\n" + "\n".join(rows) + "\n")
+    with pytest.raises(InputError, match="not readable as CSV"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize("text", ["1_000", "\uff11\uff15", '"1"5', "0x10", "1e999", "infinity", "1,5"])
+def test_numbers_are_plain_numbers(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(f"score,included\n{text},1\n")
+    with pytest.raises(InputError):
+        read_scores(path)
+
+
+@pytest.mark.parametrize(("correct", "taken", "elements"), [(39, 42, 10**9), (28, 28, 10**9), (53, 54, 513)])
+def test_trade_off_p_values_keep_their_digits(correct: int, taken: int, elements: int) -> None:
+    """Never below the exact supremum, which counts attain."""
+    exact = Counts(correct, taken, elements).p_value(0.0)
+    assert Tradeoff(correct, taken, elements).p_value(0.0) >= exact * (1 - 1e-8)
+
+
+def test_trade_off_bounds_are_never_above_the_exact_ones() -> None:
+    for confidence in (0.95, 1 - 1e-7, 1 - 1e-9):
+        ours = lower_bound(Tradeoff(39, 42, 10**6), 0.0, confidence).epsilon
+        assert ours <= lower_bound(Counts(39, 42, 10**6), 0.0, confidence).epsilon + 1e-8
+
+
+def test_trade_off_bounds_from_many_guesses_are_answered() -> None:
+    assert 0.3 < lower_bound(Tradeoff(60_000, 100_000, 100_000)).epsilon < 0.41
+
+
+@pytest.mark.parametrize("value", [5e-324, 1e-310])
+def test_denormal_weights_weigh_nothing(value: float) -> None:
+    for _ in range(20):
+        assert lower_bound(Weighted([1] * 20, weights=[value] * 20)).epsilon == 0
+        assert lower_bound(Weighted([1] * 20, losses=[value] * 20)).epsilon == 0
+
+
+def test_confidence_that_rounds_away() -> None:
+    with pytest.raises(InputError, match="confidence must be strictly between 0 and 1, got 1e-17"):
+        lower_bound(Counts(1, 100, 100), 0.0, 1e-17)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"kind": "Counts", "correct": 1, "taken": 1, "elements": 10**400},
+        {"kind": "Bets", "confidences": None, "hits": "1", "elements": 10**400},
+        {"kind": "Ranking", "grid": [10**16], "counts": [1], "elements": 10**17},
+        {"kind": "Ranking", "grid": [10], "counts": [1.5], "elements": 10},
+    ],
+)
+def test_huge_and_broken_numbers_are_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        from_dict(data)
+
+
+def test_huge_rankings_take_no_memory() -> None:
+    evidence = from_dict({"kind": "Ranking", "grid": [10**10], "counts": [6 * 10**9], "elements": 10**10})
+    assert 0.3 < lower_bound(evidence).epsilon < 0.41
+
+
+def nested(depth: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"kind": "Counts", "correct": 1, "taken": 1, "elements": 1}
+    for _ in range(depth):
+        part = {"kind": "Split", "parts": [part], "shares": [1.0]}
+    return part
+
+
+RESULT = {
+    "epsilon": 0.6,
+    "delta": 0.0,
+    "confidence": 0.95,
+    "adjacency": "replace",
+    "evidence": {"kind": "Counts", "correct": 73, "taken": 100, "elements": 1000},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"evidence": nested(450)}, 2),
+        ({"evidence": {"kind": "Counts", "correct": 1, "taken": 1, "elements": 10**400}}, 2),
+        ({"epsilon": "inf"}, 1),
+        ({"correct": 100}, 1),
+        ({"assumptions": []}, 1),
+        (
+            {
+                "rule": "Ranked()",
+                "evidence": {"kind": "Ranking", "grid": [20], "counts": [18], "elements": 1000},
+            },
+            1,
+        ),
+    ],
+    ids=["fine", "deep", "huge", "infinite", "edited", "unassuming", "cherry-picked grid"],
+)
+def test_verify_is_not_fooled(changes: dict[str, Any], code: int) -> None:
+    ran = canaria("verify", "-", "--json", stdin=json.dumps({**RESULT, **changes}))
+    assert ran.code == code
+    assert "Traceback" not in ran.err
+
+
+def test_names_stand_once() -> None:
+    text = json.dumps(RESULT).replace('"epsilon": 0.6', '"epsilon": 9.0, "epsilon": 0.6')
+    ran = canaria("verify", "-", stdin=text)
+    assert ran.code == 2
+    assert "must name everything once" in ran.err
+
+
+def test_masks_and_imaginary_parts_are_refused() -> None:
+    with pytest.raises(InputError, match="hits must be a sequence of plain numbers"):
+        Ranking(np.ma.array([1] * 20, mask=[0] * 6 + [1] * 14))
+    with pytest.raises(InputError, match="scores must be a sequence of plain numbers"):
+        audit_scores([1 + 2j, 3.0], [0, 1])
+
+
+def test_long_sums_of_bets_round_down() -> None:
+    """183,538 misses before the hits: the true p-value at 50 digits is 0.00375688699."""
+    stated = 0.9742846
+    misses, n = 183_538, 10**6
+    hits = np.arange(n) >= misses
+    with np.errstate(all="raise"):
+        found = Bets(np.full(n, stated), hits).p_value(0.0)
+    gains = (n - misses) * math.log(2 * stated) + misses * math.log(2 * (1 - stated))
+    assert found >= min(1.0, math.exp(-max(gains, 0.0))) * (1 - 1e-9)
+
+
+def test_p_values_are_never_zero() -> None:
+    assert Bets([0.9] * 2000, [1] * 2000).p_value(0.0) > 0
+    assert Counts(10**6, 10**6, 10**6).p_value(0.0) > 0
+
+
+def test_extreme_scores_are_scores() -> None:
+    bits = np.random.default_rng(0).choice([-1, 1], 200)
+    for size in (1.7e308, 1e-320):
+        for rule in (Ranked(), Online()):
+            assert audit_scores(size * bits, bits, rule=rule, rng=0).epsilon > 2
+
+
+@pytest.mark.parametrize("rng", ["abc", -1, 1.5, [1, 2]])
+def test_seeds_are_checked(rng: Any) -> None:
+    with pytest.raises(InputError, match="rng must be"):
+        audit_scores([1.0, 2.0], [0, 1], rng=rng)
+
+
+def test_the_grid_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        EPSILON_GRID[0] = 5.0
+
+
+def test_large_budgets_with_delta_are_answered() -> None:
+    with pytest.raises(InputError, match="elements must be an integer between 1 and 1000000000000000"):
+        Budget(5 * 10**19, 10**20, 10**20, 10**20)
+
+
+def test_rankings_keep_their_level_by_enumeration() -> None:
+    """Pr[p-value <= t] <= t for every t, over all 2^9 hit sequences and every kind of look."""
+    for epsilon in (0.0, 0.9):
+        p = oracles.success(epsilon)
+        for grid in ([3, 5, 9], [1, 2, 4, 8], [9]):
+            found = []
+            for code in range(2**9):
+                hits = [(code >> k) & 1 for k in range(9)]
+                chance = p ** sum(hits) * (1 - p) ** (9 - sum(hits))
+                found.append((Ranking(hits, grid=grid).p_value(epsilon), chance))
+            found.sort()
+            levels, chances = (np.array(column) for column in zip(*found, strict=True))
+            reached = np.array([chances[levels <= level].sum() for level in levels])
+            assert (reached <= levels * (1 + 1e-9)).all()
