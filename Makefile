@@ -33,6 +33,7 @@ bench-dpsgd: .venv/installed-test
 
 figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-figures
 	$(BIN)/canaria reproduce --resume
+	$(BIN)/python benchmarks/figures_page.py canaria-figures
 
 clean:
 	rm -rf .venv

@@ -121,7 +121,7 @@ def test_certain_losses_are_legal_for_soft_and_threshold() -> None:
         ([1.0, np.inf], [0, 1], "scores must hold finite numbers, got inf at position 1"),
         ([1.0, 2.0, 3.0], [0, 1], "scores must be as long as bits, got 3 and 2"),
         ([[1.0, 2.0]], [0, 1], r"scores must be one-dimensional, got shape \(1, 2\)"),
-        (["a", "b"], [0, 1], "scores must be a sequence of numbers"),
+        (["a", "b"], [0, 1], "scores must be a sequence of plain numbers"),
         ([1.0, 2.0], [0, 2], r"bits must hold 0/1, -1/\+1 or booleans, got 2 at position 1"),
         ([1.0, 2.0, 3.0], [-1, 0, 1], r"bits must hold 0/1, -1/\+1 or booleans, got 0 at position 1"),
         ([], [], "bits must hold at least one element, got none"),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,9 @@ def test_every_public_name_resolves() -> None:
     assert set(dir(canaria)) == set(canaria.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         canaria.nothing  # noqa: B018
+
+
+def test_no_module_hides_a_public_name() -> None:
+    """A submodule of the same name would replace a function as soon as it is imported."""
+    modules = {path.stem for path in Path(canaria.__file__).parent.iterdir()}
+    assert not modules & set(canaria.__all__)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from canaria._validate import InputError
     from canaria.audit import audit_scores
     from canaria.bound import EPSILON_GRID, Bound, lower_bound
+    from canaria.classic_game import classic
     from canaria.evidence import (
         Bets,
         Budget,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         Weighted,
         tradeoff,
     )
-    from canaria.game import Transcript, classic, play, play_many
+    from canaria.game import Transcript, play, play_many
     from canaria.rules import All, Bet, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, UpTo
 
 __all__ = [
@@ -68,7 +69,8 @@ _HOMES: Final = {
         *("Bets", "Budget", "Counts", "Evidence", "PublishedCounts", "Ranking"),
         *("Split", "Tradeoff", "UncommittedCounts", "Weighted", "tradeoff"),
     ),
-    "canaria.game": ("Transcript", "classic", "play", "play_many"),
+    "canaria.classic_game": ("classic",),
+    "canaria.game": ("Transcript", "play", "play_many"),
     "canaria.rules": (
         *("All", "Bet", "Online", "Ranked", "Rule", "Soft", "Surest", "Tails", "Threshold", "Top", "UpTo"),
     ),

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria import Bet, Evidence, Ranked, Rule, Soft, Surest, Tails, lower_bound, play_many
+from canaria import Bet, Evidence, Ranked, Rule, Soft, Surest, Tails, UpTo, lower_bound, play_many
 from canaria.experiments._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.experiments._experiment import Experiment, Row
 from canaria.report.plots import line_chart
@@ -31,8 +31,12 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     for series, rule in RULES.items():
         evidence[series] = [rule(row, rng).reveal(hidden) for row, hidden in zip(losses, bits, strict=True)]
     rounds = optimal.rounds(n)
-    for series, order in (("likelihood, bets", None), ("adaptive likelihood, bets", rounds)):
-        evidence[series] = [g.evidence for g in play_many(optimal, None, Bet(), n, trials, order, rng=seed)]
+    for series, bet, order in (
+        ("likelihood, bets", Bet(), None),
+        ("adaptive likelihood, bets", Bet(), rounds),
+        ("adaptive likelihood, budget of 100 at |loss| ≥ 1", UpTo(100, 1.0), rounds),
+    ):
+        evidence[series] = [g.evidence for g in play_many(optimal, None, bet, n, trials, order, rng=seed)]
     with warnings.catch_warnings():
         # At 16 per coordinate the plain delta rule leaves no room; the figure shows 0 there.
         warnings.filterwarnings("ignore", "no claim can be refuted")

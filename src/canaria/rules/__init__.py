@@ -8,7 +8,7 @@ from canaria.rules._guesses import Commitment, Guesses, Rule
 from canaria.rules._parse import parse_rule
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
-from canaria.rules.online import Online
+from canaria.rules.online import Online, OnlineRounds
 from canaria.rules.ranked import Ranked
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Commitment",
     "Guesses",
     "Online",
+    "OnlineRounds",
     "Ranked",
     "Rule",
     "Soft",

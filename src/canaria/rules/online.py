@@ -63,17 +63,22 @@ class OnlineRounds:
 
     def reveal(self, bits: Bits) -> Bets:
         """Guess a round, reveal its bits, learn, and go on."""
+        return self.play(bits)[1]
+
+    def play(self, bits: Bits) -> tuple[Guesses, Bets]:
+        """The guesses that revealing led to, in order, and what they amount to."""
         known = np.zeros_like(bits)
         trust = np.zeros(len(self.features))
-        hits, confidences = [], []
+        signs, confidences = [], []
         for block in self.rounds:
             guesses, stated, chances = self.guess(known, block, trust)
-            hits.append(guesses.hits(bits))
+            signs.append(guesses.signs)
             confidences.append(stated)
             known[block] = bits[block]
             likelihood = np.where(bits[block] > 0, chances, 1 - chances)
             trust = trust + np.log(np.maximum(likelihood, 1e-12)).sum(axis=1)
-        return Bets(np.concatenate(confidences), np.concatenate(hits))
+        played = Guesses(np.concatenate(self.rounds), np.concatenate(signs))
+        return played, Bets(np.concatenate(confidences), played.hits(bits))
 
 
 def _middle_outward(order: Integers) -> Integers:

@@ -43,6 +43,11 @@ class RankedOrders:
 
     orders: tuple[Guesses, ...]
 
+    @property
+    def guesses(self) -> Guesses:
+        """The first order, both tails, which guesses every element once."""
+        return self.orders[0]
+
     def reveal(self, bits: Bits) -> Split:
         """Meet each order with the bits."""
         return Split(tuple(Ranking(guesses.hits(bits)) for guesses in self.orders), SHARES)
