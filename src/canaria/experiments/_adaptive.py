@@ -15,12 +15,11 @@ ONE_RUN_BETS: Final = "one-run, bets"
 def compare(mechanism: Any, n: int, threshold: float, trials: int, seed: int, x: float) -> list[Row]:
     """Pure bounds of all five; the same seed gives the same bits and the same outputs to each.
 
-    The committed budget is 0.9 of the guesses that a pilot of its own, simulated beforehand, takes
-    on average.
+    The committed budget is 0.8 of the guesses that four pilot games, simulated beforehand, take on average.
     """
     rounds = mechanism.rounds(n)
-    pilot = play_many(mechanism, None, UpTo(n, threshold), n, 2, rounds, rng=0)
-    budget = max(1, int(0.9 * sum(game.evidence.tally(0.0).taken for game in pilot) / 2))
+    pilot = play_many(mechanism, None, UpTo(n, threshold), n, 4, rounds, rng=0)
+    budget = max(1, int(0.8 * sum(game.evidence.tally(0.0).taken for game in pilot) / 4))
     one_run = play_many(mechanism, None, Threshold(threshold), n, trials, rng=seed)
     unlimited = play_many(mechanism, None, UpTo(n, threshold), n, trials, rounds, rng=seed)
     committed = play_many(mechanism, None, UpTo(budget, threshold), n, trials, rounds, rng=seed)

@@ -8,6 +8,7 @@ import numpy as np
 from canaria import Bet, Evidence, Ranked, Rule, Soft, Surest, Tails, UpTo, lower_bound, play_many
 from canaria.experiments._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.experiments._experiment import Experiment, Row
+from canaria.mechanisms import DpSgd
 from canaria.report.plots import line_chart
 
 RULES: Final[dict[str, Rule]] = {
@@ -34,7 +35,7 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     for series, bet, order in (
         ("likelihood, bets", Bet(), None),
         ("adaptive likelihood, bets", Bet(), rounds),
-        ("adaptive likelihood, budget of 100 at |loss| ≥ 1", UpTo(100, 1.0), rounds),
+        ("adaptive likelihood, budget of 100", UpTo(100, _pilot_threshold(optimal, n)), rounds),
     ):
         evidence[series] = [g.evidence for g in play_many(optimal, None, bet, n, trials, order, rng=seed)]
     with warnings.catch_warnings():
@@ -51,6 +52,14 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
             for delta in (0.0, DELTA)
             for seen in found
         ]
+
+
+def _pilot_threshold(mechanism: DpSgd, n: int) -> float:
+    """The |loss| that 150 elements of a game simulated beforehand exceed: enough to fill the budget."""
+    rng = np.random.default_rng(0)
+    bits = 2 * rng.integers(0, 2, (1, n), dtype=np.int8) - np.int8(1)
+    losses = mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits))
+    return float(np.sort(np.abs(losses[0]))[-150])
 
 
 def chart(rows: list[Row]) -> Any:
