@@ -43,16 +43,23 @@ def test_two_processes_give_the_same(tmp_path: Path, undisturbed: dict[str, byte
     assert {Path(path).suffix for path in written} == {".json", ".jsonl", ".png", ".svg"}
 
 
-def test_killed_and_resumed_is_the_same(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
-    """Kill -9 as soon as some blocks are done, then --resume."""
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
+def test_killed_and_resumed_is_the_same(
+    tmp_path: Path, undisturbed: dict[str, bytes], blow: signal.Signals
+) -> None:
+    """Struck as soon as some blocks are done, then resumed."""
     folder = tmp_path / "run"
     words = [COMMAND, "reproduce", NAME, "--trials", "80", "--workers", "1", "--out", str(folder)]
-    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
         deadline = time.monotonic() + 60
         while len(list(folder.glob("blocks/*/*.json"))) < 5:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(running.pid, signal.SIGKILL)
+        os.kill(running.pid, blow)
+        _, told = running.communicate()
+    if blow == signal.SIGINT:
+        assert running.returncode == 130
+        assert "go on with --resume" in told
     finished = len(list(folder.glob("blocks/*/*.json")))
     assert 5 <= finished < 40
     again = canaria(*words[1:])

@@ -41,8 +41,12 @@ def reproduce(
         return
     planned = plan(names or [], quick, trials, seed)
     store = Store.open(out, planned.settings(), resume)
-    with engine(workers, dask) as executor, _progress() as tell:
-        written = run(planned, store, executor, tell)
+    try:
+        with engine(workers, dask) as executor, _progress() as tell:
+            written = run(planned, store, executor, tell)
+    except KeyboardInterrupt:
+        typer.echo(f"canaria: interrupted; finished blocks are in {out}, go on with --resume", err=True)
+        raise typer.Exit(130) from None
     paths = [str(path) for path in written]
     typer.echo(json.dumps(paths) if as_json else "\n".join(paths))
 

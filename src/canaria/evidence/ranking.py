@@ -1,14 +1,14 @@
 """Evidence from a ranking: every number of guesses at once (theory: ranking)."""
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from canaria import _validate
-from canaria._validate import Floats, Integers
+from canaria._validate import Floats, Hits, Integers
 from canaria.evidence import _binomial, _laws
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
 
@@ -47,9 +47,10 @@ class Ranking:
     0.147496
     """
 
+    hits: Hits | None = field(repr=False)
+    elements: int
     grid: Integers
     counts: Integers
-    elements: int
 
     method: ClassVar[str] = "ranking"
     inversion: ClassVar[str] = "grid"
@@ -65,11 +66,14 @@ class Ranking:
         looked = _checked_grid(grid, len(seen))
         blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
         total = _validate.elements(elements, len(seen))
-        _validate.assign(self, grid=looked, counts=np.cumsum(blocks), elements=total)
+        _validate.assign(self, hits=seen, elements=total, grid=looked, counts=np.cumsum(blocks))
 
     @classmethod
     def from_dict(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
-        """Rebuild the evidence from the right guesses at each look: all that the p-value uses."""
+        """Rebuild the evidence, without single hits, from the right guesses at each look.
+
+        They are all that the p-value uses.
+        """
         looked = _checked_grid(grid, None)
         right = _whole("counts", counts)
         _validate.same_length("counts", len(right), "grid", len(looked))
@@ -80,7 +84,7 @@ class Ranking:
             )
         evidence = cls.__new__(cls)
         total = _validate.integer("elements", elements, int(looked[-1]))
-        _validate.assign(evidence, grid=looked, counts=right, elements=total)
+        _validate.assign(evidence, hits=None, elements=total, grid=looked, counts=right)
         return evidence
 
     def to_dict(self) -> dict[str, Any]:
