@@ -162,6 +162,8 @@ RESULT = {
         ({"epsilon": "inf"}, 1),
         ({"correct": 100}, 1),
         ({"assumptions": []}, 1),
+        ({"claimed": 0.1, "refuted": False}, 1),
+        ({"estimate": 9.9}, 1),
         (
             {
                 "rule": "Ranked()",
@@ -170,7 +172,17 @@ RESULT = {
             1,
         ),
     ],
-    ids=["fine", "deep", "huge", "infinite", "edited", "unassuming", "cherry-picked grid"],
+    ids=[
+        "fine",
+        "deep",
+        "huge",
+        "infinite",
+        "edited",
+        "unassuming",
+        "misjudged",
+        "boasting",
+        "cherry-picked grid",
+    ],
 )
 def test_verify_is_not_fooled(changes: dict[str, Any], code: int) -> None:
     ran = canaria("verify", "-", "--json", stdin=json.dumps({**RESULT, **changes}))

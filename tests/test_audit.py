@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import InputError, Online, Ranked, Rule, Soft, Tails, Threshold, Top, audit_scores
+from canaria import InputError, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, audit_scores
 from tests import oracles
 
 RULES: list[Rule] = [Ranked(), Tails(50), Top(50), Threshold(0.5), Soft(), Online()]
@@ -82,7 +82,7 @@ def test_members_listed_first_among_ties_gain_nothing(rule: Rule) -> None:
     assert claimed <= 24
 
 
-@pytest.mark.parametrize("rule", [Ranked(), Tails(50), Top(50), Online()], ids=repr)
+@pytest.mark.parametrize("rule", [*RULES, Surest(50)], ids=repr)
 @pytest.mark.parametrize("value", [0.0, 3.0])
 def test_constant_scores_prove_nothing(rule: Rule, value: float) -> None:
     """Whatever the tie-break and the order."""

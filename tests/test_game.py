@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from canaria import (
     Ranked,
     Soft,
     Surest,
+    SurestFirst,
     Tails,
     Threshold,
     Top,
@@ -30,6 +32,7 @@ from canaria.classic_game import Repeated
 from canaria.mechanisms import (
     Count,
     CountInSets,
+    Local,
     LocalLaplace,
     NameAndShame,
     RandomizedResponse,
@@ -212,6 +215,65 @@ def test_transcripts_keep_the_guesses_in_order(rule: Any) -> None:
         assert "".join(str(int(hit)) for hit in game.guesses.hits(game.bits)) == hits
 
 
+def test_mechanisms_cannot_overwrite_the_bits() -> None:
+    """Randomised response in place once "proved" 5.5 where 0.4 is true."""
+
+    def draw(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        values[rng.random(values.shape) < 0.4] *= -1
+        return values
+
+    in_place = Local(draw, lambda output, value: np.where(output == value, math.log(0.6), math.log(0.4)))
+    with pytest.raises(InputError, match="draw raised ValueError"):
+        play(in_place, n=100, rng=0)
+
+
+def test_scores_cannot_overwrite_what_is_known() -> None:
+    def score(output: np.ndarray, known: np.ndarray) -> np.ndarray:
+        known[:] = 1
+        return np.asarray(output, dtype=float)
+
+    game = play(lambda data, rng: data, score, Bet(), 6, [[0, 1], [2, 3, 4, 5]], rng=0)
+    assert set(game.bits.tolist()) <= {-1, 1}
+
+
+@dataclass(frozen=True)
+class StopWhenAhead:
+    """A rule that abstains by revealed bits and counts as if it had not."""
+
+    def decide(self, losses: np.ndarray, taken: int) -> np.ndarray:
+        return np.where(losses > 0, 1, 0).astype(np.int8)
+
+    def weigh(self, hits: np.ndarray, losses: np.ndarray, elements: int) -> Counts:
+        return Counts(int(hits.sum()), len(hits), elements)
+
+
+def test_counts_of_adaptive_abstentions_are_refused() -> None:
+    """Whoever writes the rule: the evidence itself is checked."""
+
+    def score(output: Any, known: np.ndarray) -> np.ndarray:
+        seen = known[known != 0]
+        ahead = len(seen) > 0 and (seen > 0).mean() > 0.6
+        return np.full(len(known), -1.0 if ahead else 1.0)
+
+    rounds = [[i] for i in range(50)]
+    with pytest.raises(InputError, match="evidence of an adaptive game must be Bets, Budget"):
+        play_many(lambda data, rng: 0, score, StopWhenAhead(), 50, 20, rounds, rng=0)
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+def test_rules_may_choose_the_next_element(mechanism: Any) -> None:
+    """The surest hidden element first: true claims are kept in 1,000 audits."""
+    games = play_many(mechanism, None, SurestFirst(2), 8, 1000, rng=8)
+    assert refusal_rate(games, mechanism.epsilon) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 1000)
+    assert all(game.guesses is not None for game in games)
+
+
+def test_choosing_unravels_parities() -> None:
+    """In pairs of bits nothing is certain until one of each pair is revealed; then its partner is next."""
+    game = play(XorInPairs(), None, SurestFirst(), 40, rng=0)
+    assert game.evidence.tally(3.0) == (20, 20)
+
+
 def test_nothing_to_guess() -> None:
     """No loss, no guess: the bound is 0, not an error."""
     for rule in (Bet(), UpTo(3), All(), Soft(), Threshold(1.0)):
@@ -266,6 +328,12 @@ def broken(data: Any, rng: Any) -> Any:
             r"index must be an integer between 0 and len\(base\) - 1 = 1, got 2",
         ),
         (lambda: classic(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
+        (lambda: classic(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
+        (lambda: classic(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
+        (lambda: play(Xor(), None, "ranked", 10), "rule must be a rule such as Ranked"),
+        (lambda: play(lambda d, r: d, lambda o, k: o, pairs=[1, 2]), "pairs must hold pairs"),
+        (lambda: play(Local(broken, broken), n=3), "draw raised RuntimeError"),
+        (lambda: play(Symmetric(lambda c, r: 3.0, broken), n=3), "draw must return 1 outputs, one per count"),
     ],
 )
 def test_errors_are_one_line_and_explain(call: Callable[[], Any], message: str) -> None:

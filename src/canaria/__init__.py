@@ -24,7 +24,20 @@ if TYPE_CHECKING:
         tradeoff,
     )
     from canaria.game import Transcript, play, play_many
-    from canaria.rules import All, Bet, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, UpTo
+    from canaria.rules import (
+        All,
+        Bet,
+        Online,
+        Ranked,
+        Rule,
+        Soft,
+        Surest,
+        SurestFirst,
+        Tails,
+        Threshold,
+        Top,
+        UpTo,
+    )
 
 __all__ = [
     "EPSILON_GRID",
@@ -44,6 +57,7 @@ __all__ = [
     "Soft",
     "Split",
     "Surest",
+    "SurestFirst",
     "Tails",
     "Threshold",
     "Top",
@@ -72,7 +86,20 @@ _HOMES: Final = {
     "canaria.classic_game": ("classic",),
     "canaria.game": ("Transcript", "play", "play_many"),
     "canaria.rules": (
-        *("All", "Bet", "Online", "Ranked", "Rule", "Soft", "Surest", "Tails", "Threshold", "Top", "UpTo"),
+        *(
+            "All",
+            "Bet",
+            "Online",
+            "Ranked",
+            "Rule",
+            "Soft",
+            "Surest",
+            "SurestFirst",
+            "Tails",
+            "Threshold",
+            "Top",
+            "UpTo",
+        ),
     ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,7 +1,6 @@
 """Argument checks: every message is one line with the name, the value and what is allowed."""
 
 import math
-from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -114,14 +113,20 @@ def two_valued(name: str, values: Any) -> Hits:
     return np.asarray(array == 1)
 
 
+def _fair_split(larger: int, total: int) -> float:
+    """The chance that fair coins split as unevenly, or more."""
+    from scipy import special
+
+    return min(1.0, 2 * float(special.betainc(larger, total - larger + 1, 0.5)))
+
+
 def bits(values: Any) -> Bits:
     """Check hidden bits and return them as -1/+1; a split that no fair coin explains is an error."""
     included = two_valued("bits", values)
     total, ones = len(included), int(included.sum())
     if total == 0:
         raise InputError("bits must hold at least one element, got none")
-    deviation = abs(ones - total / 2)
-    if 2 * math.exp(-2 * deviation * deviation / total) < IMPOSSIBLE_SPLIT:
+    if _fair_split(max(ones, total - ones), total) < IMPOSSIBLE_SPLIT:
         raise InputError(
             f"bits must be independent fair coins, got {ones} included and {total - ones} excluded; "
             "flip one fair coin per canary and audit again"
@@ -173,10 +178,3 @@ def assign(instance: object, **values: Any) -> None:
             stored = value.copy()
             stored.flags.writeable = False
         object.__setattr__(instance, name, stored)
-
-
-def known_keys(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
-    """Check that a mapping holds exactly the keys that are allowed."""
-    given, allowed = set(given), set(allowed)
-    if given != allowed:
-        raise InputError(f"{what} must hold {sorted(allowed)}, got {shown(sorted(given))}")

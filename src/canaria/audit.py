@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from canaria import _validate
 from canaria.bound import Bound, lower_bound
+from canaria.evidence import Counts, Evidence
 from canaria.rules import Ranked, Rule, Soft, Threshold
 
 _TIES: Final = 0x74696573
@@ -24,7 +25,8 @@ def audit_scores(
     `scores` holds one number per canary, higher meaning "included more likely"; `bits` says which were
     included, by independent fair coins (booleans, 0/1 or -1/+1). The rule commits to its guesses from
     the scores alone; `rng` breaks ties. `adjacency` says what the audit was about: "add-remove" when an
-    excluded canary contributes nothing, "replace" when another record takes its place.
+    excluded canary contributes nothing, "replace" when another record takes its place. Scores that are
+    all equal say nothing: no guess is taken.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -33,9 +35,13 @@ def audit_scores(
     >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
     True
     """
+    if not callable(rule):
+        raise _validate.InputError(f"rule must turn scores into guesses, such as Ranked(), got {rule!r}")
     infinite = isinstance(rule, Soft | Threshold)
     values = _validate.vector("scores", scores, infinite=infinite)
     hidden = _validate.bits(bits)
     _validate.same_length("scores", len(values), "bits", len(hidden))
-    evidence = rule(values, _validate.generator(rng, _TIES)).reveal(hidden)
+    evidence: Evidence = Counts(0, 0, len(hidden))
+    if values.max() > values.min():
+        evidence = rule(values, _validate.generator(rng, _TIES)).reveal(hidden)
     return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=repr(rule))

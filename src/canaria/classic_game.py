@@ -1,13 +1,13 @@
 """Classic auditing: many runs on neighbouring data sets, as one game."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers
+from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.game import Transcript, play
 from canaria.mechanisms import Mechanism
 from canaria.rules import AdaptiveRule, Rule
@@ -77,8 +77,12 @@ def classic(
     True
     """
     _validate.integer("repetitions", repetitions, 1)
+    if not isinstance(base, Sequence | np.ndarray):
+        raise InputError(f"base must be a sequence of elements, got {shown(base)}")
     place = _validate.integer("index", index, 0, len(base) - 1, "len(base) - 1")
     if hasattr(mechanism, "sample"):
+        if pair is not None or score is not None:
+            raise InputError("pair and score go with a function as mechanism; ours have their own")
         bits = np.where(_validate.two_valued("base", base), 1, -1).astype(np.int8)
         return play(Repeated(mechanism, bits, place), None, rule, repetitions, rng=rng)
     if pair is None or score is None:

@@ -12,9 +12,18 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound, lower_bound
-from canaria.evidence import Evidence
+from canaria.evidence import Bets, Budget, Counts, Evidence
 from canaria.mechanisms import Function
-from canaria.rules import AdaptiveRule, Bet, Guesses, OnlineRounds, Ranked, Rule, Threshold
+from canaria.rules import (
+    AdaptiveRule,
+    Bet,
+    ChoosingRule,
+    Guesses,
+    OnlineRounds,
+    Ranked,
+    Rule,
+    Threshold,
+)
 
 _BLOCK: Final = 4_000_000
 _GAME: Final = 0x67616D65
@@ -86,13 +95,27 @@ def play_many(
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
     order = None if rounds is None else _checked_rounds(rounds, size)
     _require_valid(chosen, order)
+    adaptive = order is not None or isinstance(chosen, ChoosingRule)
     streams = _validate.generator(rng, _GAME).spawn(3)
     losses = _scorer(audited, score)
     block = max(1, _BLOCK // size)
     games: list[Transcript] = []
     while len(games) < trials:
         games += _play_block(audited, losses, chosen, order, (min(block, trials - len(games)), size), streams)
+    if adaptive:
+        for game in games:
+            _require_adaptive_evidence(game.evidence, size if order is None else sum(map(len, order)))
     return games
+
+
+def _require_adaptive_evidence(evidence: Evidence, guessed: int) -> None:
+    """Where revealed bits may decide how many guesses are taken, counts prove nothing."""
+    committed = isinstance(evidence, Counts) and evidence.taken == guessed
+    if not (committed or isinstance(evidence, Bets | Budget)):
+        raise InputError(
+            f"evidence of an adaptive game must be Bets, Budget, or Counts of all, got {evidence!r}; "
+            "with a number of guesses that revealed bits decide, Clopper-Pearson is invalid (stop when ahead)"
+        )
 
 
 def _play_block(
@@ -106,8 +129,11 @@ def _play_block(
     """Games that are sampled together; bits, mechanism and tie-breaks each have their own stream."""
     bit_rng, run_rng, tie_rng = streams
     bits = 2 * bit_rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
+    bits.flags.writeable = False
     outputs = mechanism.sample(bits, run_rng)
-    if isinstance(rule, AdaptiveRule):
+    if isinstance(rule, ChoosingRule) and order is None:
+        seen = [_play_choosing(losses, rule, outputs[t : t + 1], bits[t]) for t in range(len(bits))]
+    elif isinstance(rule, AdaptiveRule):
         seen = _play_rounds(losses, rule, outputs, bits, order or (np.arange(shape[1]),))
     else:
         scores = losses(outputs, np.zeros_like(bits))
@@ -119,6 +145,7 @@ def _play_block(
 
 
 def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
+    """One of ours, anything with their methods, or a function."""
     if hasattr(mechanism, "sample"):
         if pairs is not None:
             raise InputError("pairs go with a function as mechanism; ours have their elements built in")
@@ -127,6 +154,8 @@ def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> An
 
 
 def _require_valid(rule: Any, order: tuple[Integers, ...] | None) -> None:
+    if not callable(rule) and not isinstance(rule, AdaptiveRule):
+        raise InputError(f"rule must be a rule such as Ranked() or Bet(), got {shown(rule)}")
     if order is None or isinstance(rule, AdaptiveRule):
         return
     if isinstance(rule, Threshold):
@@ -192,7 +221,7 @@ def _play_rounds(
     taken = np.zeros(trials, dtype=np.int64)
     seen: list[list[tuple[Integers, Bits, Floats]]] = [[] for _ in range(trials)]
     for block in order:
-        scores = losses(outputs, known)[:, block]
+        scores = losses(outputs, _read_only(known))[:, block]
         for trial in range(trials):
             signs = rule.decide(scores[trial], int(taken[trial]))
             guessed = np.flatnonzero(signs)
@@ -200,6 +229,32 @@ def _play_rounds(
             taken[trial] += len(guessed)
         known[:, block] = bits[:, block]
     return [_weighed(rule, parts, bits[trial]) for trial, parts in enumerate(seen)]
+
+
+def _play_choosing(
+    losses: Callable[[Any, Bits], Floats], rule: ChoosingRule, output: Any, bits: Bits
+) -> Seen:
+    """Let the rule choose what to guess next, reveal it, and go on until it chooses nothing."""
+    known = np.zeros((1, len(bits)), dtype=np.int8)
+    parts: list[tuple[Integers, Bits, Floats]] = []
+    taken = 0
+    while True:
+        scores = losses(output, _read_only(known))[0]
+        hidden = np.flatnonzero(known[0] == 0)
+        block = hidden[rule.choose(scores[hidden])] if len(hidden) else hidden
+        if len(block) == 0:
+            return _weighed(rule, parts, bits)
+        signs = rule.decide(scores[block], taken)
+        guessed = np.flatnonzero(signs)
+        parts.append((block[guessed], signs[guessed], scores[block[guessed]]))
+        taken += len(guessed)
+        known[0, block] = bits[block]
+
+
+def _read_only(known: Bits) -> Bits:
+    view = known.view()
+    view.flags.writeable = False
+    return view
 
 
 def _weighed(rule: AdaptiveRule, parts: list[tuple[Integers, Bits, Floats]], bits: Bits) -> Seen:

@@ -11,7 +11,7 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
-from canaria.evidence import Evidence, Ranking, Split, from_dict
+from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
 from canaria.evidence.ranking import looks
 from canaria.rules import Ranked
 from canaria.rules.ranked import SHARES
@@ -69,7 +69,9 @@ def check(stored: Stored) -> Check:
     if kept.epsilon > again.epsilon + 1e-8 * max(1.0, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
     fresh = replace(again, epsilon=kept.epsilon).to_dict()
-    for name in ("correct", "taken", "elements", "method", "assumptions", "grid"):
+    claimed = stored.record.get("claimed")
+    fresh["refuted"] = None if claimed is None else bool(kept.epsilon > float(claimed))
+    for name in ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted"):
         if stored.record.get(name, fresh[name]) != fresh[name]:
             told, true = shown(stored.record[name]), shown(fresh[name])
             faults.append(f"{name} is stored as {told}, but its evidence says {true}")
@@ -79,8 +81,8 @@ def check(stored: Stored) -> Check:
 
 
 def _is_ranked(evidence: Evidence) -> bool:
-    """Whether evidence has the shares and the looks that the default rule commits to."""
-    return (
+    """Whether evidence has the shares and the looks that the default rule commits to, or no guess."""
+    return evidence == Counts(0, 0, evidence.elements) or (
         isinstance(evidence, Split)
         and evidence.shares == SHARES
         and all(

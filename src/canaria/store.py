@@ -78,8 +78,9 @@ def _atomic(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Any:

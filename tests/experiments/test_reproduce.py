@@ -162,6 +162,7 @@ def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
     assert ran.code == 2
     assert message in ran.err
     assert "Traceback" not in ran.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_listing() -> None:

@@ -11,6 +11,7 @@ from canaria import Bet, InputError, Ranked, Soft, Tails, play_many
 from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
 from canaria.mechanisms import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms._sets import count_loss
+from canaria.theory import efficacy
 
 SEEN = np.array([0.3, 1.7, -0.4])
 
@@ -58,6 +59,37 @@ def test_loss_is_brute_force_over_all_bits(n: int, dimension: int, reveal: float
     for i in np.flatnonzero(known == 0):
         sides = [special.logsumexp([table[s] for s in agreeing if s[i] == sign]) for sign in (1, -1)]
         assert losses[i] == pytest.approx(sides[0] - sides[1], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "sigma"), [(1, 0.05, 0.2), (5, 0.3, 1.0), (40, 0.1, 2.0), (3, 1.0, 0.7)]
+)
+@pytest.mark.parametrize("trials", [3, 3000])
+def test_loss_of_the_sum_is_that_of_its_law(steps: int, rate: float, sigma: float, trials: int) -> None:
+    """Directly for few sums, by spline for many; brute force over the counts of a coordinate of 3."""
+    mechanism = DpSgd(2, steps, rate, sigma, "sum")
+    rng = np.random.default_rng(4)
+    bits = rng.choice(np.array([-1, 1], dtype=np.int8), (trials, 6))
+    sums = mechanism.sample(bits, rng)
+    losses = mechanism.loss(sums, np.zeros_like(bits))
+    scale = math.sqrt(steps) * sigma
+    for trial, element in itertools.product(range(3), range(6)):
+        y, sides = sums[trial, element % 2], []
+        for own in (1, 0):
+            laws = [
+                stats.binom.pmf(np.arange(steps * (k + own) + 1), steps * (k + own), rate) for k in range(3)
+            ]
+            density = [law @ stats.norm.pdf(y, np.arange(len(law)), scale) for law in laws]
+            sides.append(np.array([0.25, 0.5, 0.25]) @ density)
+        assert losses[trial, element] == pytest.approx(math.log(sides[0] / sides[1]), abs=1e-6)
+
+
+def test_at_one_step_sum_and_likelihood_are_the_same() -> None:
+    """The optimum is not exceeded: T = 1, q = 0.05, sigma = 0.2."""
+    shown = [
+        efficacy(DpSgd(1, 1, 0.05, 0.2, score), 1, trials=40_000, rng=0) for score in ("sum", "likelihood")
+    ]
+    assert shown[0].value == pytest.approx(shown[1].value, abs=4 * (shown[0].error + shown[1].error))
 
 
 @pytest.mark.parametrize("score", ["likelihood", "sum"])

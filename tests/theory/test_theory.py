@@ -151,6 +151,10 @@ def test_gaps_name_what_is_missing() -> None:
     total = parts["efficacy"] + parts["elements"] + parts["outputs"] + parts["interference"]
     assert total == pytest.approx(parts["epsilon"])
     assert parts["efficacy_error"] > 0
+    assert 0 < parts["elements_error"] < parts["efficacy_error"] + parts["average_case_error"]
+    single = gaps(LocalLaplace(1.0), 1, rng=0).to_dict()
+    assert single["elements"] == 0
+    assert single["elements_epsilon"] == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 10])

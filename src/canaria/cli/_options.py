@@ -11,4 +11,4 @@ Claimed = Annotated[
     float | None,
     typer.Option(help="The epsilon that is claimed; exit code 1 if it is refuted."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, which `canaria verify` can check.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -2,7 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -11,20 +12,24 @@ if TYPE_CHECKING:
     from canaria.bound import Bound
 
 
-def finish(compute: Callable[[], "Bound"], claimed: float | None, as_json: bool, **details: Any) -> NoReturn:
-    """Compute a bound, show it, and leave with code 1 if the claim is refuted.
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Print the warnings of a computation as single lines on standard error, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"canaria: warning: {message}", err=True)
 
-    Warnings of the computation become single lines on standard error.
-    """
+
+def finish(compute: Callable[[], "Bound"], claimed: float | None, as_json: bool, **details: Any) -> NoReturn:
+    """Compute a bound, show it, and leave with code 1 if the claim is refuted."""
     from canaria import _validate
 
     if claimed is not None:
         _validate.nonnegative("claimed", claimed)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with one_line_warnings():
         bound = compute()
-    for warning in caught:
-        typer.echo(f"canaria: warning: {warning.message}", err=True)
     refuted = None if claimed is None else bound.refutes(claimed)
     typer.echo(result_json(bound, claimed, refuted, details) if as_json else in_words(bound, claimed))
     raise typer.Exit(1 if refuted else 0)

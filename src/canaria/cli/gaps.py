@@ -1,6 +1,6 @@
 """`canaria gaps`: what one run can show of a mechanism, and what it cannot."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -9,8 +9,8 @@ from canaria.cli._options import AsJson
 
 
 def gaps(
-    mechanism: Annotated[str, typer.Argument(help="For example xor, count-in-sets, local-laplace.")],
-    n: Elements,
+    mechanism: Annotated[str, typer.Argument(help="Its name; --list shows all.")] = "",
+    n: Elements = 100,
     k: Annotated[int | None, typer.Option("--k", help="Guesses taken; all, if not given.")] = None,
     epsilon: Epsilon = None,
     sigma: Sigma = None,
@@ -18,6 +18,7 @@ def gaps(
     size: Size = None,
     trials: Annotated[int, typer.Option(help="Simulated games where nothing exact is known.")] = 10_000,
     seed: Seed = 0,
+    show: Annotated[bool, typer.Option("--list", help="List the mechanisms and their options.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The efficacy of one-run auditing and the three gaps that separate it from epsilon.
@@ -26,30 +27,36 @@ def gaps(
     """
     import json
 
-    from canaria.mechanisms import parse_mechanism
+    from canaria.mechanisms import MECHANISMS, parse_mechanism
     from canaria.theory import gaps as find_gaps
 
+    if show:
+        listing = {name: [f"--{option}" for option in options] for name, (_, options) in MECHANISMS.items()}
+        lines = [" ".join([name, *options]) for name, options in listing.items()]
+        typer.echo(json.dumps(listing) if as_json else "\n".join(lines))
+        return
     audited = parse_mechanism(mechanism, epsilon=epsilon, sigma=sigma, p=p, size=size)
     found = find_gaps(audited, n, k, trials, seed)
     data = {"mechanism": mechanism, **found.to_dict(), "seed": seed}
-    if as_json:
-        typer.echo(json.dumps(data, allow_nan=False))
-        return
-    rows = [
-        ("efficacy", "best expected accuracy", data["efficacy"], data["efficacy_epsilon"]),
-        ("elements", "guesses spent on less exposed elements", data["elements"], data["elements_epsilon"]),
-        ("outputs", "the output seen is not the worst", data["outputs"], data["outputs_epsilon"]),
-        (
-            "interference",
-            "other hidden bits blur each element",
-            data["interference"],
-            data["interference_epsilon"],
-        ),
-        ("epsilon", "the privacy level", data["epsilon"], data["epsilon_epsilon"]),
-    ]
-    typer.echo(f"{audited!r}, n = {found.n}, k = {found.k} ({found.efficacy.how})")
-    typer.echo(f"  {'':<13} {'accuracy':>9} {'in ε':>8}")
-    for name, meaning, accuracy, in_epsilon in rows:
-        typer.echo(f"  {name:<13} {accuracy:>9.4f} {float(in_epsilon):>8.3f}   {meaning}")
-    if found.efficacy.error:
-        typer.echo(f"  standard error of the efficacy: {found.efficacy.error:.2g}")
+    title = f"{audited!r}, n = {found.n}, k = {found.k} ({found.efficacy.how})"
+    typer.echo(json.dumps(data, allow_nan=False) if as_json else "\n".join([title, *_table(data)]))
+
+
+_MEANINGS: Final = {
+    "efficacy": "best expected accuracy",
+    "elements": "guesses spent on less exposed elements",
+    "outputs": "the output seen is not the worst",
+    "interference": "other hidden bits blur each element",
+    "epsilon": "the privacy level",
+}
+
+
+def _table(data: dict[str, Any]) -> list[str]:
+    """One line for each step from the efficacy to epsilon."""
+    lines = [f"  {'':<13} {'accuracy':>9} {'error':>8} {'in ε':>8}"]
+    for name, meaning in _MEANINGS.items():
+        error = data.get(f"{name}_error", 0.0)
+        shown = f"{error:>8.2g}" if error > 1e-12 else f"{'exact':>8}"
+        in_epsilon = float(data[f"{name}_epsilon"])
+        lines.append(f"  {name:<13} {data[name]:>9.4f} {shown} {in_epsilon:>8.3f}   {meaning}")
+    return lines

@@ -32,6 +32,7 @@ def reproduce(
     from canaria.experiments.reproduce import plan
     from canaria.experiments.reproduce import reproduce as run
     from canaria.parallel import engine
+    from canaria.report.plots import require_plots
     from canaria.store import Store
 
     if show:
@@ -40,10 +41,12 @@ def reproduce(
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
     planned = plan(names or [], quick, trials, seed)
-    store = Store.open(out, planned.settings(), resume)
+    require_plots()
     try:
-        with engine(workers, dask) as executor, _progress() as tell:
-            written = run(planned, store, executor, tell)
+        with engine(workers, dask) as executor:
+            store = Store.open(out, planned.settings(), resume)
+            with _progress() as tell:
+                written = run(planned, store, executor, tell)
     except KeyboardInterrupt:
         typer.echo(f"canaria: interrupted; finished blocks are in {out}, go on with --resume", err=True)
         raise typer.Exit(130) from None

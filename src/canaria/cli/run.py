@@ -6,10 +6,11 @@ import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._options import AsJson, Confidence, Delta
+from canaria.cli._output import one_line_warnings
 
 
 def run(
-    mechanism: Annotated[str, typer.Argument(help="A name (see canaria gaps) or module:function.")],
+    mechanism: Annotated[str, typer.Argument(help="A name (canaria gaps --list) or module:function.")],
     n: Elements,
     score: Annotated[str | None, typer.Option(help="module:function of (output, known).")] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="Reveal bits round by round.")] = False,
@@ -31,34 +32,11 @@ def run(
 
     Example: canaria run xor-in-pairs --n 200 --adaptive
     """
-    import json
-
-    from canaria.cli._load import load_function
-    from canaria.game import play_many
-    from canaria.mechanisms import Function, parse_mechanism
-    from canaria.rules import parse_rule
+    from canaria.cli._games import play_named, show_games
 
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
-    own = ":" in mechanism
-    audited = Function(load_function(mechanism)) if own else parse_mechanism(mechanism, **options)
-    games = play_many(
-        audited,
-        load_function(score) if score else None,
-        parse_rule(rule) if rule else None,
-        n,
-        trials,
-        audited.rounds(n) if adaptive else None,
-        seed,
-    )
-    bounds = [game.bound(delta, confidence) for game in games]
-    mean = sum(bound.epsilon for bound in bounds) / trials
-    if as_json:
-        record = {"mechanism": mechanism, "n": n, "adaptive": adaptive, "seed": seed, "mean": mean}
-        record["bounds"] = [bound.to_dict() for bound in bounds]
-        typer.echo(json.dumps(record, allow_nan=False))
-        return
-    typer.echo(str(bounds[0]) if trials == 1 else f"mean bound of {trials} games: ε ≥ {mean:.4f}")
-    if trials > 1:
-        right = sum(bound.tally.correct for bound in bounds)
-        taken = sum(bound.tally.taken for bound in bounds)
-        typer.echo(f"  {right} of {taken} guesses right; first game: {bounds[0]}")
+    with one_line_warnings():
+        games = play_named(mechanism, options, score, rule, n, trials, adaptive, seed)
+        bounds = [game.bound(delta, confidence) for game in games]
+    details = {"mechanism": mechanism, "n": n, "adaptive": adaptive, "seed": seed}
+    typer.echo(show_games(bounds, details, as_json))

@@ -8,7 +8,7 @@ from canaria.cli._options import AsJson
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="A result that another verb printed with --json; - is stdin.")],
+    file: Annotated[str, typer.Argument(help="What `bound` or `scores` printed with --json; - is stdin.")],
     as_json: AsJson = False,
 ) -> None:
     """Recompute a stored bound from its evidence and say whether it holds (exit code 1 if not).
@@ -24,7 +24,7 @@ def verify(
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
     else:
         verdict = "holds" if found.holds else "does not hold"
-        typer.echo(
-            f"the stored bound ε ≥ {found.stored:g} {verdict}: its evidence gives ε ≥ {found.recomputed:g}"
-        )
+        typer.echo(f"the stored bound ε ≥ {found.stored:g} {verdict}")
+        for line in found.faults or (f"its evidence gives ε ≥ {found.recomputed:g}",):
+            typer.echo(f"  {line}")
     raise typer.Exit(0 if found.holds else 1)

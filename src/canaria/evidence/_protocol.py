@@ -10,7 +10,10 @@ from canaria._validate import Floats, InputError, shown
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
 ALL_COUNTED: Final = "`elements` counts every hidden bit of the audit, guessed or not"
-NOT_ADAPTIVE: Final = "guesses, their order and abstentions depend on the output alone"
+NOT_ADAPTIVE: Final = (
+    "which elements are guessed, and in which order, depends on the output alone; "
+    "a guess may use bits revealed before it, never its own"
+)
 
 
 class Tally(NamedTuple):

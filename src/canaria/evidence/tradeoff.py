@@ -20,6 +20,8 @@ from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Tall
 Curve = Callable[[float], float]
 
 _SMALLEST_LEVEL: Final = 1e-15
+LARGEST: Final = 10**7
+"""The most guesses: a claim costs O(correct)."""
 _CHECKED: Final = np.linspace(0.0, 1.0, 41)
 
 
@@ -128,6 +130,7 @@ class Tradeoff:
     def __post_init__(self) -> None:
         elements = _validate.integer("elements", self.elements, 1)
         taken = _validate.integer("taken", self.taken, 1, elements, "elements")
+        _validate.integer("taken", taken, 1, LARGEST)
         correct = _validate.integer("correct", self.correct, 0, taken, "taken")
         _validate.assign(self, elements=elements, taken=taken, correct=correct)
 

@@ -65,7 +65,7 @@ def _pilot_threshold(mechanism: DpSgd, n: int) -> float:
 def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
-        "What the evidence is worth: the same runs, bound by every kind",
+        "What the evidence is worth: one setting, every kind",
         "DP-SGD, d = 1000, T = 100, q = 0.1, ε = 2 (RDP; PLD: 1.81); 95 % confidence",
         "elements per coordinate n / d",
         "bound on ε",

@@ -26,7 +26,7 @@ def chart(rows: list[Row]) -> Any:
         exact.append({"x": x, "series": "ε itself", "mean": x, "error": 0.0})
     return line_chart(
         [*rows, *exact],
-        "Outputs that are not the worst cost one-run auditing of local Laplace about ε / 2",
+        "Outputs that are not the worst: one-run bounds of local Laplace stay below ε",
         "all of n = 100,000 elements guessed; 95 % confidence",
         "ε",
         "bound on ε",

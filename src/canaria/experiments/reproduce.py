@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from canaria._validate import InputError, integer
+from canaria._version import __version__
 from canaria.experiments import EXPERIMENTS, summary
 from canaria.experiments._experiment import Row, generator
 from canaria.parallel import run_tasks
@@ -23,8 +25,9 @@ class Plan(NamedTuple):
     seed: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """What decides the results."""
-        return {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
+        """What decides the results: also the code, so that no run is resumed by another."""
+        chosen = {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
+        return {**chosen, "canaria": __version__, "code": _digest()}
 
 
 class Block(NamedTuple):
@@ -41,6 +44,12 @@ class Block(NamedTuple):
     def key(self) -> str:
         """The name of its file."""
         return f"{self.name}/{self.point}-{self.block}"
+
+
+def _digest() -> str:
+    """A digest of this package's source."""
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
 def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:

@@ -5,12 +5,13 @@ revealed bit is -1 or +1 and a hidden one 0.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from canaria._validate import Bits, Floats, Integers
+from canaria._validate import Bits, Floats, InputError, Integers, shown
 
 Output = npt.NDArray[Any]
 
@@ -41,6 +42,14 @@ class Mechanism(Protocol):
     def rounds(self, n: int) -> tuple[Integers, ...]: ...
     def ddp(self, n: int) -> float: ...
     def outcomes(self, n: int) -> Outcomes | None: ...
+
+
+def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the user; whatever it raises becomes one line that names it."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise InputError(f"{name} raised {type(error).__name__}: {shown(str(error))}") from error
 
 
 def one_round(n: int) -> tuple[Integers, ...]:

@@ -13,7 +13,7 @@ from scipy import special
 
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers
-from canaria.mechanisms._protocol import Outcomes, Output
+from canaria.mechanisms._protocol import Outcomes, Output, called
 from canaria.mechanisms._sets import (
     count_loss,
     included_in_sets,
@@ -159,15 +159,16 @@ class Symmetric:
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """What `draw` makes of the counts, (trials,)."""
-        output = np.asarray(self.draw((bits > 0).sum(axis=1), rng))
-        if len(output) != len(bits):
-            raise InputError(f"draw must return one output per count, got {len(output)} for {len(bits)}")
+        output = np.asarray(called("draw", self.draw, (bits > 0).sum(axis=1), rng))
+        if output.shape[:1] != (len(bits),):
+            raise InputError(f"draw must return {len(bits)} outputs, one per count, got shape {output.shape}")
         return output
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """From the likelihood of every count."""
         n = known.shape[1]
-        logs = np.stack([np.asarray(self.log_density(output, m), dtype=np.float64) for m in range(n + 1)], -1)
+        columns = [called("log_density", self.log_density, output, m) for m in range(n + 1)]
+        logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
         if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
             raise InputError("log_density must return one number per output for every count")
         return count_loss(logs[:, None, :], known, n)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from scipy import interpolate, special
 
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
@@ -33,8 +34,8 @@ class DpSgd:
         L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma)      (up to a constant),
 
     from which the loss is exact: the optimal guesser for all T and q, one-run and adaptive. With
-    `score="sum"` the output is the sum over steps, as in the paper, and the loss that of its normal
-    approximation (exact for q = 1), which keeps the order of the sums.
+    `score="sum"` the output is the sum over steps, as in the paper, Binomial(T m, q) + N(0, T sigma^2), and
+    the loss is that of the sum: it keeps the order of the sums.
     """
 
     dimension: int
@@ -137,11 +138,32 @@ class DpSgd:
         return seen
 
     def _log_likelihood_of_sums(self, sums: Floats, most: int) -> Floats:
-        """Normal, with the variance of a half-included coordinate for every count."""
-        rate = self.sample_rate
-        variance = self.steps * (self.sigma**2 + most / 2 * rate * (1 - rate))
-        distance = sums[..., None] - self.steps * rate * np.arange(most + 1)
-        return np.asarray(-0.5 * distance**2 / variance)
+        """Ln sum_j Bin(j; T m, q) phi((y - j) / (sigma sqrt(T))), m = 0 ... s, up to a constant.
+
+        For many sums it is tabulated at steps of 1/40 standard deviation and interpolated by a cubic
+        spline (error below 1e-7).
+        """
+        scale = math.sqrt(self.steps) * self.sigma
+        low, high = float(sums.min()) - scale, float(sums.max()) + scale
+        points = math.ceil(40 * (high - low) / scale) + 4
+        if sums.size <= points:
+            return self._log_law_of_sums(sums, most, scale)
+        grid = np.linspace(low, high, points)
+        return np.asarray(interpolate.CubicSpline(grid, self._log_law_of_sums(grid, most, scale))(sums))
+
+    def _log_law_of_sums(self, values: Floats, most: int, scale: float) -> Floats:
+        columns = []
+        for m in range(most + 1):
+            trials, rate = self.steps * m, self.sample_rate
+            reach = 10 * math.sqrt(trials * rate * (1 - rate)) + 10
+            first = max(0, math.floor(trials * rate - reach))
+            counts = np.arange(first, min(trials, math.ceil(trials * rate + reach)) + 1)
+            logs = special.gammaln(trials + 1.0) - special.gammaln(counts + 1.0)
+            logs -= special.gammaln(trials - counts + 1.0)
+            logs += special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
+            terms = logs - 0.5 * ((values[..., None] - counts) / scale) ** 2
+            columns.append(special.logsumexp(terms, axis=-1))
+        return np.stack(columns, axis=-1)
 
 
 def _binomial_law(most: int, rate: float) -> Floats:

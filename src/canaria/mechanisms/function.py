@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from canaria._validate import Bits, InputError, Integers, shown
-from canaria.mechanisms._protocol import Output, one_round
+from canaria.mechanisms._protocol import Output, called, one_round
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Function:
         if not callable(self.run):
             raise InputError(f"mechanism must be callable, got {shown(self.run)}")
         for index, pair in enumerate(self.pairs or ()):
-            if len(pair) != 2:
+            if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise InputError(f"pairs must hold pairs (x, y), got {shown(pair)} at position {index}")
             if np.all(np.asarray(pair[0] == pair[1])):
                 raise InputError(f"pairs must differ, got {shown(pair)} at position {index}")
@@ -54,7 +54,4 @@ class Function:
             if len(self.pairs) != len(bits):
                 raise InputError(f"pairs must be as many as n, got {len(self.pairs)} and {len(bits)}")
             data = [pair[int(bit > 0)] for pair, bit in zip(self.pairs, bits, strict=True)]
-        try:
-            return self.run(data, rng)
-        except Exception as error:
-            raise InputError(f"mechanism raised {type(error).__name__}: {shown(str(error))}") from error
+        return called("mechanism", self.run, data, rng)

@@ -9,7 +9,7 @@ import numpy as np
 
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers
-from canaria.mechanisms._protocol import Outcomes, Output, one_round
+from canaria.mechanisms._protocol import Outcomes, Output, called, one_round
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Local:
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """What `draw` gives."""
-        output = np.asarray(self.draw(bits, rng))
+        output = np.asarray(called("draw", self.draw, bits, rng))
         if output.shape != bits.shape:
             raise InputError(f"draw must return shape {bits.shape}, got {output.shape}")
         return output
@@ -149,7 +149,9 @@ class Local:
     def loss(self, output: Output, known: Bits) -> Floats:
         """The difference of the two log densities."""
         with np.errstate(invalid="ignore"):
-            ratio = np.subtract(self.log_density(output, 1), self.log_density(output, -1))
+            ratio = np.subtract(
+                *(called("log_density", self.log_density, output, value) for value in (1, -1))
+            )
         if np.shape(ratio) != known.shape or np.isnan(ratio).any():
             raise InputError("log_density must return one number per output, possible under some value")
         return np.where(known == 0, ratio, 0.0)

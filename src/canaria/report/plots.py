@@ -1,5 +1,7 @@
 """Charts: one Altair specification serves pictures and pages."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from canaria._validate import InputError
@@ -12,7 +14,7 @@ def line_chart(
 
     Rows hold x, series, mean and error; a row with `panel` goes to the panel of that name.
     """
-    alt = _altair()
+    alt: Any = import_module("altair")
     values = [{**row, "low": row["mean"] - row["error"], "high": row["mean"] + row["error"]} for row in rows]
     data = alt.Data(values=values)
     series = list(dict.fromkeys(row["series"] for row in rows))
@@ -39,17 +41,14 @@ def line_chart(
 
 def pictures(chart: Any) -> dict[str, bytes]:
     """The chart as SVG and PNG, by file ending."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise InputError("pictures need the extra: pip install canaria[plots]") from None
+    import vl_convert
+
     svg = vl_convert.vegalite_to_svg(chart.to_json())
     return {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2)}
 
 
-def _altair() -> Any:
-    try:
-        import altair
-    except ImportError:
-        raise InputError("charts need the extra: pip install canaria[plots]") from None
-    return altair
+def require_plots() -> None:
+    """Check that charts can be drawn, before work is spent on them."""
+    for name in ("altair", "vl_convert"):
+        if find_spec(name) is None:
+            raise InputError(f"charts need {name}: pip install canaria[plots]")

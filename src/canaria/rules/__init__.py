@@ -6,7 +6,7 @@ them with the bits and weigh what was seen.
 
 from canaria.rules._guesses import Commitment, Guesses, Rule
 from canaria.rules._parse import parse_rule
-from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
+from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online, OnlineRounds
 from canaria.rules.ranked import Ranked
@@ -15,6 +15,7 @@ __all__ = [
     "AdaptiveRule",
     "All",
     "Bet",
+    "ChoosingRule",
     "Commitment",
     "Guesses",
     "Online",
@@ -23,6 +24,7 @@ __all__ = [
     "Rule",
     "Soft",
     "Surest",
+    "SurestFirst",
     "Tails",
     "Threshold",
     "Top",

@@ -69,10 +69,3 @@ def tails_alternating(order: Integers) -> Guesses:
     signs = np.ones(total, dtype=np.int8)
     signs[1::2] = -1
     return Guesses(alternating, signs)
-
-
-def unless_constant(scores: Floats, guesses: Guesses) -> Guesses:
-    """Abstain from everything where all scores are equal: they say nothing."""
-    if scores.max() > scores.min():
-        return guesses
-    return Guesses(guesses.order, np.zeros_like(guesses.signs))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from canaria import _validate
-from canaria._validate import Bits, Floats, Hits
+from canaria._validate import Bits, Floats, Hits, Integers
 from canaria.evidence import Bets, Budget, Counts, Evidence
 
 
@@ -26,6 +26,17 @@ class AdaptiveRule(Protocol):
 
     def decide(self, losses: Floats, taken: int) -> Bits: ...
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence: ...
+
+
+@runtime_checkable
+class ChoosingRule(AdaptiveRule, Protocol):
+    """An adaptive rule that also chooses which of the hidden elements to guess next.
+
+    `choose` sees the losses of the hidden elements given all revealed bits and returns positions among
+    them; none ends the game.
+    """
+
+    def choose(self, losses: Floats) -> Integers: ...
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,28 @@ class Bet:
             return Bets([0.5], [0], elements)
         capped = np.minimum(np.abs(losses), math.log(4 * elements))
         return Bets(special.expit(capped), hits, elements)
+
+
+@dataclass(frozen=True)
+class SurestFirst:
+    """Always guess next the `block` hidden elements of largest |loss|, and bet on them; gives `Bets`."""
+
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        _validate.integer("block", self.block, 1)
+
+    def choose(self, losses: Floats) -> Integers:
+        """The surest hidden elements."""
+        return np.argsort(-np.abs(losses), kind="stable")[: self.block]
+
+    def decide(self, losses: Floats, taken: int) -> Bits:
+        """Every element that says anything."""
+        return Bet().decide(losses, taken)
+
+    def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
+        """The wealth of the bets."""
+        return Bet().weigh(hits, losses, elements)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import Floats, InputError
 from canaria.evidence import Counts, UncommittedCounts, Weighted
-from canaria.rules._guesses import Guesses, OneShot, falling, highest, tails_alternating, unless_constant
+from canaria.rules._guesses import Guesses, OneShot, falling, highest, tails_alternating
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Top:
         """Commit to the k highest scores."""
         taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         guesses = Guesses(highest(scores, taken, rng), np.ones(taken, dtype=np.int8))
-        return OneShot(unless_constant(scores, guesses), lambda hits: Counts(int(hits.sum()), taken, total))
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Tails:
         taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         both = tails_alternating(falling(scores, rng))
         guesses = Guesses(both.order[:taken], both.signs[:taken])
-        return OneShot(unless_constant(scores, guesses), lambda hits: Counts(int(hits.sum()), taken, total))
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Threshold:
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         total = len(scores)
         return OneShot(
-            unless_constant(scores, guesses),
+            guesses,
             lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
         )
 

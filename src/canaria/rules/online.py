@@ -37,7 +37,7 @@ class Online:
         order = falling(scores, rng)
         outward, features = _middle_outward(order), _features(scores, order)
         parts = np.array_split(outward, min(self.blocks, len(outward)))
-        return OnlineRounds(features, tuple(parts), bool(scores.max() > scores.min()))
+        return OnlineRounds(features, tuple(parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,6 @@ class OnlineRounds:
 
     features: Floats
     rounds: tuple[Integers, ...]
-    informative: bool
 
     def guess(self, known: Bits, block: Integers, trust: Floats) -> tuple[Guesses, Floats, Floats]:
         """Guesses for a block, their confidences, and each map's Pr[+1], from the known bits alone."""
@@ -56,8 +55,6 @@ class OnlineRounds:
         )
         weights = np.exp(trust - trust.max())
         mixed = weights @ chances / weights.sum()
-        if not self.informative:
-            mixed = np.full(len(block), 0.5)
         confidences = np.minimum(np.maximum(mixed, 1 - mixed), 1 - 1 / (2 * len(known)))
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 

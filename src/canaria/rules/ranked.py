@@ -7,7 +7,7 @@ import numpy as np
 
 from canaria._validate import Bits, Floats
 from canaria.evidence import Ranking, Split
-from canaria.rules._guesses import Guesses, falling, tails_alternating, unless_constant
+from canaria.rules._guesses import Guesses, falling, tails_alternating
 
 SHARES: Final = (0.5, 0.25, 0.25)
 """What both tails, top only and bottom only may spend of the error probability."""
@@ -34,7 +34,7 @@ class Ranked:
             Guesses(order, upward),
             Guesses(order[::-1], downward),
         )
-        return RankedOrders(tuple(unless_constant(scores, guesses) for guesses in orders))
+        return RankedOrders(orders)
 
 
 @dataclass(frozen=True, eq=False)

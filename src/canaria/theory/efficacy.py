@@ -10,7 +10,6 @@ Exact where the outputs can be enumerated or a closed form is known; otherwise s
 standard error. All of these are probabilities; `Accuracy.epsilon` is the other scale.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -56,7 +55,7 @@ def efficacy(
     value = closed(n, count) if closed else None
     if value is not None:
         return Accuracy(float(value), how="closed form")
-    return _mean(mechanism, n, lambda sizes: _top_mean(special.expit(sizes), count), trials, rng)
+    return _mean(mechanism, n, lambda sizes: top_mean(special.expit(sizes), count), trials, rng)
 
 
 def ae_ac_ddp(
@@ -98,26 +97,44 @@ def simulated_sizes(mechanism: Mechanism, n: int, trials: int, rng: np.random.Ge
 def _mean(
     mechanism: Mechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Any
 ) -> Accuracy:
-    """The mean of a statistic of |loss|: over all outcomes, or over simulated games in blocks."""
+    """The mean of a statistic of |loss|: over all outcomes, or over simulated games."""
+    return means(mechanism, n, (statistic,), trials, rng)[0][0]
+
+
+def means(
+    mechanism: Mechanism, n: int, statistics: tuple[Callable[[Floats], Any], ...], trials: int, rng: Any
+) -> tuple[list[Accuracy], Floats]:
+    """Means of several statistics of |loss| over the same outcomes or games, in blocks.
+
+    Also the covariance matrix of these means (zero if exact), so that differences have their errors.
+    """
     block = max(1, _BLOCK // n)
     outcomes = mechanism.outcomes(n)
     if outcomes is not None:
-        total = 0.0
+        totals = np.zeros(len(statistics))
         for start in range(0, len(outcomes.chances), block):
             chances = outcomes.chances[start : start + block]
             nothing: Bits = np.zeros((len(chances), n), dtype=np.int8)
             sizes = np.abs(mechanism.loss(outcomes.outputs[start : start + block], nothing))
-            total += float(chances @ statistic(sizes))
-        return Accuracy(total)
+            totals += [float(chances @ statistic(sizes)) for statistic in statistics]
+        return [Accuracy(float(total)) for total in totals], np.zeros((len(totals), len(totals)))
     _validate.integer("trials", trials, 2)
     generator = _validate.generator(rng, THEORY)
-    counts = [min(block, trials - start) for start in range(0, trials, block)]
-    values = np.concatenate([statistic(simulated_sizes(mechanism, n, count, generator)) for count in counts])
-    error = float(values.std(ddof=1)) / math.sqrt(trials)
-    return Accuracy(float(values.mean()), error, f"{trials} simulated games")
+    values: list[list[Floats]] = [[] for _ in statistics]
+    for start in range(0, trials, block):
+        sizes = simulated_sizes(mechanism, n, min(block, trials - start), generator)
+        for column, statistic in zip(values, statistics, strict=True):
+            column.append(np.asarray(statistic(sizes)))
+    table = np.stack([np.concatenate(column) for column in values])
+    covariance = np.atleast_2d(np.cov(table)) / trials
+    how = f"{trials} simulated games"
+    errors = np.sqrt(np.diag(covariance))
+    found = [Accuracy(float(m), float(e), how) for m, e in zip(table.mean(axis=1), errors, strict=True)]
+    return found, covariance
 
 
-def _top_mean(accuracies: Floats, k: int) -> Floats:
+def top_mean(accuracies: Floats, k: int) -> Floats:
+    """The mean of the k largest of each row."""
     n = accuracies.shape[1]
     top = accuracies if k == n else np.partition(accuracies, n - k, axis=1)[:, n - k :]
     return np.asarray(top.mean(axis=1))

@@ -1,15 +1,19 @@
 """The three gaps between what one run can show and what is true."""
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from scipy import special
 
 from canaria import _validate
+from canaria._validate import Floats
 from canaria.bound import plain
 from canaria.mechanisms import Mechanism
-from canaria.theory.efficacy import THEORY, TRIALS, Accuracy, ac_ddp, efficacy
+from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Gaps:
     k: int
     efficacy: Accuracy
     average_case: Accuracy
+    elements_error: float
     ddp: float
     epsilon: float
 
@@ -58,7 +63,11 @@ class Gaps:
             "ddp": self.ladder[2],
             "ddp_epsilon": plain(self.ddp),
             "efficacy_error": self.efficacy.error,
+            "elements_error": self.elements_error,
+            "outputs_error": self.average_case.error,
             "average_case_error": self.average_case.error,
+            "efficacy_epsilon_error": plain(_in_epsilon(self.efficacy)),
+            "average_case_epsilon_error": plain(_in_epsilon(self.average_case)),
             "efficacy_how": self.efficacy.how,
             "average_case_how": self.average_case.how,
         }
@@ -67,14 +76,34 @@ class Gaps:
 def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None) -> Gaps:
     """Decompose what one-run auditing with k of n guesses loses (all n, if k is None).
 
+    Efficacy and average case come from the same outcomes or games, so that no gap is negative. Where DDP is
+    known as an upper limit only (`Symmetric`), interference is a lower and outputs an upper limit.
+
     >>> from canaria.mechanisms import Xor
     >>> gaps(Xor(), n=10).to_dict()["interference"]
     0.5
     """
-    first, second = _validate.generator(rng, THEORY).spawn(2)
-    best = efficacy(mechanism, n, k, trials, first)
-    average = ac_ddp(mechanism, n, trials, second)
-    return Gaps(n, n if k is None else k, best, average, mechanism.ddp(n), mechanism.epsilon)
+    count = n if k is None else k
+    _validate.integer("k", count, 1, _validate.integer("n", n, 1), "n")
+    statistics = (partial(_efficacy, count), _average_case)
+    (best, average), covariance = means(mechanism, n, statistics, trials, rng)
+    difference = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    error = math.sqrt(max(0.0, float(difference)))
+    return Gaps(n, count, best, average, error, mechanism.ddp(n), mechanism.epsilon)
+
+
+def _efficacy(k: int, sizes: Floats) -> Floats:
+    return top_mean(np.asarray(special.expit(sizes)), k)
+
+
+def _average_case(sizes: Floats) -> Floats:
+    return np.asarray(special.expit(sizes.max(axis=1)))
+
+
+def _in_epsilon(accuracy: Accuracy) -> float:
+    """A standard error in units of epsilon, to first order."""
+    slope = accuracy.value * (1 - accuracy.value)
+    return accuracy.error / slope if slope > 0 else (0.0 if accuracy.error == 0 else math.inf)
 
 
 def _steps(ladder: tuple[float, ...]) -> list[float]:

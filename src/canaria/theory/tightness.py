@@ -69,7 +69,7 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
     >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
     (1.953125, 199.8046875)
     """
-    whole = 2.0 ** -(size - 1)
+    whole = 2.0 ** -(_validate.integer("size", size, 1) - 1)
     return n / size * (2 - whole if adaptive else size * whole)
 
 
@@ -79,8 +79,9 @@ def exposed_elements(n: int, size: int, level: float) -> float:
     >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
     True
     """
-    counts = np.arange(size + 1)
+    counts = np.arange(_validate.integer("size", size, 1) + 1)
     with np.errstate(divide="ignore"):
         losses = np.abs(np.log(counts) - np.log(size - counts))
-    chances = special.comb(size, counts) / 2.0**size
+    logs = special.gammaln(size + 1) - special.gammaln(counts + 1) - special.gammaln(size - counts + 1)
+    chances = np.exp(logs - size * np.log(2))
     return float(n * chances[losses >= level].sum())
