@@ -53,8 +53,10 @@ def test_transforms_agree_with_direct_convolution(epsilon: float, monkeypatch: p
 
 
 def test_boundary_is_the_smallest_count_with_a_rarer_tail() -> None:
-    grid = np.arange(1, 60)
-    for epsilon, level in itertools.product((0.0, 1.0, 3.0), (0.3, 0.05, 1e-6)):
+    grid = np.r_[np.arange(1, 60), 1000, 10**5, 10**7]
+    for epsilon, level in itertools.product(
+        (0.0, 1.0, 3.0, 9.0, 40.0), (0.9, 0.5, 0.05, 1e-6, 1e-60, 1e-249)
+    ):
         counts = _laws.smallest_counts(grid, level, epsilon)
         assert (_binomial.tail(counts, grid, epsilon) <= level).all()
         assert (_binomial.tail(counts - 1, grid, epsilon) > level).all()

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
+from scipy import fft, special
 
 from canaria._validate import Floats, Integers
 from canaria.evidence import _binomial
@@ -74,8 +74,18 @@ def crossing(looks: Integers, boundary: Integers, epsilon: float) -> float:
 
 
 def smallest_counts(looks: Integers, level: float, epsilon: float) -> Integers:
-    """For each k the smallest c with Pr[Binomial(k, p(epsilon)) >= c] <= level (k + 1 if none)."""
-    low, high = np.zeros_like(looks), looks + 1
+    """For each k the smallest c with Pr[Binomial(k, p(epsilon)) >= c] <= level (k + 1 if none).
+
+    Bisection, begun around the normal approximation where that brackets the count, else everywhere.
+    """
+    wrong = float(_binomial.failure(epsilon))
+    deviations = -float(special.ndtri(min(level, 0.5)))
+    centre = np.floor(looks * (1 - wrong) + deviations * np.sqrt(looks * wrong * (1 - wrong)))
+    reach = math.ceil(3 + deviations**2 / 4)
+    low = np.clip(centre - reach, 0, looks).astype(np.int64)
+    high = np.clip(centre + reach, low + 1, looks + 1).astype(np.int64)
+    low = np.where(_binomial.tail(low, looks, epsilon) > level, low, 0)
+    high = np.where(_binomial.tail(high, looks, epsilon) <= level, high, looks + 1)
     while (high - low > 1).any():
         middle = (low + high) // 2
         rare = _binomial.tail(middle, looks, epsilon) <= level
