@@ -1,8 +1,13 @@
-"""Shared by all tests: in CI a skipped test is a failure."""
+"""Shared by all tests: in CI a skipped test is a failure, and property tests try the same cases each time."""
 
 import os
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
