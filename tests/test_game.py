@@ -43,6 +43,17 @@ from canaria.mechanisms import (
 )
 from tests.mechanisms.models import geometric_log_density, geometric_noise
 
+
+def three_point(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A user's sub-mechanism: silent half of the time, else right with probability 3/4."""
+    kept = np.where(rng.random(values.shape) < 0.75, values, -values)
+    return np.where(rng.random(values.shape) < 0.5, 0, kept)
+
+
+def three_point_log_density(output: np.ndarray, value: int) -> np.ndarray:
+    return np.log(np.where(output == 0, 0.5, np.where(output == value, 0.375, 0.125)))
+
+
 AUDITS = 10_000
 LIMIT = 0.05 + 4 * math.sqrt(0.05 * 0.95 / AUDITS)
 PRIVATE: list[Any] = [
@@ -51,6 +62,7 @@ PRIVATE: list[Any] = [
     LocalLaplace(1.0),
     XorRandomizedResponse(1.0),
     Symmetric(geometric_noise, geometric_log_density, epsilon=-math.log(0.4)),
+    Local(three_point, three_point_log_density, epsilon=math.log(3)),
 ]
 N = 24
 
@@ -112,8 +124,17 @@ def test_classic_auditing_keeps_true_claims(mechanism: Any) -> None:
     """10,000 classic audits of 24 runs each."""
     base = np.where(np.arange(6) % 2, 1, -1).astype(np.int8)
     repeated = Repeated(mechanism, base, 2)
-    for rule in (All(), Surest(8), Bet()):
+    for rule in (All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()):
         assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=7), mechanism.epsilon) <= LIMIT
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_classic_auditing_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
+    """10,000 classic audits of 24 runs each."""
+    repeated = Repeated(mechanism, np.where(np.arange(6) % 2, 1, -1).astype(np.int8), 2)
+    assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=9), mechanism.epsilon) <= LIMIT
 
 
 def test_adaptive_guessing_solves_xor_in_pairs() -> None:
