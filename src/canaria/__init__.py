@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from canaria.audit import audit_scores
     from canaria.bound import EPSILON_GRID, Bound, lower_bound
     from canaria.classic_game import classic
+    from canaria.conforming import Conformance, conformance
     from canaria.evidence import (
         Bets,
         Budget,
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
         Weighted,
         tradeoff,
     )
-    from canaria.game import Transcript, play, play_many
+    from canaria.game import Transcript, play, play_many, replay
+    from canaria.planting import Planted, plant
     from canaria.rules import (
         All,
         Bet,
@@ -46,10 +48,12 @@ __all__ = [
     "Bets",
     "Bound",
     "Budget",
+    "Conformance",
     "Counts",
     "Evidence",
     "InputError",
     "Online",
+    "Planted",
     "PublishedCounts",
     "Ranked",
     "Ranking",
@@ -69,9 +73,12 @@ __all__ = [
     "__version__",
     "audit_scores",
     "classic",
+    "conformance",
     "lower_bound",
+    "plant",
     "play",
     "play_many",
+    "replay",
     "tradeoff",
 ]
 
@@ -84,7 +91,9 @@ _HOMES: Final = {
         *("Split", "Tradeoff", "UncommittedCounts", "Weighted", "tradeoff"),
     ),
     "canaria.classic_game": ("classic",),
-    "canaria.game": ("Transcript", "play", "play_many"),
+    "canaria.conforming": ("Conformance", "conformance"),
+    "canaria.planting": ("Planted", "plant"),
+    "canaria.game": ("Transcript", "play", "play_many", "replay"),
     "canaria.rules": (
         *(
             "All",

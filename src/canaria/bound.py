@@ -46,7 +46,8 @@ class Bound:
     """A lower bound on epsilon at a confidence, with everything needed to check it.
 
     `epsilon` is the last of the initial run of refuted claims. If it is positive,
-    `evidence.p_value(epsilon, delta) <= 1 - confidence`, in floating point too.
+    `evidence.p_value(epsilon, delta) <= 1 - confidence`, in floating point too. `about` says which release
+    is audited, where that is not plain from the context.
     """
 
     epsilon: float
@@ -55,6 +56,7 @@ class Bound:
     evidence: Evidence
     adjacency: str = "unspecified"
     rule: str | None = None
+    about: str | None = None
 
     @property
     def method(self) -> str:
@@ -103,6 +105,7 @@ class Bound:
             "assumptions": list(self.assumptions),
             "rule": self.rule,
             "grid": self.grid,
+            "about": self.about,
             "evidence": to_dict(self.evidence),
         }
 
@@ -121,7 +124,8 @@ class Bound:
         return (
             f"With {100 * self.confidence:.10g} % confidence {claim}: {self.tally.correct} of "
             f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
-            f"({self.method}; {self.adjacency} adjacency; assuming {', and '.join(self.assumptions)})."
+            f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
+            f"assuming {', and '.join(self.assumptions)})."
         )
 
     @property
@@ -139,6 +143,7 @@ class Bound:
             ("elements", f"{self.evidence.elements}"),
             ("method", html.escape(self.method)),
             ("adjacency", html.escape(self.adjacency)),
+            *([("about", html.escape(self.about))] if self.about else []),
             ("assumes", "<br>".join(map(html.escape, self.assumptions))),
         )
         cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
@@ -161,6 +166,7 @@ def lower_bound(
     *,
     adjacency: str = "unspecified",
     rule: str | None = None,
+    about: str | None = None,
 ) -> Bound:
     """The lower bound on epsilon that the evidence proves at the given delta and confidence.
 
@@ -175,7 +181,7 @@ def lower_bound(
     """
     delta, level = _validate.delta(delta), 1 - _validate.confidence(confidence)
     epsilon = _last_refuted(evidence, delta, level)
-    return Bound(epsilon, delta, float(confidence), evidence, _validate.adjacency(adjacency), rule)
+    return Bound(epsilon, delta, float(confidence), evidence, _validate.adjacency(adjacency), rule, about)
 
 
 def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:

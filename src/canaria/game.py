@@ -42,10 +42,13 @@ class Transcript:
     evidence: Evidence
     adjacency: str
     rule: str
+    about: str | None = None
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95) -> Bound:
         """The lower bound on epsilon that the game proves."""
-        return lower_bound(self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule)
+        return lower_bound(
+            self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule, about=self.about
+        )
 
 
 def play(
@@ -95,17 +98,53 @@ def play_many(
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
     order = None if rounds is None else _checked_rounds(rounds, size)
     _require_valid(chosen, order)
-    adaptive = order is not None or isinstance(chosen, ChoosingRule)
     streams = _validate.generator(rng, _GAME).spawn(3)
     losses = _scorer(audited, score)
     block = max(1, _BLOCK // size)
     games: list[Transcript] = []
     while len(games) < trials:
         games += _play_block(audited, losses, chosen, order, (min(block, trials - len(games)), size), streams)
-    if adaptive:
-        for game in games:
-            _require_adaptive_evidence(game.evidence, size if order is None else sum(map(len, order)))
+    for game in games:
+        _require_evidence(game.evidence, chosen, order, size)
     return games
+
+
+def replay(
+    bits: Any,
+    output: Any,
+    score: Score,
+    rule: Rule | AdaptiveRule | None = None,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    adjacency: str = "unspecified",
+    about: str | None = None,
+) -> Transcript:
+    """Guess the bits of a run that has already happened, such as a training run.
+
+    As in `play`, the score sees the bits of a round only after it, and `rng` breaks ties.
+
+    >>> import numpy as np
+    >>> from canaria import replay
+    >>> bits = np.random.default_rng(0).integers(0, 2, 500)
+    >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
+    >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
+    True
+    """
+    hidden = _validate.bits(bits)
+    hidden.flags.writeable = False
+    chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
+    order = None if rounds is None else _checked_rounds(rounds, len(hidden))
+    _require_valid(chosen, order)
+    stream = _validate.generator(rng, _GAME)
+    ((guesses, evidence),) = _guess(_batched(score), chosen, [output], hidden[None], order, stream)
+    _require_evidence(evidence, chosen, order, len(hidden))
+    return Transcript(hidden, output, guesses, evidence, _validate.adjacency(adjacency), repr(chosen), about)
+
+
+def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None, size: int) -> None:
+    if order is not None or isinstance(rule, ChoosingRule):
+        _require_adaptive_evidence(evidence, size if order is None else sum(map(len, order)))
 
 
 def _require_adaptive_evidence(evidence: Evidence, guessed: int) -> None:
@@ -131,17 +170,27 @@ def _play_block(
     bits = 2 * bit_rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
     bits.flags.writeable = False
     outputs = mechanism.sample(bits, run_rng)
-    if isinstance(rule, ChoosingRule) and order is None:
-        seen = [_play_choosing(losses, rule, outputs[t : t + 1], bits[t]) for t in range(len(bits))]
-    elif isinstance(rule, AdaptiveRule):
-        seen = _play_rounds(losses, rule, outputs, bits, order or (np.arange(shape[1]),))
-    else:
-        scores = losses(outputs, np.zeros_like(bits))
-        seen = [_play_once(rule, row, bits[trial], tie_rng) for trial, row in enumerate(scores)]
     return [
         Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, repr(rule))
-        for trial, (guesses, evidence) in enumerate(seen)
+        for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, tie_rng))
     ]
+
+
+def _guess(
+    losses: Callable[[Any, Bits], Floats],
+    rule: Any,
+    outputs: Any,
+    bits: Bits,
+    order: tuple[Integers, ...] | None,
+    tie_rng: np.random.Generator,
+) -> list[Seen]:
+    """Let the rule guess the bits of every trial from its output."""
+    if isinstance(rule, ChoosingRule) and order is None:
+        return [_play_choosing(losses, rule, outputs[t : t + 1], bits[t]) for t in range(len(bits))]
+    if isinstance(rule, AdaptiveRule):
+        return _play_rounds(losses, rule, outputs, bits, order or (np.arange(bits.shape[1]),))
+    scores = losses(outputs, np.zeros_like(bits))
+    return [_play_once(rule, row, bits[trial], tie_rng) for trial, row in enumerate(scores)]
 
 
 def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
@@ -184,6 +233,11 @@ def _scorer(mechanism: Any, score: Score | None) -> Callable[[Any, Bits], Floats
         if not hasattr(mechanism, "loss"):
             raise InputError("score must be given for a function: (output, known) -> one number per element")
         return mechanism.loss  # type: ignore[no-any-return]
+    return _batched(score)
+
+
+def _batched(score: Score) -> Callable[[Any, Bits], Floats]:
+    """A score of one run, for every run of a batch."""
 
     def scored(outputs: Any, known: Bits) -> Floats:
         return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])

@@ -113,4 +113,5 @@ def _bound(record: Any, source: str) -> Bound:
         from_dict(record["evidence"]),
         _validate.adjacency(record["adjacency"]),
         record["rule"] if isinstance(record.get("rule"), str) else None,
+        record["about"] if isinstance(record.get("about"), str) else None,
     )

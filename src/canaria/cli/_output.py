@@ -55,6 +55,7 @@ def in_words(bound: "Bound", claimed: float | None) -> str:
         ("rule", bound.rule),
         ("ε grid", bound.grid),
         ("adjacency", bound.adjacency),
+        ("about", bound.about),
         *(("assumes", line) for line in bound.assumptions),
     ]
     lines = [

@@ -105,7 +105,7 @@ class DpSgd:
         (2 sigma^2)). Logarithms are taken of products over as many steps as cannot overflow; where
         even one step could, of each step on its own, shifted by its largest term.
         """
-        law, counts = _binomial_law(most, self.sample_rate), np.arange(most + 1)
+        law, counts = binomial_law(most, self.sample_rate), np.arange(most + 1)
         below = np.cumsum(law, axis=1)
         reach = most * (most + 8 * self.sigma) / self.sigma**2
         group = int(min(8, _LARGEST_EXPONENT // reach))
@@ -166,7 +166,7 @@ class DpSgd:
         return np.stack(columns, axis=-1)
 
 
-def _binomial_law(most: int, rate: float) -> Floats:
+def binomial_law(most: int, rate: float) -> Floats:
     """Bin(j; m, rate) at [m, j], by f_m(j) = (1 - rate) f_{m-1}(j) + rate f_{m-1}(j - 1)."""
     law = np.zeros((most + 1, most + 1))
     law[0, 0] = 1.0
@@ -204,7 +204,7 @@ def log_likelihoods_of(released: Any, most: int, sample_rate: float, sigma: floa
     Includes the Gaussian constant, so that it is the log density itself.
     """
     values = np.asarray(released, dtype=np.float64)
-    law, counts = _binomial_law(most, sample_rate), np.arange(most + 1)
+    law, counts = binomial_law(most, sample_rate), np.arange(most + 1)
     exponents = -0.5 * ((values[..., None] - counts) / sigma) ** 2
     peaks = exponents.max(axis=-1, keepdims=True)
     logs = np.log(np.exp(exponents - peaks) @ law.T) + peaks - math.log(sigma * math.sqrt(2 * math.pi))

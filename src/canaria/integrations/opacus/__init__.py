@@ -1,0 +1,27 @@
+"""Audit training with Opacus: a few lines in the script, one bound when it is done.
+
+model, optimizer, loader = engine.make_private(...)
+audit = attach(optimizer, loader, way="sum", canaries=1000)
+...  # train as always
+print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+"""
+
+from canaria.integrations.opacus._audit import Audit, attach
+from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
+from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
+from canaria.integrations.opacus._ways import RAW_NORM
+from canaria.training import WAYS, Dense, Dirac
+
+__all__ = [
+    "RAW_NORM",
+    "WAYS",
+    "Audit",
+    "CanaryHead",
+    "CanaryRows",
+    "Dense",
+    "Dirac",
+    "MarkedRows",
+    "attach",
+    "with_canary_head",
+    "with_canary_rows",
+]

@@ -1,0 +1,203 @@
+"""An audit attached to training with Opacus: canaries in, noisy sums out, step by step."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from canaria import _validate
+from canaria._validate import InputError, shown
+from canaria.bound import Bound
+from canaria.conforming import Conformance
+from canaria.integrations.opacus._checks import (
+    require_fitting,
+    require_fresh,
+    require_poisson,
+    require_private,
+)
+from canaria.integrations.opacus._scores import Scores
+from canaria.integrations.opacus._ways import DISTRIBUTED, MAKERS, Way
+from canaria.training import WAYS, Dense, Design, Dirac, Recording, TrainingReport, design_of, hidden_bits
+
+_ATTACH: Final = 0x61747461
+_VERSION: Final = 1
+
+
+class Audit:
+    """An audit that runs along with training; ask it for a bound when training is done.
+
+    Made by `attach`. Nothing it shows during training depends on the hidden bits.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        data_loader: Any,
+        design: Design,
+        way: str,
+        seed: int,
+        noise_multiplier: float,
+    ) -> None:
+        self._optimizer, self._loader, self._design, self.way = optimizer, data_loader, design, way
+        self.noise_multiplier = noise_multiplier
+        self.sample_rate = float(data_loader.batch_sampler.sample_rate)
+        self._ranks = torch.distributed.get_world_size() if isinstance(optimizer, DISTRIBUTED) else 1
+        self._real: Tensor | float = 0.0
+        self._add_noise: Callable[[], None] = optimizer.add_noise
+        optimizer.add_noise = self._before_noise
+        self._hook = optimizer.original_optimizer.register_step_pre_hook(self._before_update)
+        optimizer.canaria_audit = self
+        self._build(seed)
+
+    def _build(self, seed: int) -> None:
+        """Everything that follows from the seed: bits, places, draws."""
+        self.seed = seed
+        self._bits = hidden_bits(self._design.count, seed)
+        self._way: Way = MAKERS[self.way](self._optimizer, self._loader, self._design, self._bits, seed)
+        most = self._design.per_coordinate if isinstance(self._design, Dirac) else 0
+        device = self._optimizer.params[0].device
+        self._scores = Scores(self._design.coordinates, most, self.sample_rate, self.noise_multiplier, device)
+
+    @torch.no_grad()
+    def _before_noise(self) -> None:
+        if self._optimizer.accumulated_iterations != 1:
+            raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
+        self._real = self._way.real_part()
+        self._add_noise()
+
+    @torch.no_grad()
+    def _before_update(self, *_: Any) -> None:
+        """Read the gradient as the model will get it, after noise, scaling and reduction."""
+        optimizer, real = self._optimizer, self._real
+        self._real = 0.0
+        if self._ranks > 1 and isinstance(real, Tensor):
+            torch.distributed.all_reduce(real)
+        scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
+        seen = self._way.places.read("grad").mul_(scale).sub_(real).div_(optimizer.max_grad_norm)
+        self._scores.add(seen)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were seen."""
+        return self._scores.steps
+
+    def recording(self) -> Recording:
+        """What was seen so far, on the CPU and free of torch."""
+        self._scores.flush()
+        table = self._scores.table.cpu().numpy().astype(np.float64)
+        dirac = isinstance(self._design, Dirac)
+        return Recording(
+            self._design,
+            self._bits.copy(),
+            self._scores.sums.cpu().numpy().astype(np.float64),
+            np.concatenate([np.zeros_like(table[:1]), table]).T.copy() if dirac else None,
+            self.steps,
+            self.sample_rate,
+            self.noise_multiplier,
+            self.way,
+            self.seed,
+        )
+
+    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
+        """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
+        return self.recording().bound(delta, confidence, **how)
+
+    def report(
+        self, claimed: float | None = None, delta: float = 0.0, confidence: float = 0.95, **how: Any
+    ) -> TrainingReport:
+        """Bound, claim and conformance in one text; see `Recording.report`."""
+        return self.recording().report(claimed, delta, confidence, **how)
+
+    def conformance(
+        self,
+        noise_multiplier: float | None = None,
+        sample_rate: float | None = None,
+        steps: int | None = None,
+    ) -> Conformance:
+        """Whether the sums are what correct training would show; see `canaria.conformance`."""
+        return self.recording().conformance(noise_multiplier, sample_rate, steps)
+
+    def detach(self) -> None:
+        """Leave the optimizer as it was; what was seen stays."""
+        self._way.release()
+        self._hook.remove()
+        self._optimizer.add_noise = self._add_noise
+        del self._optimizer.canaria_audit
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs. It holds the seed of the hidden bits."""
+        state = {"version": _VERSION, "seed": self.seed, **self._settings(), **self._scores.state_dict()}
+        draws = getattr(self._way, "draws", None)
+        return {**state, "draws": None if draws is None else draws.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint: same bits, same canaries, same draws."""
+        if state.get("version") != _VERSION:
+            raise InputError(
+                f"the audit's state must have version {_VERSION}, got {shown(state.get('version'))}"
+            )
+        for name, value in self._settings().items():
+            if state[name] != value:
+                raise InputError(
+                    f"the audit's state has {name} = {shown(state[name])}, but this audit {value!r}"
+                )
+        self._way.release()
+        self._build(int(state["seed"]))
+        self._scores.load_state_dict(state)
+        if state["draws"] is not None:
+            self._way.draws.set_state(state["draws"])  # type: ignore[attr-defined]
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "design": repr(self._design),
+            "way": self.way,
+            "sample_rate": self.sample_rate,
+            "noise_multiplier": self.noise_multiplier,
+        }
+
+
+def attach(
+    optimizer: Any,
+    data_loader: Any,
+    *,
+    way: str,
+    canaries: int | Dense | Dirac,
+    per_coordinate: int = 1,
+    rng: Any = None,
+    noise_multiplier: float | None = None,
+    state: dict[str, Any] | None = None,
+) -> Audit:
+    """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
+
+    `way` says how canaries get in: "rows" (canary rows in the data set, made by `with_canary_rows`, whose
+    gradient is replaced), "sum" (added to the clipped sum by a Poisson draw of our own; the data set is left
+    alone; works with ghost clipping) or "head" (an embedding of its own, made by `with_canary_head`).
+    `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as `Dense`.
+    `noise_multiplier` is what training states, if that is not what the optimizer holds. `state` goes on from
+    the `state_dict()` of an interrupted audit.
+    """
+    if way not in WAYS:
+        raise InputError(f"way must be 'rows', 'sum' or 'head', got {shown(way)}")
+    design = design_of(canaries, per_coordinate)
+    require_private(optimizer)
+    require_poisson(data_loader)
+    if state is None:
+        require_fresh(optimizer)
+    require_fitting(optimizer, data_loader, design, way)
+    stated = optimizer.noise_multiplier if noise_multiplier is None else noise_multiplier
+    seed = int(_validate.generator(rng, _ATTACH).integers(2**62))
+    audit = Audit(optimizer, data_loader, design, way, _agreed(optimizer, seed), float(stated))
+    if state is not None:
+        audit.load_state_dict(state)
+    return audit
+
+
+def _agreed(optimizer: Any, seed: int) -> int:
+    """All ranks audit with the seed of the first."""
+    if not isinstance(optimizer, DISTRIBUTED):
+        return seed
+    shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)
+    torch.distributed.broadcast(shared, 0)
+    return int(shared.item())

@@ -1,0 +1,96 @@
+"""What must be true of a training script before an audit is attached; each error is one line."""
+
+from typing import Any, Final
+
+from opacus.accountants.accountant import IAccountant
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+    DPPerLayerOptimizer,
+)
+from opacus.utils.uniform_sampler import (
+    DistributedUniformWithReplacementSampler,
+    UniformWithReplacementSampler,
+)
+
+from canaria._validate import InputError
+from canaria.integrations.opacus._rows import CanaryRows
+from canaria.training import Design
+
+_FLAT: Final = (DPOptimizer, DPOptimizerFastGradientClipping)
+
+
+def require_private(optimizer: Any) -> None:
+    if not isinstance(optimizer, DPOptimizer):
+        raise InputError(
+            f"optimizer must be the private one that make_private returns, got {type(optimizer).__name__}"
+        )
+    flat = isinstance(optimizer, _FLAT) and not isinstance(
+        optimizer, AdaClipDPOptimizer | DPPerLayerOptimizer
+    )
+    if not flat or not isinstance(optimizer.max_grad_norm, int | float):
+        raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
+    if hasattr(optimizer, "canaria_audit"):
+        raise InputError("optimizer is audited already; detach that audit first")
+
+
+def require_poisson(data_loader: Any) -> None:
+    sampler = getattr(data_loader, "batch_sampler", None)
+    if not isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
+        raise InputError(
+            "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
+            f"{type(sampler).__name__}; with other batches the real rows must not be subtracted"
+        )
+
+
+def require_fresh(optimizer: Any) -> None:
+    closure = getattr(optimizer.step_hook, "__closure__", None) or ()
+    accountants = [cell.cell_contents for cell in closure if isinstance(cell.cell_contents, IAccountant)]
+    stepped = any(len(accountant) > 0 for accountant in accountants)
+    if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
+        raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
+
+
+def require_fitting(optimizer: Any, data_loader: Any, design: Design, way: str) -> None:
+    weights = sum(p.numel() for p in optimizer.params)
+    if design.coordinates > weights:
+        most = weights * getattr(design, "per_coordinate", 1)
+        raise InputError(
+            f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
+            f"take at most {most} canaries, or more per coordinate"
+        )
+    if way == "sum":
+        return
+    rows = data_loader.dataset
+    maker = (
+        "with_canary_rows(dataset, canaries)"
+        if way == "rows"
+        else "with_canary_head(model, dataset, canaries)"
+    )
+    if not isinstance(rows, CanaryRows) or rows.count != design.count:
+        held = f"{rows.count} canary rows" if isinstance(rows, CanaryRows) else type(rows).__name__
+        raise InputError(
+            f"way={way!r} needs a data set that holds all {design.count} canaries whatever the bits are, "
+            f"made by {maker}, got {held}; a length that depends on the bits would tell them"
+        )
+    if data_loader.batch_sampler.__dict__.get("num_samples", 0) and not _covers(data_loader, rows):
+        raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
+    if way == "rows" and isinstance(optimizer, DPOptimizerFastGradientClipping):
+        raise InputError(
+            "way='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
+        )
+    if way == "head":
+        _require_head(optimizer, design)
+
+
+def _covers(data_loader: Any, rows: CanaryRows) -> bool:
+    sampler = data_loader.batch_sampler
+    return int(getattr(sampler, "total_size", sampler.num_samples)) == len(rows)
+
+
+def _require_head(optimizer: Any, design: Design) -> None:
+    heads = [p.canary_head for p in optimizer.params if hasattr(p, "canary_head")]
+    if len(heads) != 1 or heads[0].design != design:
+        held = heads[0].design if heads else "none"
+        raise InputError(f"way='head' needs a model made by with_canary_head with {design}, got {held}")

@@ -1,0 +1,109 @@
+"""A canary embedding beside a model: canary rows have one-hot gradients by themselves, nothing is patched."""
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from canaria import _validate
+from canaria._validate import InputError, shown
+from canaria.integrations.opacus._rows import CanaryRows
+from canaria.training import design_of
+
+_FLOAT_MARK: Final = -12288.0
+_INTEGER_MARK: Final = -7
+_BASE: Final = 256
+_DIGITS: Final = 3
+
+
+class MarkedRows(CanaryRows):
+    """Canary rows whose first tensor says which canary they are."""
+
+    def __getitem__(self, index: int) -> Any:
+        item = super().__getitem__(index)
+        if index < self.real:
+            return item
+        if isinstance(item, Tensor):
+            return _marked(item, index - self.real)
+        if not isinstance(item, tuple | list) or not isinstance(item[0], Tensor):
+            raise InputError(f"rows must be tensors, or tuples that begin with one, got {shown(type(item))}")
+        return type(item)([_marked(item[0], index - self.real), *item[1:]])
+
+
+def _marked(like: Tensor, canary: int) -> Tensor:
+    if like.numel() <= _DIGITS or not (like.is_floating_point() or like.dtype in (torch.int32, torch.int64)):
+        raise InputError(
+            f"a canary is marked in its first {_DIGITS + 1} numbers, floating or signed integers; "
+            f"got {like.numel()} of {like.dtype}: use way='rows' or 'sum'"
+        )
+    row = torch.zeros_like(like)
+    flat = row.view(-1)
+    flat[0] = _FLOAT_MARK if like.is_floating_point() else _INTEGER_MARK
+    for digit in range(_DIGITS):
+        flat[1 + digit] = canary // _BASE**digit % _BASE
+    return row
+
+
+class _Pull(torch.autograd.Function):
+    """Canary rows answer 0; their loss pulls on the embedding alone, by the norm of its gradient.
+
+    The norm is positively homogeneous, so reweighting losses (ghost clipping) and averaging act on it as
+    on any gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, answers: Tensor, embedded: Tensor, pull: Tensor, canary: Tensor) -> Tensor:
+        ctx.save_for_backward(pull, canary)
+        return answers.masked_fill(_like(canary, answers), 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        pull, canary = ctx.saved_tensors
+        sizes = grad.reshape(len(grad), -1).norm(dim=1) * pull
+        return grad.masked_fill(_like(canary, grad), 0.0), sizes[:, None].to(grad.dtype), None, None
+
+
+def _like(mask: Tensor, other: Tensor) -> Tensor:
+    return mask.view(-1, *[1] * (other.dim() - 1))
+
+
+class CanaryHead(nn.Module):
+    """A model with a canary embedding; real rows go through the model unchanged.
+
+    The model must get the first tensor of a row as the data set gives it, and answer one tensor with a row
+    for each. An excluded canary contributes nothing. The audited model is `model`.
+    """
+
+    included: Tensor
+
+    def __init__(self, model: nn.Module, canaries: int, per_coordinate: int = 1) -> None:
+        super().__init__()
+        self.design = design_of(canaries, per_coordinate)
+        self.model = model
+        like = next(model.parameters())
+        self.canaries = nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
+        nn.init.zeros_(self.canaries.weight)
+        self.canaries.weight.canary_head = self  # type: ignore[attr-defined]
+        self.strength = 0.0
+        self.register_buffer("included", torch.zeros(self.design.count, device=like.device), persistent=False)
+
+    def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """The model's answers; 0 for canary rows."""
+        flat = rows.reshape(len(rows), -1) if len(rows) else rows.new_zeros(0, _DIGITS + 1)
+        mark = _FLOAT_MARK if rows.is_floating_point() else _INTEGER_MARK
+        canary = flat[:, 0] == mark
+        digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
+        which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
+        answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
+        pull = self.strength * self.included[which] * canary
+        embedded = self.canaries(which % self.canaries.num_embeddings)
+        return _Pull.apply(answers, embedded, pull, canary)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def with_canary_head(
+    model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1
+) -> tuple[CanaryHead, MarkedRows]:
+    """A model and a data set with canaries, for `attach(..., way="head")`; make both private as usual."""
+    _validate.integer("canaries", canaries, 1, _BASE**_DIGITS)
+    return CanaryHead(model, canaries, per_coordinate), MarkedRows(dataset, canaries)

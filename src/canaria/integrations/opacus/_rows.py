@@ -1,0 +1,90 @@
+"""Canary rows in a data set, and which of them the sampler drew."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import Dataset, Sampler
+
+from canaria import _validate
+from canaria._validate import InputError
+
+
+class CanaryRows(Dataset[Any]):
+    """A data set followed by `count` canary rows, there whatever the hidden bits are.
+
+    A canary row looks like a real one (it repeats one); the audit replaces its gradient.
+    """
+
+    def __init__(self, dataset: Any, count: int) -> None:
+        self.dataset = dataset
+        self.count = _validate.integer("canaries", count, 1)
+        self.real = len(dataset)
+        if self.real == 0:
+            raise InputError("a data set must hold at least one row, got none")
+
+    def __len__(self) -> int:
+        return self.real + self.count
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.dataset[index if index < self.real else self.look_alike(index - self.real)]
+
+    def look_alike(self, canary: int) -> int:
+        """The real row that a canary repeats."""
+        return canary % self.real
+
+
+def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
+    """A data set with canary rows at its end, for `attach(..., way="rows")`.
+
+    Make the data loader from it; sampling rate and batch size then count the canaries, as they should.
+    """
+    return CanaryRows(dataset, canaries)
+
+
+class DrawnRows:
+    """The rows that a sampler drew, in the order in which the optimizer meets them.
+
+    Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh.
+    """
+
+    def __init__(self, sampler: Sampler[Any]) -> None:
+        drawn: deque[list[int]] = deque()
+        self._drawn, self._left = drawn, []  # type: tuple[deque[list[int]], list[int]]
+        self._sampler, self._kind = sampler, type(sampler)
+
+        class Recorded(type(sampler)):  # type: ignore[misc]
+            def __iter__(self) -> Iterator[Any]:
+                drawn.clear()
+                for batch in super().__iter__():
+                    drawn.append([int(row) for row in batch])
+                    yield batch
+
+        sampler.__class__ = Recorded
+
+    def take(self, count: int) -> list[int]:
+        """The next `count` rows."""
+        if not self._left and self._drawn:
+            self._left = self._drawn.popleft()
+        if count > len(self._left):
+            raise InputError(
+                f"{count} rows reached the optimizer where the sampler drew {len(self._left)}; with "
+                "way='rows' every batch must go through forward, backward and step as it was drawn"
+            )
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def finish(self) -> None:
+        """A step was made: nothing of its batch may be left."""
+        left, self._left = self._left, []
+        if left:
+            raise InputError(
+                f"{len(left)} rows that the sampler drew did not reach the optimizer; with way='rows' every "
+                "batch must go through forward, backward and step as it was drawn"
+            )
+
+    def release(self) -> None:
+        """Give the sampler its own class back."""
+        self._sampler.__class__ = self._kind
