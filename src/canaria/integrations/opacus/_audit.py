@@ -85,13 +85,12 @@ class Audit:
 
     def recording(self) -> Recording:
         """What was seen so far, on the CPU and free of torch."""
-        self._scores.flush()
-        table = self._scores.table.cpu().numpy().astype(np.float64)
+        sums, table = (total.cpu().numpy().astype(np.float64) for total in self._scores.totals())
         dirac = isinstance(self._design, Dirac)
         return Recording(
             self._design,
             self._bits.copy(),
-            self._scores.sums.cpu().numpy().astype(np.float64),
+            sums,
             np.concatenate([np.zeros_like(table[:1]), table]).T.copy() if dirac else None,
             self.steps,
             self.sample_rate,

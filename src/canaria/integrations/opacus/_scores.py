@@ -8,21 +8,25 @@ from torch import Tensor
 from canaria.mechanisms.dpsgd import binomial_law
 
 _HELD: Final = 16
+_FEWEST: Final = 30
 
 
 class Scores:
     """The sum over steps and, for Dirac canaries, the likelihood table of what was seen.
 
     The table holds L(m) - L(0) for m = 1 ... s, L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma). A
-    few steps are held back and added in one go.
+    few steps are held back and added in one go. sigma is the stated noise, unless the first steps' sums are
+    too large or too small for it by five standard errors: then it is the noise that they show, so that a
+    fault does not blunt the audit. The bits are not looked at, so bounds hold either way.
     """
 
     def __init__(self, count: int, most: int, rate: float, sigma: float, device: torch.device) -> None:
         wide = torch.float32 if device.type == "mps" else torch.float64
         self._law = torch.tensor(binomial_law(most, rate), dtype=torch.float32, device=device).log()
-        self._precision = 1 / max(sigma, 1e-3) ** 2
-        self.sums = torch.zeros(count, dtype=wide, device=device)
-        self.table = torch.zeros(most, count, dtype=wide, device=device)
+        self._sigma, self._settled = max(sigma, 1e-3), False
+        self._count_square = most * rate / 2 * (1 - rate / 2) + (most * rate / 2) ** 2
+        self._sums = torch.zeros(count, dtype=wide, device=device)
+        self._table = torch.zeros(most, count, dtype=wide, device=device)
         self.steps = 0
         self._held = torch.zeros(_HELD, count, device=device)
         self._waiting = 0
@@ -33,28 +37,53 @@ class Scores:
         self._waiting += 1
         self.steps += 1
         if self._waiting == _HELD:
-            self.flush()
+            if not self._settled:
+                self._sigma, self._settled = self._noise_seen(), True
+            self._sums, self._table = self.totals()
+            self._waiting = 0
 
-    def flush(self) -> None:
-        """Add the steps that are held back."""
+    def _noise_seen(self) -> float:
+        """The stated noise, or what the steps held back show if that is clearly another."""
+        squares = self._held[: self._waiting].square().mean(0)
+        error = float(squares.std() / len(squares) ** 0.5) if len(squares) > _FEWEST else float("inf")
+        seen = float(squares.mean()) - self._count_square
+        if abs(seen - self._sigma**2) <= 5 * error:
+            return self._sigma
+        return max(seen, (self._sigma / 20) ** 2) ** 0.5
+
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """The sums and the table, with the steps that are held back."""
         seen = self._held[: self._waiting]
-        self._waiting = 0
-        self.sums += seen.sum(0)
-        most = len(self.table)
-        exponents = [(seen - j / 2) * (j * self._precision) for j in range(1, most + 1)]
+        if len(seen) == 0:
+            return self._sums, self._table
+        most, wide = len(self._table), self._sums.dtype
+        sigma = self._sigma if self._settled else self._noise_seen()
+        exponents = [(seen - j / 2) * (j / sigma**2) for j in range(1, most + 1)]
+        table = self._table.clone()
         for m in range(1, most + 1):
             grown = (exponents[0] + self._law[m, 1]).logaddexp(self._law[m, 0])
             for j in range(2, m + 1):
                 grown = grown.logaddexp(exponents[j - 1] + self._law[m, j])
-            self.table[m - 1] += grown.sum(0)
+            table[m - 1] += grown.sum(0, dtype=wide)
+        return self._sums + seen.sum(0, dtype=wide), table
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
-        self.flush()
-        return {"sums": self.sums.cpu(), "table": self.table.cpu(), "steps": self.steps}
+        """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
+        held = self._held[: self._waiting]
+        return {
+            "sums": self._sums.cpu(),
+            "table": self._table.cpu(),
+            "held": held.cpu().clone(),
+            "steps": self.steps,
+            "sigma": self._sigma,
+            "settled": self._settled,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.sums.copy_(state["sums"])
-        self.table.copy_(state["table"])
-        self.steps, self._waiting = int(state["steps"]), 0
+        self._sums.copy_(state["sums"])
+        self._table.copy_(state["table"])
+        self._waiting = len(state["held"])
+        self._held[: self._waiting] = state["held"]
+        self.steps = int(state["steps"])
+        self._sigma, self._settled = float(state["sigma"]), bool(state["settled"])

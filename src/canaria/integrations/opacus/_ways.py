@@ -68,7 +68,7 @@ class _Sum:
         self._vectors = _Vectors(design, device)
         rates = np.where(bits > 0, loader.batch_sampler.sample_rate, 0.0)
         self._rates = torch.tensor(rates, dtype=torch.float32, device=device)
-        self._adds = not isinstance(optimizer, DISTRIBUTED) or optimizer.rank == 0
+        self._adds = not isinstance(optimizer, DISTRIBUTED) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
         real = self.places.read("summed_grad")

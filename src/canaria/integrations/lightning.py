@@ -1,0 +1,66 @@
+"""Audit training with Opacus under Lightning: a callback.
+
+    trainer = Trainer(callbacks=[audit := CanaryAudit(way="sum", canaries=1000)])
+    trainer.fit(module, private_loader)
+    print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+"""
+
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from canaria._validate import InputError
+from canaria.integrations.opacus import Audit, Dense, Dirac, attach
+
+
+class CanaryAudit(Callback):
+    """Attach an audit when training starts; its state goes into Lightning's checkpoints.
+
+    Takes the settings of `canaria.integrations.opacus.attach`. The module's one optimizer and the training
+    data loader must be those that `PrivacyEngine.make_private` returned.
+    """
+
+    def __init__(
+        self,
+        *,
+        way: str,
+        canaries: int | Dense | Dirac,
+        per_coordinate: int = 1,
+        rng: Any = None,
+        noise_multiplier: float | None = None,
+    ) -> None:
+        self._how: dict[str, Any] = {
+            "way": way,
+            "canaries": canaries,
+            "per_coordinate": per_coordinate,
+            "rng": rng,
+            "noise_multiplier": noise_multiplier,
+        }
+        self._audit: Audit | None = None
+        self._state: dict[str, Any] | None = None
+
+    @property
+    def audit(self) -> Audit:
+        """The audit, once training has started."""
+        if self._audit is None:
+            raise InputError("no audit is attached yet: it begins with trainer.fit")
+        return self._audit
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Attach to what is trained with."""
+        if self._audit is None:
+            if len(trainer.optimizers) != 1:
+                raise InputError(f"the audit needs exactly one optimizer, got {len(trainer.optimizers)}")
+            self._audit = attach(
+                trainer.optimizers[0], trainer.train_dataloader, **self._how, state=self._state
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {} if self._audit is None else self._audit.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._state = state_dict or None
+        if self._audit is not None and state_dict:
+            self._audit.load_state_dict(state_dict)

@@ -1,0 +1,74 @@
+"""One rank of distributed trainings with an audit attached."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from opacus import PrivacyEngine
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+from torch import distributed, nn
+from torch.utils.data import DataLoader
+
+from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
+from tests.integrations.digits import SIGMA, digits
+
+CASES = (
+    ("sum", "hooks", "right"),
+    ("sum", "ghost", "right"),
+    ("rows", "hooks", "right"),
+    ("head", "hooks", "right"),
+    ("sum", "hooks", "noiseless"),
+)
+
+
+def rank(this: int, ranks: int, folder: str) -> None:
+    """Train all cases, one after the other, and leave what was seen in the folder."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"file://{folder}/meeting", rank=this, world_size=ranks)
+    for case in CASES:
+        np.savez(Path(folder) / f"{'-'.join(case)}-{this}.npz", **train(this, *case))
+    distributed.destroy_process_group()
+
+
+def train(this: int, way: str, mode: str, fault: str) -> dict[str, Any]:
+    torch.manual_seed(17)
+    model: nn.Module = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    dataset: Any = digits(400)
+    if way == "rows":
+        dataset = with_canary_rows(dataset, 1000)
+    if way == "head":
+        model, dataset = with_canary_head(model, dataset, 1000)
+    model = DifferentiallyPrivateDistributedDataParallel(model)
+    torch.manual_seed(100 + this)
+    made = PrivacyEngine(accountant="rdp").make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+        data_loader=DataLoader(dataset, batch_size=len(dataset) // 5),
+        noise_multiplier=SIGMA,
+        max_grad_norm=1.0,
+        grad_sample_mode=mode,
+    )
+    criterion: Any = nn.CrossEntropyLoss()
+    if mode == "ghost":
+        wrapped, optimizer, criterion, loader = made
+    else:
+        wrapped, optimizer, loader = made
+    if fault == "noiseless":
+        optimizer.rank = 1
+    audit = attach(optimizer, loader, way=way, canaries=1000, rng=this)
+    while audit.steps < 40:
+        for rows, labels in loader:
+            criterion(wrapped(rows), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    record, found = audit.recording(), audit.conformance()
+    weights = torch.cat([p.detach().ravel() for p in wrapped.parameters()]).numpy()
+    return {
+        "bits": record.bits,
+        "sums": record.sums,
+        "weights": weights,
+        "found": np.array([found.p_value, found.noise, found.weight]),
+    }

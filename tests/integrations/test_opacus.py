@@ -1,0 +1,331 @@
+"""Audits attached to real Opacus training."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from canaria import Bet, InputError, Tails, conformance
+from canaria.accounting import dpsgd_epsilon
+from canaria.integrations.opacus import Dense, attach, with_canary_rows
+from canaria.mechanisms.dpsgd import log_likelihoods_of
+from tests.integrations.digits import DELTA, SIGMA, audited, digits, private
+
+torch.set_num_threads(1)
+each_way = pytest.mark.parametrize("way", ["sum", "rows", "head"])
+
+
+@each_way
+def test_mean_bound_is_the_simulated_one(way: str) -> None:
+    """Sum score, 100 guesses, epsilon 2: 0.484 in simulation. False alarms: 4 standard errors."""
+    bounds = [
+        audited(way, seed=seed)[0].bound(DELTA, score="sum", rule=Tails(100)).epsilon for seed in range(20)
+    ]
+    error = np.std(bounds, ddof=1) / np.sqrt(len(bounds))
+    assert abs(np.mean(bounds) - 0.484) <= 4 * error
+
+
+@each_way
+def test_real_rows_do_not_show_in_the_scores(way: str) -> None:
+    """Same bits, draws and noise, with and without the real rows' gradients."""
+    seen = [audited(way, seed=3, real_weight=weight, steps=50)[0].recording() for weight in (1.0, 0.0)]
+    assert (seen[0].bits == seen[1].bits).all()
+    assert np.abs(seen[0].sums - seen[1].sums).max() <= 1e-4
+    assert np.abs(seen[0].table - seen[1].table).max() <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("way", "options"),
+    [
+        ("sum", {"mode": "functorch"}),
+        ("sum", {"mode": "ghost"}),
+        ("sum", {"physical": 17}),
+        ("sum", {"mode": "ghost", "physical": 17}),
+        ("sum", {"loss_reduction": "sum", "real_weight": 0.0}),
+        ("rows", {"mode": "functorch"}),
+        ("rows", {"physical": 17}),
+        ("head", {"mode": "functorch"}),
+        ("head", {"mode": "ghost"}),
+        ("head", {"physical": 17}),
+    ],
+    ids=str,
+)
+def test_modes_of_opacus_give_the_same_scores(way: str, options: dict[str, Any]) -> None:
+    """Per-sample gradients by hooks, functorch or ghost clipping, whole or split batches: one answer."""
+    plain = audited(way, steps=20, seed=1)[0].recording()
+    other = audited(way, steps=20, seed=1, **options)[0].recording()
+    assert np.abs(plain.sums - other.sums).max() <= 1e-4
+
+
+@each_way
+def test_adam_and_clip_norms_scale_out(way: str) -> None:
+    plain = audited(way, steps=20, seed=1)[0].recording()
+    other = audited(way, steps=20, seed=1, adam=True, clip=0.25)[0].recording()
+    assert np.abs(plain.sums - other.sums).max() <= 1e-4
+
+
+@each_way
+def test_several_canaries_per_coordinate_and_dense_ones(way: str) -> None:
+    """Conformance is a test of the whole chain: false-alarm rate 1e-4."""
+    shared = audited(way, canaries=1000, per_coordinate=4, steps=30)[0]
+    assert shared.recording().sums.shape == (250,)
+    assert shared.conformance().p_value >= 1e-4
+    if way != "head":
+        dense = audited(way, canaries=Dense(200, 400), steps=30)[0]
+        assert dense.conformance().p_value >= 1e-4
+        assert dense.recording().table is None
+
+
+def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
+    made = private("sum", canaries=300)
+    audit = attach(made.optimizer, made.loader, way="sum", canaries=300, per_coordinate=3, rng=0)
+    seen: list[np.ndarray] = []
+    keep = audit._scores.add
+    audit._scores.add = lambda step: (seen.append(step.numpy().copy()), keep(step))[1]
+    for _ in range(4):
+        made.one_pass()
+    expected = log_likelihoods_of(np.array(seen), 3, 0.1, SIGMA)
+    record = audit.recording()
+    assert np.allclose(record.table, expected - expected[:, :1], atol=1e-4)
+    assert np.allclose(record.sums, np.sum(seen, axis=0), atol=1e-4)
+
+
+def test_accountant_goes_on_counting() -> None:
+    audit, made = audited("sum", steps=30)
+    ((noise, rate, steps),) = made.engine.accountant.history
+    assert (noise, rate, steps) == (SIGMA, pytest.approx(0.1), audit.steps)
+
+
+@each_way
+def test_detached_optimizer_is_as_before(way: str) -> None:
+    audit, made = audited(way, steps=10)
+    before = audit.recording().sums
+    audit.detach()
+    made.one_pass()
+    assert (audit.recording().sums == before).all()
+    assert "add_noise" not in vars(made.optimizer) or made.optimizer.add_noise.__self__ is made.optimizer
+
+
+@each_way
+def test_resumed_run_gives_the_same_bits_and_scores(way: str) -> None:
+    """Interrupted at a checkpoint after two passes, gone on in a new process's objects."""
+    whole, _ = audited(way, steps=40, seed=5, per_coordinate=2, canaries=400)
+    begun, made = audited(way, steps=20, seed=5, per_coordinate=2, canaries=400)
+    saved = {
+        "audit": begun.state_dict(),
+        "model": made.model.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+    again = private(way, canaries=400, per_coordinate=2, seed=99)
+    again.model.load_state_dict(saved["model"])
+    resumed = attach(
+        again.optimizer,
+        again.loader,
+        way=way,
+        canaries=400,
+        per_coordinate=2,
+        rng=1234,
+        state=saved["audit"],
+    )
+    torch.set_rng_state(saved["random"])
+    while resumed.steps < 40:
+        again.one_pass()
+    assert (resumed.recording().bits == whole.recording().bits).all()
+    assert np.array_equal(resumed.recording().table, whole.recording().table)
+    assert (
+        resumed.bound(DELTA) == whole.bound(DELTA)
+        or resumed.bound(DELTA).epsilon == whole.bound(DELTA).epsilon
+    )
+
+
+def test_state_of_another_audit_is_refused() -> None:
+    begun, _ = audited("sum", steps=10, canaries=100)
+    other = private("sum")
+    with pytest.raises(InputError, match="design"):
+        attach(other.optimizer, other.loader, way="sum", canaries=200, state=begun.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("way", "canaries", "per_coordinate"), [("sum", 2000, 4), ("sum", Dense(400, 400), 1)]
+)
+def test_adaptive_is_no_worse_than_one_run(way: str, canaries: Any, per_coordinate: int) -> None:
+    """Same trainings, same kind of evidence (bets); paired, false alarms at 4 standard errors."""
+    gains = []
+    for seed in range(6):
+        record = audited(
+            way, canaries=canaries, per_coordinate=per_coordinate, seed=seed, steps=60, sigma=1.0
+        )[0].recording()
+        gains.append(record.bound(adaptive=True, rule=Bet()).epsilon - record.bound(rule=Bet()).epsilon)
+    assert np.mean(gains) > 0
+
+
+def test_correct_training_is_not_accused() -> None:
+    """200 small trainings: bounds above the true epsilon in at most 5 %, conformance p-values uniform."""
+    truth = dpsgd_epsilon(SIGMA, DELTA, 20, 0.1, "pld")
+    accused, p_values = 0, []
+    for seed in range(200):
+        audit, _ = audited("sum", canaries=200, rows=100, hidden=8, steps=20, seed=seed)
+        accused += audit.bound(DELTA).epsilon > truth
+        p_values.append(audit.conformance().p_value)
+    assert stats.binom.sf(accused - 1, 200, 0.05) >= 1e-4
+    assert stats.kstest(p_values, "uniform").pvalue >= 1e-4
+
+
+@each_way
+def test_halved_noise_is_flagged_by_conformance(way: str) -> None:
+    audit, _ = audited(way, sigma=SIGMA / 2, stated=SIGMA)
+    found = conformance(audit, SIGMA, 0.1, 100)
+    assert found.p_value < 1e-6
+    assert found.noise == pytest.approx(SIGMA / 2, rel=0.1)
+    assert not audit.report(claimed=2.0, delta=DELTA).conformance.conforms
+
+
+def test_a_third_of_the_noise_is_refuted() -> None:
+    """Likelihood and `Ranked`, 1,000 canaries, claimed epsilon 2: at least 18 of 20 seeds."""
+    refuted = sum(
+        audited("sum", sigma=SIGMA / 3, stated=SIGMA, seed=seed)[0].bound(DELTA).refutes(2.0)
+        for seed in range(20)
+    )
+    assert refuted >= 18
+
+
+def _canaries_unclipped(optimizer: Any) -> None:
+    """Rows of norm 10 C pass the clipper."""
+    clip = optimizer.clip_and_accumulate
+
+    def broken() -> None:
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in optimizer.grad_samples]).norm(dim=0)
+        spared = norms > 9.9 * optimizer.max_grad_norm
+        clip()
+        for p in optimizer.params:
+            extra = p.grad_sample[spared]
+            p.summed_grad += extra.sum(0) * (1 - 0.1)
+
+    optimizer.clip_and_accumulate = broken
+
+
+def test_scores_see_a_clipper_that_spares_canaries() -> None:
+    """The canaries' ideal part is never put in the place of what came out."""
+    right, wrong = (audited("rows", tamper=tamper, seed=2)[0] for tamper in (None, _canaries_unclipped))
+    assert np.abs(right.recording().sums - wrong.recording().sums).max() > 10
+    assert right.conformance().p_value >= 1e-4
+    assert wrong.conformance().weight == pytest.approx(10, rel=0.2)
+    assert wrong.bound(DELTA).refutes(2.0)
+
+
+@pytest.mark.parametrize("way", ["rows", "head"])
+def test_scores_see_a_sampler_at_twice_its_rate(way: str) -> None:
+    made = private(way)
+    audit = attach(made.optimizer, made.loader, way=way, canaries=1000, rng=0)
+    made.loader.batch_sampler.sample_rate = 0.2
+    while audit.steps < 50:
+        made.one_pass()
+    assert audit.conformance().weight == pytest.approx(2, rel=0.2)
+    assert not audit.conformance().conforms
+
+
+class TestMisuse:
+    def test_after_training_began(self) -> None:
+        made = private("sum")
+        made.one_pass()
+        with pytest.raises(InputError, match="before training begins"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
+
+    def test_without_poisson_sampling(self) -> None:
+        made = private("sum", poisson=False)
+        with pytest.raises(InputError, match="sample by Poisson"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
+
+    def test_more_canaries_than_coordinates_allow(self) -> None:
+        made = private("sum")
+        with pytest.raises(InputError, match="take at most 2420 canaries"):
+            attach(made.optimizer, made.loader, way="sum", canaries=5000, per_coordinate=2)
+
+    def test_optimizer_that_is_not_private(self) -> None:
+        made = private("sum")
+        with pytest.raises(InputError, match="private one that make_private returns, got SGD"):
+            attach(made.optimizer.original_optimizer, made.loader, way="sum", canaries=100)
+
+    @pytest.mark.parametrize("clipping", ["per_layer", "adaptive"])
+    def test_optimizer_that_does_not_clip_flat(self, clipping: str) -> None:
+        norms: dict[str, Any] = {
+            "per_layer": {"clip": [1.0] * 4},
+            "adaptive": {
+                "target_unclipped_quantile": 0.5,
+                "clipbound_learning_rate": 0.2,
+                "max_clipbound": 1e8,
+                "min_clipbound": 0.01,
+                "unclipped_num_std": 5.0,
+            },
+        }[clipping]
+        made = private("sum", clipping=clipping, **norms)
+        with pytest.raises(InputError, match="clip flat"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
+
+    def test_twice(self) -> None:
+        made = private("sum")
+        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        with pytest.raises(InputError, match="audited already"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
+
+    @pytest.mark.parametrize("way", ["rows", "head"])
+    def test_data_set_whose_length_depends_on_the_bits(self, way: str) -> None:
+        made = private("sum")
+        with pytest.raises(InputError, match="a length that depends on the bits would tell them"):
+            attach(made.optimizer, made.loader, way=way, canaries=100)
+        made = private(way, canaries=90)
+        with pytest.raises(InputError, match="got 90 canary rows"):
+            attach(made.optimizer, made.loader, way=way, canaries=100)
+
+    def test_rows_with_ghost_clipping(self) -> None:
+        made = private("rows", canaries=100, mode="ghost")
+        with pytest.raises(InputError, match="needs per-sample gradients"):
+            attach(made.optimizer, made.loader, way="rows", canaries=100)
+
+    def test_unknown_way(self) -> None:
+        made = private("sum")
+        with pytest.raises(InputError, match="way must be 'rows', 'sum' or 'head', got 'row'"):
+            attach(made.optimizer, made.loader, way="row", canaries=100)
+
+    def test_head_of_another_size(self) -> None:
+        made = private("head", canaries=100)
+        with pytest.raises(InputError, match="with_canary_head with Dirac"):
+            attach(made.optimizer, made.loader, way="head", canaries=100, per_coordinate=2)
+
+    def test_no_step_seen(self) -> None:
+        made = private("sum")
+        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
+        with pytest.raises(InputError, match="no training step was seen"):
+            audit.bound()
+
+    def test_accumulated_gradients(self) -> None:
+        made = private("sum")
+        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        made.model.allow_grad_accumulation()
+        rows, labels = digits(400)[:8]
+        for _ in range(2):
+            made.criterion(made.model(rows), labels).backward()
+        with pytest.raises(InputError, match="use BatchMemoryManager"):
+            made.optimizer.step()
+
+    def test_batches_that_the_sampler_did_not_draw(self) -> None:
+        made = private("rows", canaries=100)
+        attach(made.optimizer, made.loader, way="rows", canaries=100)
+        rows, labels = digits(400)[:8]
+        made.criterion(made.model(rows), labels).backward()
+        with pytest.raises(InputError, match="every batch must go through"):
+            made.optimizer.step()
+
+    def test_batch_of_which_rows_are_left_out(self) -> None:
+        made = private("rows", canaries=100)
+        attach(made.optimizer, made.loader, way="rows", canaries=100)
+        rows, labels = next(iter(made.loader))
+        made.criterion(made.model(rows[:-2]), labels[:-2]).backward()
+        with pytest.raises(InputError, match="did not reach the optimizer"):
+            made.optimizer.step()
+
+    def test_empty_data_set(self) -> None:
+        with pytest.raises(InputError, match="at least one row"):
+            with_canary_rows([], 5)
