@@ -259,11 +259,10 @@ class TrainingReport:
     def __str__(self) -> str:
         """For people."""
         exercised, untouched = WAYS[self.way]
-        verdict = {
-            None: "no claim was given",
-            True: f"the claim epsilon = {self.claimed} is REFUTED",
-            False: f"the claim epsilon = {self.claimed} is not refuted",
-        }[self.refuted]
+        verdict = "no claim was given"
+        if self.claimed is not None:
+            answer = "REFUTED" if self.refuted else "not refuted"
+            verdict = f"the claim epsilon = {self.claimed:.4g} is {answer}"
         lines = [
             f"Audit of one training run: {self.design}, {self.steps} steps, way {self.way!r}",
             f"  bound        epsilon >= {self.bound.epsilon_text} at delta {self.bound.delta:g}, "

@@ -35,6 +35,7 @@ RAW_NORM: Final = 10.0
 _ATTACH: Final = 0x61747461
 _DRAWS: Final = 0x64726177
 _KEYS: Final = "threefry2x32"
+_FEWEST: Final = 30
 
 
 class AuditState(NamedTuple):
@@ -42,12 +43,15 @@ class AuditState(NamedTuple):
 
     `noise_state` is the audited privatizer's own; `mark` says which audit the state is of, `key` draws
     participations; `sums` and `table` are those of `canaria.training.Recording`, the table without its
-    L(0) = 0.
+    L(0) = 0. The table assumes the noise multiplier `noise`: the stated one, unless the first step's sums are
+    too large or too small for it by five standard errors; then what they show, so that a fault does not blunt
+    the audit. The bits are not looked at, so bounds hold either way.
     """
 
     noise_state: Any
     mark: Array
     key: Array
+    noise: Array
     sums: Array
     table: Array
     steps: Array
@@ -101,6 +105,7 @@ class Audit:
             self._audited.init(params),
             jnp.asarray(self._mark),
             jnp.asarray(_words(self.seed, 1)),
+            jnp.zeros(()) + max(self.noise_multiplier, 1e-3),
             jnp.zeros(self.design.coordinates),
             jnp.zeros((self._most, self.design.coordinates)),
             jnp.zeros((), jnp.int32),
@@ -122,27 +127,28 @@ class Audit:
         )
         seen = (self._read(jax.tree.leaves(noisy)) - real) / self.clip_norm
         seen = seen.astype(noise_state.sums.dtype)
+        noise = jnp.where(noise_state.steps == 0, self._noise_in(seen, noise_state.noise), noise_state.noise)
         return noisy, AuditState(
             inner,
             noise_state.mark,
             key,
+            noise,
             noise_state.sums + seen,
-            noise_state.table + self._grown(seen),
+            noise_state.table + self._grown(seen, noise),
             noise_state.steps + 1,
         )
 
     def _draw(self, key: Array) -> tuple[Array, Array]:
         """The next key, and the sum of the canaries that take part: a Poisson draw of the auditor's own."""
-        new, own = jax.random.split(jax.random.wrap_key_data(key, impl=_KEYS))
+        count, width = self.design.count, self.design.coordinates
+        words = jax.random.bits(jax.random.wrap_key_data(key, impl=_KEYS), (count + 2,), jnp.uint32)
         # Rounded so that the chance is never above the rate.
         least = min(math.ceil((1 - self.sample_rate) * 2**32), 2**32 - 1)
-        drawn = jax.random.bits(own, (self.design.count,), jnp.uint32) >= jnp.uint32(least)
-        drawn = (drawn & jnp.asarray(self._bits > 0)).astype(jnp.float32)
+        drawn = ((words[2:] >= np.uint32(least)) & (self._bits > 0)).astype(jnp.float32)
         if self._dense is not None:
-            return jax.random.key_data(new), jnp.matmul(drawn, self._dense, precision="highest")
-        width = self.design.coordinates
-        padded = jnp.pad(drawn, (0, self._most * width - self.design.count))
-        return jax.random.key_data(new), padded.reshape(self._most, width).sum(axis=0)
+            return words[:2], jnp.matmul(drawn, self._dense, precision="highest")
+        stacked = jnp.pad(drawn, (0, self._most * width - count)).reshape(self._most, width)
+        return words[:2], stacked.sum(axis=0)
 
     def _read(self, leaves: list[Any]) -> Array:
         """The values at the canaries' places, in single precision or better."""
@@ -162,10 +168,19 @@ class Audit:
         parts = zip(leaves, self._places, jnp.split(real, ends), jnp.split(added, ends), strict=True)
         return [_with(*part) if len(part[1]) else part[0] for part in parts]
 
-    def _grown(self, seen: Array) -> Array:
+    def _noise_in(self, seen: Array, stated: Array) -> Array:
+        """The stated noise, or what one step's sums show if that is clearly another."""
+        if len(seen) <= _FEWEST:
+            return stated
+        squares, mean = seen**2, self._most * self.sample_rate / 2
+        variance = squares.mean() - mean * (1 - self.sample_rate / 2) - mean**2
+        clear = abs(variance - stated**2) > 5 * squares.std() / math.sqrt(len(seen))
+        return jnp.where(clear, jnp.sqrt(jnp.maximum(variance, (stated / 20) ** 2)), stated)
+
+    def _grown(self, seen: Array, noise: Array) -> Array:
         """Ln sum_j Bin(j; m, q) phi((y - j) / sigma), less that of m = 0, for m = 1 ... s."""
         counts = np.arange(self._most + 1)[:, None]
-        exponents = (seen - counts / 2) * (counts / max(self.noise_multiplier, 1e-3) ** 2)
+        exponents = (seen - counts / 2) * (counts / noise**2)
         return jax.nn.logsumexp(self._law + exponents, axis=1).astype(seen.dtype)
 
     def _require_fitting(self, name: str, leaves: list[Any]) -> None:

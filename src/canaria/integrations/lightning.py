@@ -1,8 +1,8 @@
 """Audit training with Opacus under Lightning: a callback.
 
-    trainer = Trainer(callbacks=[audit := CanaryAudit(way="sum", canaries=1000)])
-    trainer.fit(module, private_loader)
-    print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+trainer = Trainer(callbacks=[audit := CanaryAudit(way="sum", canaries=1000)])
+trainer.fit(module, private_loader)
+print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 """
 
 from typing import Any

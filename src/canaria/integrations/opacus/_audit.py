@@ -75,8 +75,7 @@ class Audit:
         if self._ranks > 1 and isinstance(real, Tensor):
             torch.distributed.all_reduce(real)
         scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
-        seen = self._way.places.read("grad").mul_(scale).sub_(real).div_(optimizer.max_grad_norm)
-        self._scores.add(seen)
+        self._scores.add(self._way.places.read("grad"), real, scale, float(optimizer.max_grad_norm))
 
     @property
     def steps(self) -> int:

@@ -38,7 +38,7 @@ class Places:
             if not whole.is_contiguous():
                 whole = whole.contiguous()
                 setattr(parameter, attribute, whole)
-            whole.view(-1)[chosen] += part
+            whole.view(-1)[chosen].add_(part)
 
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the whole per-sample gradient of these rows."""

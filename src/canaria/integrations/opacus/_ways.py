@@ -1,5 +1,6 @@
 """How canaries get into the sums: three ways, one interface."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -8,7 +9,6 @@ import torch
 from opacus.optimizers import DistributedDPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from torch import Tensor
-from torch.nn import functional
 
 from canaria._validate import InputError
 from canaria.integrations.opacus._places import Places
@@ -41,13 +41,10 @@ class _Vectors:
         if isinstance(design, Dense):
             self._dense = torch.tensor(design.gradients(), dtype=torch.float32, device=device)
 
-    def total(self, drawn: Tensor) -> Tensor:
-        """The sum of the canaries that were drawn."""
-        if self._dense is not None:
-            return drawn @ self._dense
-        if len(drawn) == self._width:
-            return drawn
-        return functional.pad(drawn, (0, -len(drawn) % self._width)).view(-1, self._width).sum(0)
+    def total(self, weights: Tensor) -> Tensor:
+        """The sum of the dense canaries, with these weights."""
+        assert self._dense is not None
+        return weights @ self._dense
 
     def of(self, which: Tensor) -> Tensor:
         """One row for each of these canaries."""
@@ -57,6 +54,29 @@ class _Vectors:
         return rows.scatter_(1, which[:, None] % self._width, 1.0)
 
 
+class _Poisson:
+    """Draws each of `count` things with one probability, by the gaps between those drawn.
+
+    Gaps are geometric, so only the few that are drawn cost a random number. Enough gaps are taken that they
+    end before the last thing with a probability below 1e-15.
+    """
+
+    def __init__(self, count: int, rate: float, seed: int, device: torch.device) -> None:
+        self._count, self._rate = count, rate
+        expected = count * rate
+        self.most = math.ceil(expected + 8 * math.sqrt(expected) + 40)
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self._all = torch.arange(count, device=device)
+
+    def draw(self) -> Tensor:
+        """The places of those drawn; `count` stands for none."""
+        if self._rate == 1:
+            return self._all
+        gaps = torch.empty(self.most, dtype=torch.int64, device=self._all.device)
+        gaps.geometric_(self._rate, generator=self.generator)
+        return gaps.cumsum(0).sub_(1).clamp_(max=self._count)
+
+
 class _Sum:
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
@@ -64,18 +84,28 @@ class _Sum:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
-        self.draws = torch.Generator(device).manual_seed(_derived(seed, 1))
-        self._vectors = _Vectors(design, device)
-        rates = np.where(bits > 0, loader.batch_sampler.sample_rate, 0.0)
-        self._rates = torch.tensor(rates, dtype=torch.float32, device=device)
+        included = np.flatnonzero(bits > 0)
+        self._poisson = _Poisson(
+            len(included), float(loader.batch_sampler.sample_rate), _derived(seed, 1), device
+        )
+        self.draws = self._poisson.generator
+        self._dense = None
+        if isinstance(design, Dense):
+            self._dense = _Vectors(design, device)
+        self._slots = design.count if self._dense else design.coordinates
+        slots = np.append(included % self._slots, self._slots)
+        self._slot_of = torch.tensor(slots, dtype=torch.int64, device=device)
+        self._ones = torch.ones(self._poisson.most, device=device)
         self._adds = not isinstance(optimizer, DISTRIBUTED) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
         real = self.places.read("summed_grad")
-        uniform = torch.rand(len(self._rates), generator=self.draws, device=self._rates.device)
+        drawn = self._slot_of[self._poisson.draw()]
         if self._adds:
-            drawn = (uniform < self._rates).float()
-            self.places.add("summed_grad", self._vectors.total(drawn) * self._optimizer.max_grad_norm)
+            counts = torch.zeros(self._slots + 1, device=real.device)
+            counts.index_add_(0, drawn, self._ones[: len(drawn)], alpha=self._optimizer.max_grad_norm)
+            added = counts[:-1]
+            self.places.add("summed_grad", self._dense.total(added) if self._dense else added)
         return real
 
     def release(self) -> None:

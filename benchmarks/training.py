@@ -1,0 +1,157 @@
+"""What an attached audit costs a training step, as a ratio. Run by `make bench-training`.
+
+Steps with and without the audit alternate in blocks in one process; the ratio of the median step times is
+what counts, its spread comes from the blocks. With `--cuda` a model of more than ten million weights carries a
+million canaries. `--write` puts the table into RESULTS.md.
+"""
+
+import argparse
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import opacus
+import torch
+from opacus import PrivacyEngine
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from canaria.integrations.opacus import attach
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+MARK = "<!-- training -->"
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def cnn() -> nn.Module:
+    """The usual small network for 28 x 28 pictures under differential privacy."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1)),
+        *(nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1)),
+        *(nn.Flatten(), nn.Linear(32 * 4 * 4, 32), nn.ReLU(), nn.Linear(32, 10)),
+    )
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU()),
+        *(nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)),
+    )
+
+
+class Step:
+    """One training step on a fixed batch."""
+
+    def __init__(self, model: nn.Module, shape: tuple[int, ...], batch: int, device: str, mode: str) -> None:
+        model = model.to(device)
+        self.weights = sum(p.numel() for p in model.parameters())
+        rows, labels = torch.randn(10 * batch, *shape), torch.randint(0, 10, (10 * batch,))
+        made = PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
+            data_loader=DataLoader(TensorDataset(rows, labels), batch_size=batch),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            grad_sample_mode=mode,
+        )
+        self.criterion: Any = nn.CrossEntropyLoss()
+        if mode == "ghost":
+            self.model, self.optimizer, self.criterion, self.loader = made
+        else:
+            self.model, self.optimizer, self.loader = made
+        self.rows, self.labels = rows[:batch].to(device), labels[:batch].to(device)
+        self.wait: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+
+    def timed(self, count: int) -> list[float]:
+        seconds = []
+        for _ in range(count):
+            start = time.perf_counter()
+            self.criterion(self.model(self.rows), self.labels).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            self.wait()
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+
+def overhead(step: Step, canaries: int, blocks: int, length: int) -> tuple[float, float, float]:
+    """Median step time without audit, and the ratio with it to that: median and its error over blocks."""
+    audit = attach(step.optimizer, step.loader, way="sum", canaries=canaries, rng=0)
+    state = audit.state_dict()
+    step.timed(length)
+    plain, ratios = [], []
+    for _ in range(blocks):
+        audited = step.timed(length)
+        audit.detach()
+        bare = step.timed(length)
+        audit = attach(step.optimizer, step.loader, way="sum", canaries=canaries, state=state)
+        plain.append(statistics.median(bare))
+        ratios.append(statistics.fmean(sorted(audited)[: -length // 4]) / statistics.fmean(sorted(bare)[: -length // 4]))
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5
+    return statistics.median(plain), statistics.median(ratios), error
+
+
+def rows_of(cuda: bool) -> list[str]:
+    cases = [
+        ("MLP of 38,410 weights, batch 256, CPU", mlp(), (64,), 256, "hooks", 20_000, "5 %", 40),
+        ("CNN for Fashion-MNIST, batch 256, CPU", cnn(), (1, 28, 28), 256, "hooks", 20_000, "2 %", 12),
+    ]
+    if cuda:
+        cases = [
+            ("MLP of 10 M weights, batch 512, CUDA", wide(), (784,), 512, "hooks", 1_000_000, "3 %", 20),
+            ("the same with ghost clipping", wide(), (784,), 512, "ghost", 1_000_000, "", 20),
+        ]
+    rows = []
+    for name, model, shape, batch, mode, canaries, limit, blocks in cases:
+        step = Step(model, shape, batch, "cuda" if cuda else "cpu", mode)
+        plain, ratio, error = overhead(step, min(canaries, step.weights), blocks, 32)
+        rows.append(
+            f"| {name} | {step.weights:,} | {min(canaries, step.weights):,} | {1e3 * plain:.2f} ms | "
+            f"{100 * (ratio - 1):+.1f} % ± {100 * error:.1f} | {limit} |"
+        )
+    return rows
+
+
+def write(rows: list[str], where: str) -> None:
+    """Put the rows for one kind of machine into RESULTS.md, leaving those of the other."""
+    text = RESULTS.read_text() if RESULTS.exists() else f"# Measured\n\n{MARK}\n{MARK}\n"
+    before, held, after = text.split(MARK)
+    other = "CPU" if where == "CUDA" else "CUDA"
+    kept = [line for line in held.splitlines() if line.startswith("|") and f"({other}" in line]
+    stamp = f"{datetime.now(tz=UTC):%Y-%m-%d}, torch {torch.__version__}, opacus {opacus.__version__}"
+    machine = torch.cuda.get_device_name() if where == "CUDA" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    rows = [row.replace(", CPU |", f" ({where}: {machine}; {stamp}) |").replace(", CUDA |", f" ({where}: {machine}; {stamp}) |").replace("the same with ghost clipping |", f"MLP of 10 M weights, ghost clipping ({where}: {machine}; {stamp}) |") for row in rows]
+    table = [
+        "",
+        "## What an attached audit costs (`make bench-training`, way `sum`)",
+        "",
+        "| training step | weights | canaries | step without | overhead | limit |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *sorted([*kept, *rows]),
+        "",
+    ]
+    RESULTS.write_text(before + MARK + "\n".join(table) + MARK + after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = rows_of(options.cuda)
+    print("\n".join(rows))
+    if options.write:
+        write(rows, "CUDA" if options.cuda else "CPU")
+
+
+if __name__ == "__main__":
+    main()
