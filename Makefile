@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint format bench-bounds bench-games bench-dpsgd figures clean
+.PHONY: demo test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures clean
 
 demo: .venv/installed  ## two real audits, printed
 	$(BIN)/canaria demo
@@ -30,6 +30,9 @@ bench-games: .venv/installed
 
 bench-dpsgd: .venv/installed-test
 	$(BIN)/python benchmarks/dpsgd.py
+
+bench-training: .venv/installed-test  ## what an attached audit costs; on a GPU machine: --cuda
+	$(BIN)/python benchmarks/training.py --write
 
 figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-figures
 	$(BIN)/canaria reproduce --resume

@@ -1,7 +1,7 @@
 """Audit estimators from outside: plant canaries, fit, score, bound.
 
-Naive Bayes of scikit-learn (no privacy) and of diffprivlib (epsilon stated) on the breast cancer data; canaries
-are mislabelled rows that take the place of real ones by fair coins.
+Nearest neighbours of scikit-learn (no privacy) and naive Bayes of diffprivlib (epsilon stated) on the breast
+cancer data; canaries are mislabelled rows that take the place of real ones by fair coins.
 
     python examples/black_box.py [--epsilon 1.0] [--canaries 250]
 """

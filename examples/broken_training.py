@@ -2,9 +2,9 @@
 
     python examples/broken_training.py --fault none|halved|forgotten|unclipped|mean-clipped
 
-halved: half of the stated noise; forgotten: distributed training in which rank 0, which should add it, does not;
-unclipped: per-sample gradients are summed as they are; mean-clipped: the mean gradient is clipped instead of each.
-The claim is the accountant's, who believes that all is well.
+halved: half of the stated noise; forgotten: distributed training in which rank 0, which should add the noise,
+does not; unclipped: per-sample gradients are summed as they are; mean-clipped: the mean gradient is clipped
+instead of each. The claim is the accountant's, who believes that all is well.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Train a small network with Opacus on scikit-learn's digits, and audit it in the same run.
 
-    python examples/opacus_digits.py [--way sum|rows|head] [--adaptive]
+python examples/opacus_digits.py [--way sum|rows|head] [--adaptive]
 """
 
 import argparse

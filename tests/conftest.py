@@ -1,6 +1,11 @@
-"""Shared by all tests: in CI a skipped test is a failure, and property tests try the same cases each time."""
+"""Shared by all tests: in CI a skipped test is a failure, and property tests try the same cases each time.
+
+Tests run side by side, so numerics inside one of them take one thread.
+"""
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings

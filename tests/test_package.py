@@ -8,6 +8,8 @@ import pytest
 
 import canaria
 
+FRAMEWORKS = {"torch", "opacus", "jax", "jax_privacy", "optax", "lightning", "sklearn"}
+
 
 def modules_after(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules)"
@@ -18,8 +20,14 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize("statement", ["import canaria", "import canaria.cli"])
 def test_imports_stay_light(statement: str) -> None:
     """`canaria --version` needs no numerics; nothing heavy comes with `import canaria`."""
-    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "matplotlib", "torch", "jax"}
+    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "matplotlib", *FRAMEWORKS}
     assert not heavy & modules_after(statement)
+
+
+def test_no_public_name_brings_a_training_framework() -> None:
+    loaded = modules_after("import canaria; [getattr(canaria, name) for name in canaria.__all__]")
+    assert "scipy" in loaded
+    assert not FRAMEWORKS & loaded
 
 
 def test_using_the_core_needs_no_command_line() -> None:

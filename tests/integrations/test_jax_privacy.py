@@ -5,7 +5,8 @@ bits and places too.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from canaria.training import Recording
 
 SIGMA, RATE, STEPS, DELTA = 2.4224, 0.1, 100, 1e-5
 STATED: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": SIGMA, "sample_rate": RATE}
-ROWS = 400
+ROWS = 300
 SILENT = optax.identity()
 """A privatizer without noise."""
 pytestmark = pytest.mark.filterwarnings("ignore:optax.global_norm is deprecated")
@@ -106,6 +107,33 @@ def small_runs(stddevs: Any, steps: int = STEPS, **options: Any) -> list[Recordi
     return records_of(attached(params, 0, **options), states)
 
 
+class Trained(NamedTuple):
+    """A run with real gradients in which every weight carries canaries, so that their places are known."""
+
+    audit: Audit
+    grads: Any
+    states: list[AuditState]
+    seen: np.ndarray
+
+
+def attached_again(grads: Any) -> Audit:
+    key = jax.random.PRNGKey(3)
+    return attached(grads, key, 0.5 * SIGMA, clip_norm=0.5, canaries=150, per_coordinate=3)
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    grads = {"a": jnp.linspace(-3.0, 3.0, 49).reshape(7, 7), "b": jnp.ones(())}
+    audit = attached_again(grads)
+    step = jax.jit(audit.privatizer.update)
+    states, seen = [audit.privatizer.init(grads)], []
+    for _ in range(20):
+        noisy, state = step(grads, states[-1])
+        states.append(state)
+        seen.append((ravel_pytree(noisy)[0] - ravel_pytree(grads)[0]) / 0.5)
+    return Trained(audit, grads, states, np.array(seen))
+
+
 def silent(grads: Any, steps: int = 3, **options: Any) -> tuple[Audit, Recording, Any]:
     """Steps without noise in which every included canary takes part, and what the last one releases."""
     audit = attach(SILENT, grads, **{**STATED, "sample_rate": 1.0, "canaries": 20, "rng": 0, **options})
@@ -148,7 +176,7 @@ def test_mean_bound_is_the_simulated_one() -> None:
             params, state, _ = jax.lax.scan(lambda *now: step(audit, *now), start, chosen)[0]
             return loss(params, rows, labels), state
 
-        chosen = np.stack([batches(ROWS, STEPS, seed, 80) for seed in seeds])
+        chosen = np.stack([batches(ROWS, STEPS, seed, 60) for seed in seeds])
         after, states = jax.jit(jax.vmap(run))(seeds, chosen)
         assert (after < 0.7 * np.log(10)).all()
         return records_of(attached(begun, 0, **options), states)
@@ -162,48 +190,33 @@ def test_mean_bound_is_the_simulated_one() -> None:
     assert abs(np.mean(bounds) - 0.484) <= 4 * error
 
 
-def test_table_is_the_likelihood_of_the_noisy_sums() -> None:
-    """Every weight carries canaries, so that the places are known."""
-    grads = {"a": jnp.linspace(-3.0, 3.0, 50).reshape(5, 10), "b": jnp.ones(())}
-    audit = attached(grads, 3, 0.5 * SIGMA, clip_norm=0.5, canaries=153, per_coordinate=3)
-    step = jax.jit(audit.privatizer.update)
-    state, seen = audit.privatizer.init(grads), []
-    for _ in range(20):
-        noisy, state = step(grads, state)
-        seen.append((ravel_pytree(noisy)[0] - ravel_pytree(grads)[0]) / 0.5)
-    record = audit.recording(state)
-    expected = log_likelihoods_of(np.array(seen), 3, RATE, SIGMA)
+def test_table_is_the_likelihood_of_the_noisy_sums(trained: Trained) -> None:
+    record = trained.audit.recording(trained.states[-1])
+    expected = log_likelihoods_of(trained.seen, 3, RATE, SIGMA)
     assert np.allclose(record.table, expected - expected[:, :1], atol=1e-4)
-    assert np.allclose(record.sums, np.sum(seen, axis=0), atol=1e-4)
+    assert np.allclose(record.sums, trained.seen.sum(axis=0), atol=1e-4)
+    assert record.steps == 20
 
 
 def test_real_gradients_do_not_show_in_the_scores() -> None:
-    params = network()
-    audit = attached(params, 0, canaries=600, per_coordinate=2)
+    params = jnp.linspace(-1, 1, 700)
+    audit = attached(params, 0, canaries=1000, per_coordinate=2)
     run = jax.jit(lambda grads: stepped(audit, grads, audit.privatizer.init(params), 20))
-    with_real, without = (
-        audit.recording(run(jax.tree.map(lambda leaf, size=size: size * leaf, params)))
-        for size in (100.0, 0.0)
-    )
+    with_real, without = (audit.recording(run(size * params)) for size in (20.0, 0.0))
     assert np.abs(with_real.sums - without.sums).max() <= 1e-4
     assert np.abs(with_real.table - without.table).max() <= 1e-4
 
 
-def test_jit_and_scan_are_one() -> None:
-    grads = jnp.ones(60)
-    audit = attached(grads, 0, canaries=200, per_coordinate=4)
-    state = begun = audit.privatizer.init(grads)
-    step = jax.jit(audit.privatizer.update)
-    for _ in range(6):
-        state = step(grads, state)[1]
-    rolled = audit.recording(jax.jit(lambda state: stepped(audit, grads, state, 6))(begun))
-    by_hand = audit.recording(state)
+def test_jit_and_scan_are_one(trained: Trained) -> None:
+    audit, grads, states, _ = trained
+    rolled = audit.recording(jax.jit(lambda state: stepped(audit, grads, state, 20))(states[0]))
+    by_hand = audit.recording(states[-1])
     assert np.abs(rolled.sums - by_hand.sums).max() <= 1e-5
     assert np.abs(rolled.table - by_hand.table).max() <= 1e-5
-    assert rolled.steps == by_hand.steps == 6
+    assert rolled.steps == by_hand.steps
 
 
-@pytest.mark.parametrize("design", [Dirac(20), Dirac(21, 2), Dirac(5, 4), Dense(30, 12)], ids=repr)
+@pytest.mark.parametrize("design", [Dirac(21, 2), Dirac(5, 4), Dense(30, 12)], ids=repr)
 def test_included_canaries_weigh_one_clip_norm(design: Any) -> None:
     """Also where canaries do not fill the coordinates, or share fewer than they may."""
     _, record, _ = silent({"a": jnp.zeros((7, 5)), "b": jnp.zeros(40)}, canaries=design, clip_norm=0.3)
@@ -220,7 +233,7 @@ def test_canaries_join_at_equal_distances_and_nothing_else_changes() -> None:
         "d": -jnp.arange(24.0),
     }
     firsts = set()
-    for rng in (0, 2, 3):
+    for rng in (2, 3):
         _, record, released = silent(grads, steps=1, canaries=Dirac(34 * 20, 20), rng=rng)
         added = np.asarray(ravel_pytree(released)[0] - ravel_pytree(grads)[0])
         places = np.flatnonzero(added)
@@ -271,27 +284,23 @@ def test_adaptive_bounds_with_several_canaries_per_coordinate() -> None:
 
 def test_dense_canaries() -> None:
     """Conformance tests the whole chain, false-alarm rate 1e-4; with little noise they are told apart."""
-    records = small_runs([SIGMA] * 4, steps=20, canaries=Dense(200, 500))
+    options = {"canaries": Dense(200, 900), "noise_multiplier": 0.5, "sample_rate": 0.5}
+    records = small_runs([0.5] * 4, steps=20, **options)
     assert min(record.conformance().p_value for record in records) >= 1e-4 / 4
     assert records[0].table is None
-    options = {"canaries": Dense(200, 900), "noise_multiplier": 0.5, "sample_rate": 1.0}
-    (clear,) = small_runs([0.5], steps=20, **options)
-    assert clear.bound(DELTA).epsilon > 2
-    assert clear.bound(DELTA, adaptive=True).epsilon > 2
+    assert records[0].bound(DELTA).epsilon > 2
+    assert records[0].bound(DELTA, adaptive=True).epsilon > 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "least", "largest"), [(jnp.float16, 30, 0.97), (jnp.bfloat16, 30, 0.85), (jnp.bfloat16, 400, 0)]
-)
-def test_canaries_never_weigh_more_in_low_precision(kind: Any, least: float, largest: float) -> None:
+@pytest.mark.parametrize(("largest", "least"), [(30, 0.85), (400, 0)])
+def test_canaries_never_weigh_more_in_low_precision(largest: float, least: float) -> None:
     """Rounding to the nearest would make canaries of 1.1 weigh 2 beside real sums of 256 to 512."""
-    grads = {"a": jnp.linspace(-least, least, 500).astype(kind), "b": jnp.linspace(0.8 * least, least, 500)}
-    grads["b"] = grads["b"].astype(kind)
+    grads = jnp.linspace(-largest, largest, 1000).astype(jnp.bfloat16)
     _, record, released = silent(grads, canaries=1000, clip_norm=1.1)
-    assert released["a"].dtype == kind
+    assert released.dtype == jnp.bfloat16
     weights = record.sums[record.bits > 0] / 3
     assert weights.max() <= 1 + 1e-4
-    assert weights.min() >= largest
+    assert weights.min() >= least
 
 
 def test_training_in_bfloat16_conforms() -> None:
@@ -329,28 +338,22 @@ def test_state_travels_in_a_chain_and_arguments_reach_the_audited() -> None:
     assert [(params.shape, value.shape) for params, value in given] == [((40,), ())]
 
 
-def test_checkpoint_is_the_leaves_of_the_state(tmp_path: Any) -> None:
-    """Saved after 5 steps as plain arrays, restored into a new audit with the same rng: the same scores."""
-    grads = {"a": jnp.ones((9, 9)), "b": jnp.ones(19)}
-    whole, again = (attached(grads, jax.random.PRNGKey(0), canaries=200, per_coordinate=2) for _ in range(2))
-    step = jax.jit(whole.privatizer.update)
-    state = whole.privatizer.init(grads)
-    for passed in range(10):
-        if passed == 5:
-            np.savez(tmp_path / "state.npz", *jax.tree.leaves(state))
-        _, state = step(grads, state)
+def test_checkpoint_is_the_leaves_of_the_state(trained: Trained, tmp_path: Path) -> None:
+    """Saved after 15 steps as plain arrays, restored into a new audit with the same rng: the same scores."""
+    audit, grads, states, _ = trained
+    np.savez(tmp_path / "state.npz", *jax.tree.leaves(states[15]))
 
-    step = jax.jit(again.privatizer.update)
+    again = attached_again(grads)
     saved = np.load(tmp_path / "state.npz").values()
-    resumed = jax.tree.unflatten(jax.tree.structure(again.privatizer.init(grads)), saved)
+    state = jax.tree.unflatten(jax.tree.structure(again.privatizer.init(grads)), saved)
+    step = jax.jit(again.privatizer.update)
     for _ in range(5):
-        _, resumed = step(grads, resumed)
-    first, second = whole.recording(state), again.recording(resumed)
+        _, state = step(grads, state)
+    first, second = audit.recording(states[-1]), again.recording(state)
     assert (first.bits == second.bits).all()
     assert np.array_equal(first.sums, second.sums)
     assert np.array_equal(first.table, second.table)
-    assert first.steps == second.steps == 10
-    assert whole.bound(state, DELTA).epsilon == again.bound(resumed, DELTA).epsilon
+    assert audit.bound(states[-1], DELTA).to_dict() == again.bound(state, DELTA).to_dict()
 
 
 def test_clip_norm_is_what_clipped_grad_knows() -> None:
@@ -361,10 +364,8 @@ def test_clip_norm_is_what_clipped_grad_knows() -> None:
         assert audit.clip_norm == pytest.approx(expected)
 
 
-def test_report_says_what_was_audited() -> None:
-    params = jnp.zeros(1000)
-    audit = attached(params, 0)
-    _, state = jax.jit(audit.privatizer.update)(params, audit.privatizer.init(params))
+def test_report_says_what_was_audited(trained: Trained) -> None:
+    audit, state = trained.audit, trained.states[-1]
     report = audit.report(state, claimed=2.0, delta=DELTA, rule=Tails(50))
     assert report.refuted is False
     assert "way 'sum'" in str(report)
@@ -405,31 +406,31 @@ class TestHead:
         assert wrong.bound(DELTA).epsilon > right.bound(DELTA).epsilon
         assert "per-sample gradients, the clipper" in str(right.report(delta=DELTA))
 
-    @pytest.mark.parametrize(
-        ("design", "kind"),
-        [
-            (Dirac(20), jnp.float32),
-            (Dirac(10, 4), jnp.bfloat16),
-            (Dense(20, 9), jnp.float32),
-        ],
-        ids=str,
-    )
-    def test_rows_and_canaries_each_have_their_own_gradient(self, design: Any, kind: Any) -> None:
-        """Canaries are clipped to one clip norm, real rows as ever; auxiliary values pass."""
+    @pytest.mark.parametrize("design", [Dirac(10, 4), Dense(20, 9)], ids=str)
+    def test_canaries_come_out_as_one_clip_norm(self, design: Any) -> None:
+        """Real rows have no part in the head; auxiliary values pass."""
         rows, labels = digits()
-        params = jax.tree.map(lambda leaf: leaf.astype(kind), network())
+        params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), network())
         audit = attach(SILENT, params, way="head", canaries=design, rng=0, **{**STATED, "clip_norm": 0.5})
         headed, both = audit.with_canary_head(lambda *args: (loss(*args), args[2]), params)
-        assert both.canaries.dtype == kind
+        assert both.canaries.dtype == jnp.bfloat16
         which, chosen = audit.rows(np.arange(30 + design.count), 30)
-        batch = (rows[chosen], labels[chosen])
-        options = {"batch_argnums": (1, 2), "l2_clip_norm": 0.5, "dtype": jnp.float32}
-        total, aux = jax.jit(clipped_grad(headed, has_aux=True, **options))(both, (which, batch[0]), batch[1])
-        plain = jax.jit(clipped_grad(loss, **options))(params, batch[0][:30], batch[1][:30])
-        assert np.allclose(ravel_pytree(total.model)[0], ravel_pytree(plain)[0], atol=1e-5)
-        assert (aux.aux == batch[1]).all()
+        options = {"batch_argnums": (1, 2), "l2_clip_norm": 0.5, "has_aux": True, "dtype": jnp.float32}
+        grad = jax.jit(clipped_grad(headed, **options))
+        total, aux = grad(both, (which, rows[chosen]), labels[chosen])
+        assert (aux.aux == labels[chosen]).all()
         record = audit.recording(jax.jit(audit.privatizer.update)(total, audit.privatizer.init(both))[1])
-        assert np.allclose(record.sums, units(record), atol=1e-4)
+        assert np.allclose(record.sums, units(record), atol=1e-2)
+
+    def test_gradients_of_the_model_are_those_of_the_real_rows(self) -> None:
+        rows, labels = digits()
+        audit = attach(SILENT, network(), way="head", canaries=20, rng=0, **STATED)
+        headed, both = audit.with_canary_head(loss, network())
+        which, chosen = audit.rows(np.arange(50), 30)
+        options = {"batch_argnums": (1, 2), "l2_clip_norm": 1.0}
+        total = jax.jit(clipped_grad(headed, **options))(both, (which, rows[chosen]), labels[chosen])
+        plain = jax.jit(clipped_grad(loss, **options))(both.model, rows[:30], labels[:30])
+        assert np.allclose(ravel_pytree(total.model)[0], ravel_pytree(plain)[0], atol=1e-5)
 
     def test_rows(self) -> None:
         audit = attach(SILENT, jnp.zeros(3), way="head", canaries=5, **STATED)

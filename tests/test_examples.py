@@ -1,0 +1,80 @@
+"""The examples run as they stand, and say what they should."""
+
+import gzip
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, *options: str) -> str:
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / name), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "options", [("--way", "rows"), ("--way", "sum", "--per-coordinate", "4", "--adaptive")]
+)
+def test_digits(options: tuple[str, ...]) -> None:
+    shown = run("opacus_digits.py", *options)
+    assert "the claim epsilon = 2 is not refuted" in shown
+    assert "as a correct implementation would show" in shown
+
+
+def test_fashion_mnist_reads_the_files_of_the_package(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 1800), ("t10k", 50)):
+        for name, header, size in (("images-idx3", 16, 784), ("labels-idx1", 8, 1)):
+            values = rng.integers(0, 256 if size > 1 else 10, count * size, dtype=np.uint8)
+            with gzip.open(tmp_path / f"{part}-{name}-ubyte.gz", "wb") as file:
+                file.write(bytes(header) + values.tobytes())
+    shown = run("opacus_fashion_mnist.py", "--data", str(tmp_path), "--steps", "4", "--canaries", "2000")
+    assert "2000" in shown
+    assert "is not refuted" in shown
+
+
+def test_black_box() -> None:
+    unprotected, private = run("black_box.py").split("diffprivlib's naive Bayes")
+    assert "epsilon is at least 2" in unprotected
+    assert "no epsilon above 0" in private
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("fault", "refuted", "conforms"),
+    [
+        ("none", False, True),
+        ("halved", False, False),
+        ("unclipped", True, False),
+        ("mean-clipped", True, False),
+    ],
+)
+def test_broken_training_is_caught_and_correct_training_is_not(
+    fault: str, refuted: bool, conforms: bool
+) -> None:
+    report = load("broken_training").train(fault, seed=0)
+    assert report.refuted is refuted
+    assert report.conformance.conforms is conforms
+    if fault == "halved":
+        assert report.conformance.p_value < 1e-6
+
+
+def test_noise_forgotten_on_rank_0_is_caught() -> None:
+    shown = run("broken_training.py", "--fault", "forgotten")
+    assert "is REFUTED" in shown
+    assert "NOT what was stated" in shown
