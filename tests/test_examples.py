@@ -48,6 +48,11 @@ def test_fashion_mnist_reads_the_files_of_the_package(tmp_path: Path) -> None:
     assert "is not refuted" in shown
 
 
+def test_jax() -> None:
+    assert "as a correct implementation would show" in run("jax_digits.py")
+    assert "NOT what was stated" in run("jax_digits.py", "--noise", "1.2")
+
+
 def test_black_box() -> None:
     unprotected, private = run("black_box.py").split("diffprivlib's naive Bayes")
     assert "epsilon is at least 2" in unprotected

@@ -1,5 +1,7 @@
 """Records of training runs, simulated: bounds, adaptive bounds, interference and conformance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -29,7 +31,7 @@ def simulated(
     seen = clean * faults.get("weight", 1) + noise + faults.get("offset", 0)
     table = None
     if isinstance(design, Dirac):
-        table = log_likelihoods_of(seen, design.per_coordinate, rate, sigma)
+        table = log_likelihoods_of(seen, design.most, rate, sigma)
     return Recording(design, bits, seen.sum(axis=0), table, steps, rate, sigma, "sum", seed)
 
 
@@ -118,6 +120,19 @@ def test_conformance_sees_an_offset_and_other_settings() -> None:
     assert conformance(run, noise_multiplier=2 * SIGMA).p_value < 1e-6
     assert conformance(run, sample_rate=1.0).p_value < 1e-6
     assert conformance(run, steps=200).p_value < 1e-6
+
+
+@pytest.mark.parametrize("design", [Dirac(5, 4), Dirac(10, 7), Dirac(1001, 4)], ids=str)
+def test_canaries_that_do_not_fill_their_coordinates(design: Dirac) -> None:
+    run = simulated(design, 0)
+    assert np.isfinite(run.losses(np.zeros(design.count, dtype=np.int8))).all()
+    assert run.bound(adaptive=True).evidence.elements == design.count
+
+
+def test_report_without_stated_noise() -> None:
+    bare = replace(simulated(Dirac(100), 0), noise_multiplier=0.0)
+    assert bare.report().conformance is None
+    assert "no noise is stated" in str(bare.report())
 
 
 def test_score_of_sums_orders_by_the_sum() -> None:

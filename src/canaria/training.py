@@ -58,6 +58,11 @@ class Dirac:
         """How many coordinates carry canaries; canary i sits on coordinate i modulo this."""
         return -(-self.count // self.per_coordinate)
 
+    @property
+    def most(self) -> int:
+        """The most canaries on one coordinate: `per_coordinate`, or fewer where they spread more evenly."""
+        return -(-self.count // self.coordinates)
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -103,7 +108,7 @@ class Recording:
     """One audited training run: hidden bits and what the noisy sums say.
 
     `sums` is the sum of all steps at the canaries' coordinates, in units of the clip norm, the real rows'
-    clipped gradients subtracted. `table` holds L(m) for m = 0 ... per_coordinate (theory, section 7) for
+    clipped gradients subtracted. `table` holds L(m) for m = 0 ... `design.most` (theory, section 7) for
     Dirac canaries, None for dense ones. `sample_rate` and `noise_multiplier` are what training stated; a
     bound holds whether or not they are true.
     """
@@ -225,7 +230,8 @@ class Recording:
         if claimed is not None:
             _validate.nonnegative("claimed", claimed)
         bound = self.bound(delta, confidence, rule=rule, score=score, adaptive=adaptive)
-        return TrainingReport(bound, claimed, self.conformance(), self.way, self.design, self.steps)
+        found = self.conformance() if self.noise_multiplier > 0 else None
+        return TrainingReport(bound, claimed, found, self.way, self.design, self.steps)
 
 
 @dataclass(frozen=True)
@@ -234,7 +240,7 @@ class TrainingReport:
 
     bound: Bound
     claimed: float | None
-    conformance: Conformance
+    conformance: Conformance | None
     way: str
     design: Design
     steps: int
@@ -253,7 +259,7 @@ class TrainingReport:
             "way": self.way,
             "design": repr(self.design),
             "steps": self.steps,
-            "conformance": self.conformance.to_dict(),
+            "conformance": None if self.conformance is None else self.conformance.to_dict(),
         }
 
     def __str__(self) -> str:
@@ -269,7 +275,7 @@ class TrainingReport:
             f"{100 * self.bound.confidence:.10g} % confidence; {verdict}",
             f"  evidence     {self.bound.tally.correct} of {self.bound.tally.taken} guesses right among "
             f"{self.bound.evidence.elements} canaries; {self.bound.method}",
-            f"  conformance  {self.conformance}",
+            f"  conformance  {self.conformance or 'no noise is stated, so there is no law to conform to'}",
             f"  about        {ABOUT}; {self.bound.adjacency} adjacency",
             f"  exercised    {exercised}",
             f"  untouched    {untouched}",

@@ -92,7 +92,7 @@ class Audit:
         else:
             self._places = _spread(sizes, design.coordinates, int(_words(seed, 2)[0]))
         self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
-        self._most = 0 if isinstance(design, Dense) else -(-design.count // design.coordinates)
+        self._most = 0 if isinstance(design, Dense) else design.most
         with np.errstate(divide="ignore"):
             self._law = jnp.asarray(np.log(binomial_law(self._most, self.sample_rate))[1:, :, None])
         made = repr((seed, design, way, settings, self._shapes)).encode()
@@ -197,10 +197,10 @@ class Audit:
     ) -> tuple[Callable[..., Any], CanaryHead]:
         """The loss and the parameters to train with when `way="head"`.
 
-        The new loss takes a pair (`which`, batch) where `loss(params, batch, ...)` takes its batch; `which`
-        (from `rows`) is -1 for real rows, whose loss is unchanged. That of a canary row pulls on the head
-        alone, by 10 clip norms; of an excluded one it is 0. Data are to be sampled from real rows and
-        canaries alike.
+        Where `loss(params, batch, ...)` takes its batch, the new loss takes a pair (`which`, batch), where
+        `which` (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row pulls on
+        the head alone, by 10 clip norms; that of an excluded one is 0. Sample from real rows and all canaries
+        alike; the audited model is `params.model`.
         """
         if self.way != "head":
             raise InputError(f"a canary head goes with way='head', got way={self.way!r}")
@@ -225,8 +225,7 @@ class Audit:
     def rows(self, indices: Any, real: int) -> tuple[Any, Any]:
         """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
 
-        Returns `which`, -1 for real rows, and the rows to load: a canary looks like some real row. Negative
-        indices (padding) stay as they are.
+        -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
         """
         drawn = np.asarray(indices, dtype=np.int64)
         rows = _validate.integer("real", real, 1) + self.design.count
@@ -306,17 +305,18 @@ def attach(  # noqa: PLR0913 (all that training states)
     the noise that training states, in clip norms; `sample_rate` is how often training draws a row.
 
     With way "sum", canaries are as large as `clip_norm` and come as often as `sample_rate` say. If these are
-    above what training does, so is the bound; conformance shows a wrong clip norm. Correlated noise
-    (matrix factorization) is accounted for with a sampling pattern of its own: use "head" for it, and no
-    conformance.
+    above what training does, so is the bound; conformance shows a wrong clip norm. On several devices, the
+    sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
+    accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
 
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> from jax_privacy.noise_addition import gaussian_privatizer
     >>> params = jnp.zeros(400)
     >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
     >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
     >>> state = audit.privatizer.init(params)
-    >>> noisy, state = audit.privatizer.update(jnp.ones(400), state)
+    >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
     >>> audit.bound(state, delta=1e-5).epsilon > 2
     True
     """

@@ -56,7 +56,7 @@ class Audit:
         self.seed = seed
         self._bits = hidden_bits(self._design.count, seed)
         self._way: Way = MAKERS[self.way](self._optimizer, self._loader, self._design, self._bits, seed)
-        most = self._design.per_coordinate if isinstance(self._design, Dirac) else 0
+        most = self._design.most if isinstance(self._design, Dirac) else 0
         device = self._optimizer.params[0].device
         self._scores = Scores(self._design.coordinates, most, self.sample_rate, self.noise_multiplier, device)
 
