@@ -473,7 +473,7 @@ class TestMisuse:
             ({"params": {}}, "params must hold arrays of floating-point numbers, got {}"),
             ({"privatizer": gaussian_privatizer}, "must be an optax.GradientTransformation .* got partial"),
         ],
-        ids=str,
+        ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
     )
     def test_arguments(self, wrong: dict[str, Any], message: str) -> None:
         given = {"privatizer": SILENT, "params": {"w": np.zeros((3, 10))}, "canaries": 20, **STATED, **wrong}
