@@ -294,6 +294,12 @@ class TestMisuse:
         with pytest.raises(InputError, match="way must be 'rows', 'sum' or 'head', got 'row'"):
             attach(made.optimizer, made.loader, way="row", canaries=100)
 
+    def test_half_precision_would_round_the_canaries(self) -> None:
+        made = private("sum")
+        made.optimizer.param_groups[0]["params"][0].data = made.optimizer.params[0].data.bfloat16()
+        with pytest.raises(InputError, match="bfloat16 would round"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
+
     def test_head_of_another_size(self) -> None:
         made = private("head", canaries=100)
         with pytest.raises(InputError, match="with_canary_head with Dirac"):

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.optimizers import (
     AdaClipDPOptimizer,
@@ -61,6 +62,12 @@ def require_fitting(optimizer: Any, data_loader: Any, design: Design, way: str) 
             f"take at most {most} canaries, or more per coordinate"
         )
     if way == "sum":
+        rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
+        if rough:
+            raise InputError(
+                f"way='sum' adds canaries to the clipped sum, which {rough.pop()} would round, perhaps up; "
+                "use 'rows' or 'head'"
+            )
         return
     rows = data_loader.dataset
     maker = (
