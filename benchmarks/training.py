@@ -1,7 +1,7 @@
 """What an attached audit costs a training step, as a ratio. Run by `make bench-training`.
 
-Steps with and without the audit alternate in blocks in one process; the ratio of the median step times is
-what counts, its spread comes from the blocks. With `--cuda` a model of more than ten million weights carries
+Two trainings of one model, with and without the audit, alternate in blocks of 32 steps in one process; the
+ratio of their times is what counts, its error comes from the blocks. With `--cuda` a model of more than ten million weights carries
 a million canaries. `--write` puts the table into RESULTS.md.
 """
 
@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ def wide() -> nn.Module:
 class Step:
     """One training step on a fixed batch."""
 
-    def __init__(self, model: nn.Module, shape: tuple[int, ...], batch: int, device: str, mode: str) -> None:
-        model = model.to(device)
+    def __init__(
+        self, build: Callable[[], nn.Module], shape: tuple[int, ...], batch: int, device: str, mode: str
+    ) -> None:
+        model = build().to(device)
         self.weights = sum(p.numel() for p in model.parameters())
         rows, labels = torch.randn(10 * batch, *shape), torch.randint(0, 10, (10 * batch,))
         made = PrivacyEngine().make_private(
@@ -82,42 +85,36 @@ class Step:
         return seconds
 
 
-def trimmed_mean(seconds: list[float]) -> float:
-    """Without the slowest quarter: what else the machine was doing."""
-    return statistics.fmean(sorted(seconds)[: -len(seconds) // 4])
-
-
-def overhead(step: Step, canaries: int, blocks: int, length: int) -> tuple[float, float, float]:
-    """Median step time without audit, and the ratio with it to that: median and its error over blocks."""
-    audit = attach(step.optimizer, step.loader, way="sum", canaries=canaries, rng=0)
-    state = audit.state_dict()
-    step.timed(length)
+def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step, float, float, float]:
+    """Step time without audit, and the ratio with it to that: median over blocks, and its error."""
+    bare, audited = make(), make()
+    attach(audited.optimizer, audited.loader, way="sum", canaries=canaries, rng=0)
+    for step in (bare, audited):
+        step.timed(32)
     plain, ratios = [], []
     for _ in range(blocks):
-        audited = step.timed(length)
-        audit.detach()
-        bare = step.timed(length)
-        audit = attach(step.optimizer, step.loader, way="sum", canaries=canaries, state=state)
-        plain.append(statistics.median(bare))
-        ratios.append(trimmed_mean(audited) / trimmed_mean(bare))
-    error = statistics.stdev(ratios) / len(ratios) ** 0.5
-    return statistics.median(plain), statistics.median(ratios), error
+        with_audit, without = statistics.fmean(audited.timed(32)), statistics.fmean(bare.timed(32))
+        plain.append(without)
+        ratios.append(with_audit / without)
+    spread = sorted(ratios)[len(ratios) // 4 : -len(ratios) // 4]
+    error = 1.5 * (spread[-1] - spread[0]) / len(ratios) ** 0.5
+    return bare, statistics.median(plain), statistics.median(ratios), error
 
 
 def rows_of(cuda: bool) -> list[str]:
     cases = [
-        ("MLP, batch 256", mlp(), (64,), 256, "hooks", 20_000, "5 %", 40),
-        ("CNN for Fashion-MNIST, batch 256", cnn(), (1, 28, 28), 256, "hooks", 20_000, "2 %", 12),
+        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5 %", 40),
+        ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2 %", 12),
     ]
     if cuda:
         cases = [
-            ("wide MLP, batch 512", wide(), (784,), 512, "hooks", 1_000_000, "3 %", 20),
-            ("wide MLP, batch 512, ghost clipping", wide(), (784,), 512, "ghost", 1_000_000, "none", 20),
+            ("wide MLP, batch 512", wide, (784,), 512, "hooks", 1_000_000, "3 %", 20),
+            ("wide MLP, batch 512, ghost clipping", wide, (784,), 512, "ghost", 1_000_000, "none", 20),
         ]
     rows = []
     for name, model, shape, batch, mode, canaries, limit, blocks in cases:
-        step = Step(model, shape, batch, "cuda" if cuda else "cpu", mode)
-        plain, ratio, error = overhead(step, canaries, blocks, 32)
+        make = partial(Step, model, shape, batch, "cuda" if cuda else "cpu", mode)
+        step, plain, ratio, error = overhead(make, canaries, blocks)
         rows.append(
             f"| {name} | {machine(cuda)} | {step.weights:,} | {canaries:,} | {1e3 * plain:.2f} ms | "
             f"{100 * (ratio - 1):+.1f} % ± {100 * error:.1f} | {limit} |"

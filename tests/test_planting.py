@@ -147,8 +147,17 @@ def test_bound_takes_the_adjacency_along() -> None:
         ({"canaries": np.arange(0)}, "canaries must hold at least one row"),
         ({"dataset": (np.arange(20), np.arange(19))}, "parts of one length"),
         ({"dataset": 5}, "dataset must have a length"),
+        ({"dataset": "abcdef"}, "dataset must hold at least one row"),
+        (
+            {"dataset": pd.DataFrame({"a": range(20)}), "canaries": pd.DataFrame({"b": range(5)})},
+            "do not fit: .*columns differ",
+        ),
+        ({"dataset": {"a": np.arange(20)}, "canaries": {"b": np.arange(5)}}, "the same keys"),
+        ({"dataset": (np.arange(20),) * 2, "canaries": (np.arange(5),)}, "same number of parts"),
+        ({"dataset": np.zeros((20, 3)), "canaries": np.zeros((5, 2))}, "do not fit"),
+        ({"dataset": torch.zeros(20, 3), "canaries": torch.zeros(5, 2)}, "do not fit"),
     ],
-    ids=str,
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
 )
 def test_misuse_is_one_line(options: dict[str, Any], message: str) -> None:
     arguments = {"dataset": np.arange(20), "canaries": np.arange(5), "rng": 0, **options}
@@ -173,6 +182,9 @@ def test_other_canaries() -> None:
     assert rows.shape == (40, 2, 3)
     assert (rows >= features.min(axis=0)).all()
     assert set(classes) <= set(range(5))
+    binary, _ = noise(np.arange(40).reshape(20, 2) % 2, np.zeros(20), 200, rng=0)
+    assert set(binary[:, 1]) == {1}
+    assert set(noise(np.array([[0], [1]]), [0, 1], 200, rng=0)[0].ravel()) == {0, 1}
     rows, _ = blank(features, labels, 6, rng=0)
     assert ((rows != 0).reshape(6, -1).sum(axis=1) == 1).all()
     assert len(np.unique(rows.reshape(6, -1), axis=0)) == 6

@@ -45,8 +45,10 @@ def noise(
     values, classes = np.asarray(features), np.asarray(labels)
     _validate.integer("count", count, 1)
     generator = _validate.generator(rng, _MAKE)
-    rows = generator.uniform(values.min(axis=0), values.max(axis=0), (count, *values.shape[1:]))
-    return rows.astype(values.dtype), generator.choice(np.unique(classes), count)
+    low, high, shape = values.min(axis=0), values.max(axis=0), (count, *values.shape[1:])
+    whole = np.issubdtype(values.dtype, np.integer)
+    rows = generator.integers(low, high + 1, shape) if whole else generator.uniform(low, high, shape)
+    return np.asarray(rows).astype(values.dtype), generator.choice(np.unique(classes), count)
 
 
 def blank(

@@ -8,7 +8,14 @@ and is split into independent parts, each with an exact p-value:
 
     offset   along (1, ..., 1): something was added everywhere;
     weight   along the number of included canaries: they weigh more or less than they should;
-    noise    the rest, chi-squared: the noise is larger or smaller than stated.
+    layers   what is left of these two directions within each parameter: they differ between parameters;
+    noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
+
+The smallest p-value over parameters counts as often as there are parameters (Sidak). Sums over steps cannot
+tell noise that comes and goes; the difference of two steps, on coordinates without an included canary, is
+N(0, 2 sigma^2) and independent of the sums:
+
+    steps    the squared differences of every pair of steps, chi-squared, again by the smallest.
 
 Fisher's method joins them into one p-value, uniform for correct code. This assumes the Gaussian mechanism
 and Poisson sampling; it is never a bound on epsilon.
@@ -16,6 +23,7 @@ and Poisson sampling; it is never a bound on epsilon.
 
 import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -25,7 +33,7 @@ from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers, shown
 
 _ALARM: Final = 1e-3
-_FEWEST: Final = 4
+FEWEST: Final = 4
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,8 @@ class Conformance:
     """What a correct implementation would show, what was seen, and how surprising that is.
 
     `noise` is the noise multiplier that the sums show, `weight` the mean contribution of an included
-    canary relative to what it should be; `parts` are the p-values that `p_value` joins.
+    canary relative to what it should be; `parts` are the p-values that `p_value` joins, and `clearest` says
+    where the noise is most unlike what was stated.
     """
 
     p_value: float
@@ -41,6 +50,7 @@ class Conformance:
     stated_noise: float
     weight: float
     parts: dict[str, float]
+    clearest: str = ""
 
     @property
     def conforms(self) -> bool:
@@ -54,9 +64,10 @@ class Conformance:
     def __str__(self) -> str:
         """One sentence."""
         verdict = "as a correct implementation would show" if self.conforms else "NOT what was stated"
+        where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
         return (
             f"noise {self.noise:.3g} where {self.stated_noise:.3g} was stated, canaries weigh "
-            f"{self.weight:.2f} of what they should; p = {self.p_value:.2g}: {verdict}"
+            f"{self.weight:.2f} of what they should; p = {self.p_value:.2g}: {verdict}{where}"
         )
 
 
@@ -79,9 +90,18 @@ def conformance(
 
 
 def of_dirac(
-    sums: Any, included: Integers, steps: int, sample_rate: float, noise_multiplier: float
+    sums: Any,
+    included: Integers,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    layers: tuple[int, ...] = (),
+    pairs: Floats | None = None,
 ) -> Conformance:
     """For Dirac canaries: `included` holds their number on each coordinate. Exact.
+
+    `layers` says how many coordinates lie in each parameter, in order; `pairs` holds, for pairs of steps, the
+    squared differences over coordinates without an included canary, in units of their variance.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -103,7 +123,10 @@ def of_dirac(
     variance = np.mean(
         (left - left.mean()) ** 2 - steps * included * sample_rate * (1 - sample_rate) * slope**2
     )
-    return _joined(normal, directions, math.sqrt(max(variance, 0.0) / steps), noise_multiplier, slope)
+    noise = math.sqrt(max(variance, 0.0) / steps)
+    quiet = int((included == 0).sum())
+    paces = None if pairs is None or quiet == 0 or len(pairs) == 0 else (pairs, quiet)
+    return _joined(normal, directions, (noise, noise_multiplier, slope), layers, paces)
 
 
 def of_dense(
@@ -113,6 +136,7 @@ def of_dense(
     steps: int,
     sample_rate: float,
     noise_multiplier: float,
+    layers: tuple[int, ...] = (),
 ) -> Conformance:
     """For dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -130,13 +154,14 @@ def of_dense(
     slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
     left = seen - slope * expected
     variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
-    return _joined(normal, {"weight": along}, math.sqrt(max(variance, 0.0) / steps), noise_multiplier, slope)
+    noise = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, None)
 
 
 def _checked(sums: Any, sample_rate: float, noise_multiplier: float) -> Floats:
     seen = _validate.vector("sums", sums)
-    if len(seen) < _FEWEST:
-        raise InputError(f"conformance needs canaries on at least {_FEWEST} coordinates, got {len(seen)}")
+    if len(seen) < FEWEST:
+        raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
     if not 0 < _validate.real("sample_rate", sample_rate) <= 1:
         raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
     if not 0 < _validate.real("noise_multiplier", noise_multiplier) < math.inf:
@@ -167,19 +192,61 @@ def _normal_scores(values: Floats, trials: int, rate: float, scale: float) -> Fl
 
 
 def _joined(
-    normal: Floats, directions: dict[str, Floats], noise: float, stated: float, weight: float
+    normal: Floats,
+    directions: dict[str, Floats],
+    found: tuple[float, float, float],
+    layers: tuple[int, ...],
+    paces: tuple[Floats, int] | None,
 ) -> Conformance:
-    """Independent parts of z, along the directions and the rest, and their joint p-value."""
-    basis: list[Floats] = []
-    parts: dict[str, float] = {}
-    for name, direction in directions.items():
-        size = float(np.linalg.norm(direction))
-        left = direction - sum((float(unit @ direction) * unit for unit in basis), np.zeros_like(direction))
-        if np.linalg.norm(left) > 1e-9 * max(size, 1.0):
-            basis.append(left / np.linalg.norm(left))
-            parts[name] = float(2 * stats.norm.sf(abs(float(basis[-1] @ normal))))
-    along = sum(float(unit @ normal) ** 2 for unit in basis)
-    rest, freedom = max(float(normal @ normal) - along, 0.0), len(normal) - len(basis)
-    parts["noise"] = float(2 * min(stats.chi2.cdf(rest, freedom), stats.chi2.sf(rest, freedom)))
+    """Independent parts of z, along the directions and within the layers, and their joint p-value."""
+    columns = list(directions.values())
+    basis, names = _orthonormal(columns), list(directions)
+    along = basis.T @ normal
+    parts = {name: _two_sided_normal(value) for name, value in zip(names, along, strict=False)}
+    bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
+    rests, freedoms, inside, inner = [], [], 0.0, 0
+    for first, last in pairwise(bounds):
+        local = _orthonormal([column[first:last] for column in columns])
+        part, shared = normal[first:last], local.T @ normal[first:last]
+        rests.append(max(float(part @ part - shared @ shared), 0.0))
+        freedoms.append(len(part) - local.shape[1])
+        inside, inner = inside + float(shared @ shared), inner + local.shape[1]
+    if inner > len(along):
+        parts["layers"] = float(stats.chi2.sf(max(inside - float(along @ along), 0.0), inner - len(along)))
+    parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
+    clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
+    if paces is not None:
+        parts["steps"], pair = _smallest(paces[0], np.full(len(paces[0]), paces[1]))
+        if parts["steps"] < parts["noise"]:
+            clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
     logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
-    return Conformance(float(stats.chi2.sf(logs, 2 * len(parts))), noise, stated, weight, parts)
+    noise, stated, weight = found
+    p_value = float(stats.chi2.sf(logs, 2 * len(parts)))
+    return Conformance(p_value, noise, stated, weight, parts, clearest)
+
+
+def _orthonormal(columns: list[Floats]) -> Floats:
+    """An orthonormal basis of the columns, in their order; those that add nothing are left out."""
+    basis = np.empty((len(columns[0]), 0))
+    for column in columns:
+        left = column - basis @ (basis.T @ column)
+        size = float(np.linalg.norm(left))
+        if size > 1e-9 * max(float(np.linalg.norm(column)), 1.0):
+            basis = np.column_stack([basis, left / size])
+    return basis
+
+
+def _two_sided_normal(value: float) -> float:
+    return float(2 * stats.norm.sf(abs(value)))
+
+
+def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
+    """Of independent chi-squared values: the smallest two-sided p-value, paid for, and whose it is."""
+    real = np.flatnonzero(freedoms > 0)
+    if len(real) == 0:
+        return 1.0, 0
+    tails = 2 * np.minimum(
+        stats.chi2.cdf(values[real], freedoms[real]), stats.chi2.sf(values[real], freedoms[real])
+    )
+    least = int(np.argmin(tails))
+    return float(-np.expm1(len(real) * np.log1p(-min(float(tails[least]), 1 - 1e-16)))), int(real[least])

@@ -105,9 +105,11 @@ def _rows(name: str, data: Any) -> int:
             raise InputError(f"{name} must have parts of one length, got {sorted(lengths)}")
         return lengths.pop()
     try:
-        length = len(data)
+        length = 0 if isinstance(data, str | bytes) else len(data)
     except TypeError:
-        raise InputError(f"{name} must have a length, got {type(data).__name__}") from None
+        raise InputError(
+            f"{name} must have a length that counts its rows, got {type(data).__name__}"
+        ) from None
     if length == 0:
         raise InputError(f"{name} must hold at least one row, got none")
     return length
@@ -116,9 +118,7 @@ def _rows(name: str, data: Any) -> int:
 def _take(sources: Sequence[Any], order: Integers) -> Any:
     """Rows `order` of the sources laid end to end, as the kind of the first."""
     first = sources[0]
-    if any(type(source) is not type(first) for source in sources) and not _is_dataset(first):
-        kinds = ", ".join(type(source).__name__ for source in sources)
-        raise InputError(f"dataset, canaries and stand_ins must be of one kind, got {kinds}")
+    _require_alike(sources)
     if isinstance(first, dict):
         return {name: _take([source[name] for source in sources], order) for name in first}
     if isinstance(first, tuple):
@@ -127,23 +127,35 @@ def _take(sources: Sequence[Any], order: Integers) -> Any:
     if isinstance(first, list):
         joined = [row for source in sources for row in source]
         return [joined[place] for place in order]
-    for module, join in _JOINS.items():
-        if type(first).__module__.partition(".")[0] == module and not _is_dataset(first):
-            return join(sources, order)
     if _is_dataset(first):
         return PlantedRows(tuple(sources), order)
-    raise InputError(
-        f"dataset of type {type(first).__name__} cannot be planted; give arrays, frames or a Dataset"
-    )
+    try:
+        return _JOINS[type(first).__module__.partition(".")[0]](sources, order)
+    except KeyError:
+        raise InputError(
+            f"dataset of type {type(first).__name__} cannot be planted; give arrays, frames or a Dataset"
+        ) from None
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"dataset and canaries do not fit: {shown(str(error))}") from None
+
+
+def _require_alike(sources: Sequence[Any]) -> None:
+    first = sources[0]
+    arrays = all(isinstance(source, np.ndarray) for source in sources)
+    if not arrays and len(set(map(type, sources))) > 1 and not _is_dataset(first):
+        kinds = ", ".join(type(source).__name__ for source in sources)
+        raise InputError(f"dataset, canaries and stand_ins must be of one kind, got {kinds}")
+    if isinstance(first, dict) and any(set(source) != set(first) for source in sources):
+        raise InputError("dataset, canaries and stand_ins must have the same keys")
+    if isinstance(first, tuple) and len({len(source) for source in sources}) > 1:
+        raise InputError("dataset, canaries and stand_ins must have the same number of parts")
 
 
 def _is_dataset(data: Any) -> bool:
     """Whether rows are to be asked for one by one."""
-    return (
-        hasattr(data, "__getitem__")
-        and not hasattr(data, "shape")
-        and not isinstance(data, list | tuple | dict)
-    )
+    known = isinstance(data, list | tuple | dict) or type(data).__module__.partition(".")[0] in _JOINS
+    rows = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    return rows and (not known or (not hasattr(data, "shape") and not isinstance(data, list | tuple | dict)))
 
 
 def _join_arrays(sources: Sequence[Any], order: Integers) -> Any:
@@ -160,6 +172,9 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
     """Row labels are numbered anew: they would tell the bits."""
     import pandas as pd
 
+    columns = [list(getattr(source, "columns", [])) for source in sources]
+    if any(names != columns[0] for names in columns):
+        raise ValueError(f"columns differ: {columns}")
     return pd.concat(sources, ignore_index=True).iloc[order].reset_index(drop=True)
 
 

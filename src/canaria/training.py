@@ -5,7 +5,7 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 of all steps say about them; the bits are revealed to the guesser only as the game allows.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,13 +14,14 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound
-from canaria.conforming import Conformance, of_dense, of_dirac
+from canaria.conforming import FEWEST, Conformance, of_dense, of_dirac
 from canaria.game import Transcript, replay
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference, unit_rows
 from canaria.rules import AdaptiveRule, Rule
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
+NOT_TESTED: Final = "not tested (no noise is stated, or few coordinates carry canaries)"
 _BITS: Final = 0x62697473
 _LARGEST_DENSE: Final = 8000
 _DENSE_ROUNDS: Final = 64
@@ -110,7 +111,7 @@ class Recording:
     `sums` is the sum of all steps at the canaries' coordinates, in units of the clip norm, the real rows'
     clipped gradients subtracted. `table` holds L(m) for m = 0 ... `design.most` (theory, section 7) for
     Dirac canaries, None for dense ones. `sample_rate` and `noise_multiplier` are what training stated; a
-    bound holds whether or not they are true.
+    bound holds whether or not they are true. `layers` and `pairs` are for conformance alone.
     """
 
     design: Design
@@ -122,10 +123,14 @@ class Recording:
     noise_multiplier: float
     way: str
     seed: int
+    layers: tuple[int, ...] = ()
+    pairs: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise InputError("no training step was seen; train between attaching the audit and asking for it")
+        if not np.isfinite(self.sums).all():
+            raise InputError("the noisy sums are not finite: training diverged, there is nothing to audit")
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
         """How much the record speaks for each canary, given the bits in `known` (0 where hidden)."""
@@ -204,34 +209,43 @@ class Recording:
         steps: int | None = None,
     ) -> Conformance:
         """Whether the sums are what correct DP-SGD with these settings (by default as stated) shows."""
+        noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         settings = (
             _validate.integer("steps", self.steps if steps is None else steps, 1),
             self.sample_rate if sample_rate is None else sample_rate,
-            self.noise_multiplier if noise_multiplier is None else noise_multiplier,
+            noise,
         )
         included = self.bits > 0
         if isinstance(self.design, Dense):
-            return of_dense(self.sums, self.design.gradients(), included, *settings)
+            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers)
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
-        return of_dirac(self.sums, counts.astype(np.int64), *settings)
+        pairs = self.pairs
+        if pairs is not None and noise > 0:
+            pairs = pairs * (self.noise_multiplier / noise) ** 2
+        return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, pairs)
 
     def report(
         self,
         claimed: float | None = None,
-        delta: float = 0.0,
+        delta: float | None = None,
         confidence: float = 0.95,
         *,
         rule: Rule | AdaptiveRule | None = None,
         score: str = "likelihood",
         adaptive: bool = False,
     ) -> "TrainingReport":
-        """The bound, the claim and the conformance in one text."""
+        """The bound, the claim and the conformance in one text.
+
+        `delta` is that of the claim; without it the bound is at delta 0, and a claim is not compared.
+        """
         if claimed is not None:
             _validate.nonnegative("claimed", claimed)
-        bound = self.bound(delta, confidence, rule=rule, score=score, adaptive=adaptive)
-        found = self.conformance() if self.noise_multiplier > 0 else None
-        return TrainingReport(bound, claimed, found, self.way, self.design, self.steps)
+        bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
+        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
+        found = self.conformance() if lawful else None
+        refuted = None if claimed is None or delta is None else bound.refutes(claimed)
+        return TrainingReport(bound, claimed, refuted, found, self.way, self.design, self.steps)
 
 
 @dataclass(frozen=True)
@@ -240,15 +254,11 @@ class TrainingReport:
 
     bound: Bound
     claimed: float | None
+    refuted: bool | None
     conformance: Conformance | None
     way: str
     design: Design
     steps: int
-
-    @property
-    def refuted(self) -> bool | None:
-        """Whether the bound lies above the claim (None without a claim)."""
-        return None if self.claimed is None else self.bound.refutes(self.claimed)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON."""
@@ -257,7 +267,7 @@ class TrainingReport:
             "claimed": self.claimed,
             "refuted": self.refuted,
             "way": self.way,
-            "design": repr(self.design),
+            "design": {"kind": type(self.design).__name__, **asdict(self.design)},
             "steps": self.steps,
             "conformance": None if self.conformance is None else self.conformance.to_dict(),
         }
@@ -267,15 +277,15 @@ class TrainingReport:
         exercised, untouched = WAYS[self.way]
         verdict = "no claim was given"
         if self.claimed is not None:
-            answer = "REFUTED" if self.refuted else "not refuted"
-            verdict = f"the claim epsilon = {self.claimed:.4g} is {answer}"
+            answer = {True: "REFUTED", False: "not refuted", None: "not compared (its delta was not given)"}
+            verdict = f"the claim epsilon = {self.claimed:.4g} is {answer[self.refuted]}"
         lines = [
             f"Audit of one training run: {self.design}, {self.steps} steps, way {self.way!r}",
             f"  bound        epsilon >= {self.bound.epsilon_text} at delta {self.bound.delta:g}, "
             f"{100 * self.bound.confidence:.10g} % confidence; {verdict}",
             f"  evidence     {self.bound.tally.correct} of {self.bound.tally.taken} guesses right among "
             f"{self.bound.evidence.elements} canaries; {self.bound.method}",
-            f"  conformance  {self.conformance or 'no noise is stated, so there is no law to conform to'}",
+            f"  conformance  {self.conformance or NOT_TESTED}",
             f"  about        {ABOUT}; {self.bound.adjacency} adjacency",
             f"  exercised    {exercised}",
             f"  untouched    {untouched}",

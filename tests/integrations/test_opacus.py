@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
+from opacus.schedulers import ExponentialNoise
+from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from scipy import stats
+from torch.utils.data import TensorDataset
 
 from canaria import Bet, InputError, Tails, conformance
 from canaria.accounting import dpsgd_epsilon
-from canaria.integrations.opacus import Dense, attach, with_canary_rows
+from canaria.integrations.opacus import Dense, attach, with_canary_head, with_canary_rows
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from tests.integrations.digits import DELTA, SIGMA, audited, digits, private
 
@@ -110,7 +114,9 @@ def test_detached_optimizer_is_as_before(way: str) -> None:
     audit.detach()
     made.one_pass()
     assert (audit.recording().sums == before).all()
-    assert "add_noise" not in vars(made.optimizer) or made.optimizer.add_noise.__self__ is made.optimizer
+    assert made.optimizer.add_noise.__self__ is made.optimizer
+    assert made.optimizer.clip_and_accumulate.__self__ is made.optimizer
+    assert type(made.loader.batch_sampler) is UniformWithReplacementSampler
 
 
 @each_way
@@ -125,6 +131,9 @@ def test_resumed_run_gives_the_same_bits_and_scores(way: str) -> None:
     }
     again = private(way, canaries=400, per_coordinate=2, seed=99)
     again.model.load_state_dict(saved["model"])
+    with pytest.raises(InputError, match="accountant has counted 0 steps, the audit 20"):
+        attach(again.optimizer, again.loader, way=way, canaries=400, per_coordinate=2, state=saved["audit"])
+    again.engine.accountant.load_state_dict(made.engine.accountant.state_dict())
     resumed = attach(
         again.optimizer,
         again.loader,
@@ -148,15 +157,71 @@ def test_resumed_run_gives_the_same_bits_and_scores(way: str) -> None:
 def test_state_of_another_audit_is_refused() -> None:
     begun, _ = audited("sum", steps=10, canaries=100)
     other = private("sum")
-    with pytest.raises(InputError, match="design"):
-        attach(other.optimizer, other.loader, way="sum", canaries=200, state=begun.state_dict())
+    for state, message in ((begun.state_dict(), "design"), ({"version": 1}, "design"), ({}, "version")):
+        with pytest.raises(InputError, match=message):
+            attach(other.optimizer, other.loader, way="sum", canaries=200, state=state)
+    attach(other.optimizer, other.loader, way="sum", canaries=200)
+
+
+@each_way
+def test_empty_batches_are_audited_too(way: str) -> None:
+    """Poisson batches of 30 rows at rate 1/50 are empty every second time."""
+    audit, _ = audited(way, canaries=10, rows=20, batches=50, steps=50)
+    assert np.isfinite(audit.recording().sums).all()
+
+
+def test_noise_left_out_of_a_layer_is_seen() -> None:
+    def silence(optimizer: Any) -> None:
+        generate = optimizer.add_noise
+
+        def broken() -> None:
+            generate()
+            for p in optimizer.params[-2:]:
+                p.grad = p.summed_grad.view_as(p).clone()
+
+        optimizer.add_noise = broken
+
+    audit, _ = audited("rows", tamper=silence, hidden=32)
+    found = audit.conformance()
+    assert found.p_value < 1e-6
+    assert found.clearest == "parameter 3 of 4"
+    assert audit.bound(DELTA).refutes(2.0)
+
+
+def test_noise_left_out_of_some_steps_is_seen() -> None:
+    def silence(optimizer: Any) -> None:
+        generate, steps = optimizer.add_noise, iter(range(10**6))
+
+        def broken() -> None:
+            generate()
+            if next(steps) % 10 == 6:
+                for p in optimizer.params:
+                    p.grad = p.summed_grad.view_as(p).clone()
+
+        optimizer.add_noise = broken
+
+    found = audited("sum", tamper=silence)[0].conformance()
+    assert found.p_value < 1e-6
+    assert found.clearest.startswith("steps")
+    assert int(found.clearest.split()[1]) % 10 == 7
+
+
+def test_noise_scheduler_that_the_accountant_knows_of_conforms() -> None:
+    made = private("sum", sigma=3.0)
+    scheduler = ExponentialNoise(made.optimizer, gamma=0.8)
+    audit = attach(made.optimizer, made.loader, way="sum", canaries=1000, rng=0)
+    for _ in range(6):
+        made.one_pass()
+        scheduler.step()
+    assert made.engine.accountant.history[0][0] > made.engine.accountant.history[-1][0]
+    assert audit.conformance().p_value >= 1e-4
 
 
 @pytest.mark.parametrize(
     ("way", "canaries", "per_coordinate"), [("sum", 2000, 4), ("sum", Dense(400, 400), 1)]
 )
 def test_adaptive_is_no_worse_than_one_run(way: str, canaries: Any, per_coordinate: int) -> None:
-    """Same trainings, same kind of evidence (bets); paired, false alarms at 4 standard errors."""
+    """Same trainings, same kind of evidence (bets), six fixed seeds."""
     gains = []
     for seed in range(6):
         record = audited(
@@ -167,11 +232,15 @@ def test_adaptive_is_no_worse_than_one_run(way: str, canaries: Any, per_coordina
 
 
 def test_correct_training_is_not_accused() -> None:
-    """200 small trainings: bounds above the true epsilon in at most 5 %, conformance p-values uniform."""
+    """200 small trainings: bounds above the true epsilon in at most 5 %, conformance p-values uniform.
+
+    False-alarm rate 1e-4 each.
+    """
     truth = dpsgd_epsilon(SIGMA, DELTA, 20, 0.1, "pld")
     accused, p_values = 0, []
     for seed in range(200):
-        audit, _ = audited("sum", canaries=200, rows=100, hidden=8, steps=20, seed=seed)
+        way = ("sum", "rows", "sum", "head")[seed % 4]
+        audit, _ = audited(way, canaries=200, rows=100, hidden=8, steps=20, seed=seed)
         accused += audit.bound(DELTA).epsilon > truth
         p_values.append(audit.conformance().p_value)
     assert stats.binom.sf(accused - 1, 200, 0.05) >= 1e-4
@@ -304,6 +373,48 @@ class TestMisuse:
         made = private("head", canaries=100)
         with pytest.raises(InputError, match="with_canary_head with Dirac"):
             attach(made.optimizer, made.loader, way="head", canaries=100, per_coordinate=2)
+
+    def test_parameter_frozen_in_between(self) -> None:
+        made = private("sum")
+        attach(made.optimizer, made.loader, way="sum", canaries=1000)
+        made.one_pass()
+        next(made.model.parameters()).requires_grad_(False)
+        with pytest.raises(InputError, match="was frozen"):
+            made.one_pass()
+
+    def test_step_past_the_audit(self) -> None:
+        made = private("sum")
+        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        made.optimizer.add_noise = type(made.optimizer).add_noise.__get__(made.optimizer)
+        with pytest.raises(InputError, match="a step was made past the audit"):
+            made.one_pass()
+
+    def test_real_row_that_looks_like_a_canary(self) -> None:
+        rows = torch.zeros(5, 6, dtype=torch.int64)
+        rows[3, 0] = -7
+        _, marked = with_canary_head(torch.nn.Linear(6, 2), TensorDataset(rows), 10)
+        assert len(marked[5]) == 1
+        with pytest.raises(InputError, match="row 3 begins with -7, which marks a canary"):
+            marked[3]
+        with pytest.raises(InputError, match="rows must be tensors"):
+            with_canary_head(torch.nn.Linear(6, 2), [{"x": rows[0]}], 10)
+        with pytest.raises(InputError, match="must have parameters"):
+            with_canary_head(torch.nn.ReLU(), TensorDataset(rows), 10)
+
+    def test_diverged_training(self) -> None:
+        made = private("sum")
+        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
+        with torch.no_grad():
+            next(made.model.parameters()).fill_(float("nan"))
+        made.one_pass()
+        with pytest.raises(InputError, match="not finite"):
+            audit.bound()
+
+    def test_sharded_optimizer(self) -> None:
+        made = private("sum", mode="ghost")
+        made.optimizer.__class__ = FSDPOptimizerFastGradientClipping
+        with pytest.raises(InputError, match="cannot be audited; use DDP"):
+            attach(made.optimizer, made.loader, way="sum", canaries=100)
 
     def test_no_step_seen(self) -> None:
         made = private("sum")

@@ -11,10 +11,13 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from canaria._validate import InputError
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
+from canaria.integrations.opacus._checks import accountant_of, steps_counted
 
 
 class CanaryAudit(Callback):
     """Attach an audit when training starts; its state goes into Lightning's checkpoints.
+
+    So does the accountant's, which Lightning does not know of, and comes back if it has counted nothing yet.
 
     Takes the settings of `canaria.integrations.opacus.attach`. The module's one optimizer and the training
     data loader must be those that `PrivacyEngine.make_private` returned.
@@ -48,16 +51,26 @@ class CanaryAudit(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attach to what is trained with."""
-        if self._audit is None:
-            if len(trainer.optimizers) != 1:
-                raise InputError(f"the audit needs exactly one optimizer, got {len(trainer.optimizers)}")
-            self._audit = attach(
-                trainer.optimizers[0], trainer.train_dataloader, **self._how, state=self._state
-            )
+        if len(trainer.optimizers) != 1:
+            raise InputError(f"the audit needs exactly one optimizer, got {len(trainer.optimizers)}")
+        (optimizer,) = trainer.optimizers
+        if self._audit is not None:
+            if getattr(optimizer, "canaria_audit", None) is not self._audit:
+                raise InputError("this callback has audited another training; make a new one for this")
+            return
+        if self._state is not None:
+            accountant = accountant_of(optimizer)
+            if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
+                accountant.load_state_dict(self._state["accountant"])
+        self._audit = attach(optimizer, trainer.train_dataloader, **self._how, state=self._state)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {} if self._audit is None else self._audit.state_dict()
+        if self._audit is None:
+            return {}
+        accountant = accountant_of(self._audit.optimizer)
+        kept = None if accountant is None else dict(accountant.state_dict())
+        return {**self._audit.state_dict(), "accountant": kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a checkpoint."""

@@ -12,6 +12,7 @@ from canaria._validate import InputError, shown
 from canaria.bound import Bound
 from canaria.conforming import Conformance
 from canaria.integrations.opacus._checks import (
+    require_counted,
     require_fitting,
     require_fresh,
     require_poisson,
@@ -38,13 +39,15 @@ class Audit:
         design: Design,
         way: str,
         seed: int,
-        noise_multiplier: float,
+        noise_multiplier: float | None,
     ) -> None:
-        self._optimizer, self._loader, self._design, self.way = optimizer, data_loader, design, way
-        self.noise_multiplier = noise_multiplier
+        self.optimizer, self._loader, self._design, self.way = optimizer, data_loader, design, way
+        self._stated = noise_multiplier
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
         self._ranks = torch.distributed.get_world_size() if isinstance(optimizer, DISTRIBUTED) else 1
-        self._real: Tensor | float = 0.0
+        self._real: Tensor | float | None = None
+        self._noise_square = 0.0
+        self._asked: tuple[float, float] | None = None
         self._add_noise: Callable[[], None] = optimizer.add_noise
         optimizer.add_noise = self._before_noise
         self._hook = optimizer.original_optimizer.register_step_pre_hook(self._before_update)
@@ -55,27 +58,54 @@ class Audit:
         """Everything that follows from the seed: bits, places, draws."""
         self.seed = seed
         self._bits = hidden_bits(self._design.count, seed)
-        self._way: Way = MAKERS[self.way](self._optimizer, self._loader, self._design, self._bits, seed)
+        self._way: Way = MAKERS[self.way](self.optimizer, self._loader, self._design, self._bits, seed)
         most = self._design.most if isinstance(self._design, Dirac) else 0
-        device = self._optimizer.params[0].device
-        self._scores = Scores(self._design.coordinates, most, self.sample_rate, self.noise_multiplier, device)
+        layers = self._way.places.layers
+        quiet = np.zeros(self._design.coordinates)
+        if isinstance(self._design, Dirac):
+            included = np.flatnonzero(self._bits > 0) % self._design.coordinates
+            quiet = (np.bincount(included, minlength=len(quiet)) == 0).astype(np.float64)
+        self._scores = Scores(
+            layers,
+            most,
+            self.sample_rate,
+            self._noise(),
+            torch.tensor(quiet, dtype=torch.float32, device=self.optimizer.params[0].device),
+        )
+
+    def _noise(self) -> float:
+        """The noise multiplier that is stated for this step: the accountant, too, is told the optimizer's."""
+        return float(self.optimizer.noise_multiplier if self._stated is None else self._stated)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise multiplier that is stated, its root mean square over the steps."""
+        return (self._noise_square / self.steps) ** 0.5 if self.steps else self._noise()
 
     @torch.no_grad()
     def _before_noise(self) -> None:
-        if self._optimizer.accumulated_iterations != 1:
+        if self.optimizer.accumulated_iterations != 1:
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
+        self._way.places.require_trained()
         self._real = self._way.real_part()
+        self._noise_square += self._noise() ** 2
         self._add_noise()
 
     @torch.no_grad()
     def _before_update(self, *_: Any) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
-        optimizer, real = self._optimizer, self._real
-        self._real = 0.0
+        optimizer, real = self.optimizer, self._real
+        if real is None:
+            raise InputError(
+                "a step was made past the audit: the private optimizer's add_noise was replaced after "
+                "attaching, or the original optimizer was stepped itself"
+            )
+        self._real = None
         if self._ranks > 1 and isinstance(real, Tensor):
             torch.distributed.all_reduce(real)
         scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
-        self._scores.add(self._way.places.read("grad"), real, scale, float(optimizer.max_grad_norm))
+        clip = float(optimizer.max_grad_norm)
+        self._scores.add(self._way.places.read("grad"), real, scale, clip, self._noise())
 
     @property
     def steps(self) -> int:
@@ -84,7 +114,8 @@ class Audit:
 
     def recording(self) -> Recording:
         """What was seen so far, on the CPU and free of torch."""
-        sums, table = (total.cpu().numpy().astype(np.float64) for total in self._scores.totals())
+        totals = self._scores.totals()
+        sums, table, pairs = (total.cpu().numpy().astype(np.float64) for total in totals)
         dirac = isinstance(self._design, Dirac)
         return Recording(
             self._design,
@@ -96,17 +127,33 @@ class Audit:
             self.noise_multiplier,
             self.way,
             self.seed,
+            self._way.places.layers,
+            pairs,
         )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
+        self._asked = (delta, confidence)
         return self.recording().bound(delta, confidence, **how)
 
     def report(
-        self, claimed: float | None = None, delta: float = 0.0, confidence: float = 0.95, **how: Any
+        self,
+        claimed: float | None = None,
+        delta: float | None = None,
+        confidence: float | None = None,
+        **how: Any,
     ) -> TrainingReport:
-        """Bound, claim and conformance in one text; see `Recording.report`."""
-        return self.recording().report(claimed, delta, confidence, **how)
+        """Bound, claim and conformance in one text; see `Recording.report`.
+
+        `delta` and `confidence` are by default those that `bound` was last asked for.
+        """
+        last_delta, last_confidence = self._asked or (None, 0.95)
+        return self.recording().report(
+            claimed,
+            last_delta if delta is None else delta,
+            last_confidence if confidence is None else confidence,
+            **how,
+        )
 
     def conformance(
         self,
@@ -121,39 +168,41 @@ class Audit:
         """Leave the optimizer as it was; what was seen stays."""
         self._way.release()
         self._hook.remove()
-        self._optimizer.add_noise = self._add_noise
-        del self._optimizer.canaria_audit
+        self.optimizer.add_noise = self._add_noise
+        del self.optimizer.canaria_audit
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs. It holds the seed of the hidden bits."""
-        state = {"version": _VERSION, "seed": self.seed, **self._settings(), **self._scores.state_dict()}
         draws = getattr(self._way, "draws", None)
-        return {**state, "draws": None if draws is None else draws.get_state()}
+        return {
+            "version": _VERSION,
+            "seed": self.seed,
+            **self._settings(),
+            **self._scores.state_dict(),
+            "noise_square": self._noise_square,
+            "draws": None if draws is None else draws.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint: same bits, same canaries, same draws."""
-        if state.get("version") != _VERSION:
-            raise InputError(
-                f"the audit's state must have version {_VERSION}, got {shown(state.get('version'))}"
-            )
+        version = state.get("version") if isinstance(state, dict) else None
+        if version != _VERSION:
+            raise InputError(f"the audit's state must have version {_VERSION}, got {shown(version)}")
         for name, value in self._settings().items():
-            if state[name] != value:
+            if state.get(name) != value:
                 raise InputError(
-                    f"the audit's state has {name} = {shown(state[name])}, but this audit {value!r}"
+                    f"the audit's state has {name} = {shown(state.get(name))}, but this audit {value!r}"
                 )
+        require_counted(self.optimizer, int(state["steps"]))
         self._way.release()
         self._build(int(state["seed"]))
         self._scores.load_state_dict(state)
+        self._noise_square = float(state["noise_square"])
         if state["draws"] is not None:
-            self._way.draws.set_state(state["draws"])  # type: ignore[attr-defined]
+            self._way.draws.set_state(state["draws"].cpu())  # type: ignore[attr-defined]
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "design": repr(self._design),
-            "way": self.way,
-            "sample_rate": self.sample_rate,
-            "noise_multiplier": self.noise_multiplier,
-        }
+        return {"design": repr(self._design), "way": self.way, "sample_rate": self.sample_rate}
 
 
 def attach(
@@ -184,11 +233,15 @@ def attach(
     if state is None:
         require_fresh(optimizer)
     require_fitting(optimizer, data_loader, design, way)
-    stated = optimizer.noise_multiplier if noise_multiplier is None else noise_multiplier
+    stated = None if noise_multiplier is None else _validate.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(_validate.generator(rng, _ATTACH).integers(2**62))
-    audit = Audit(optimizer, data_loader, design, way, _agreed(optimizer, seed), float(stated))
+    audit = Audit(optimizer, data_loader, design, way, _agreed(optimizer, seed), stated)
     if state is not None:
-        audit.load_state_dict(state)
+        try:
+            audit.load_state_dict(state)
+        except InputError:
+            audit.detach()
+            raise
     return audit
 
 

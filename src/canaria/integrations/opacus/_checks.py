@@ -10,6 +10,7 @@ from opacus.optimizers import (
     DPOptimizerFastGradientClipping,
     DPPerLayerOptimizer,
 )
+from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from opacus.utils.uniform_sampler import (
     DistributedUniformWithReplacementSampler,
     UniformWithReplacementSampler,
@@ -32,6 +33,8 @@ def require_private(optimizer: Any) -> None:
     )
     if not flat or not isinstance(optimizer.max_grad_norm, int | float):
         raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
+    if isinstance(optimizer, FSDPOptimizerFastGradientClipping):
+        raise InputError("optimizer is for fully sharded training (FSDP), which cannot be audited; use DDP")
     if hasattr(optimizer, "canaria_audit"):
         raise InputError("optimizer is audited already; detach that audit first")
 
@@ -45,12 +48,33 @@ def require_poisson(data_loader: Any) -> None:
         )
 
 
-def require_fresh(optimizer: Any) -> None:
+def accountant_of(optimizer: Any) -> IAccountant | None:
+    """The accountant that counts the optimizer's steps, if there is one."""
     closure = getattr(optimizer.step_hook, "__closure__", None) or ()
-    accountants = [cell.cell_contents for cell in closure if isinstance(cell.cell_contents, IAccountant)]
-    stepped = any(len(accountant) > 0 for accountant in accountants)
+    held = [cell.cell_contents for cell in closure]
+    return next((content for content in held if isinstance(content, IAccountant)), None)
+
+
+def steps_counted(accountant: IAccountant) -> int:
+    """How many steps an accountant has counted."""
+    return sum(int(steps) for _, _, steps in accountant.history)
+
+
+def require_fresh(optimizer: Any) -> None:
+    accountant = accountant_of(optimizer)
+    stepped = accountant is not None and steps_counted(accountant) > 0
     if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
+
+
+def require_counted(optimizer: Any, steps: int) -> None:
+    accountant = accountant_of(optimizer)
+    counted = steps if accountant is None else steps_counted(accountant)
+    if counted != steps:
+        raise InputError(
+            f"the accountant has counted {counted} steps, the audit {steps}: load its state too, "
+            "so that claim and bound are about the same run"
+        )
 
 
 def require_fitting(optimizer: Any, data_loader: Any, design: Design, way: str) -> None:

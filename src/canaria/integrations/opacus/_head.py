@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from canaria import _validate
-from canaria._validate import InputError, shown
+from canaria._validate import InputError
 from canaria.integrations.opacus._rows import CanaryRows
 from canaria.training import design_of
 
@@ -21,13 +21,27 @@ class MarkedRows(CanaryRows):
 
     def __getitem__(self, index: int) -> Any:
         item = super().__getitem__(index)
+        first = item if isinstance(item, Tensor) else item[0] if isinstance(item, tuple | list) else None
+        if not isinstance(first, Tensor):
+            raise InputError(
+                f"rows must be tensors, or tuples that begin with one, got {type(item).__name__}; "
+                "use way='rows' or 'sum'"
+            )
         if index < self.real:
+            if first.numel() and first.reshape(-1)[0] == _mark_of(first):
+                raise InputError(
+                    f"row {index} begins with {_mark_of(first)}, which marks a canary; use 'rows' or 'sum'"
+                )
             return item
+        canary = _marked(first, index - self.real)
         if isinstance(item, Tensor):
-            return _marked(item, index - self.real)
-        if not isinstance(item, tuple | list) or not isinstance(item[0], Tensor):
-            raise InputError(f"rows must be tensors, or tuples that begin with one, got {shown(type(item))}")
-        return type(item)([_marked(item[0], index - self.real), *item[1:]])
+            return canary
+        rest = (canary, *item[1:])
+        return type(item)(*rest) if hasattr(item, "_fields") else type(item)(rest)
+
+
+def _mark_of(like: Tensor) -> float | int:
+    return _FLOAT_MARK if like.is_floating_point() else _INTEGER_MARK
 
 
 def _marked(like: Tensor, canary: int) -> Tensor:
@@ -38,7 +52,7 @@ def _marked(like: Tensor, canary: int) -> Tensor:
         )
     row = torch.zeros_like(like)
     flat = row.view(-1)
-    flat[0] = _FLOAT_MARK if like.is_floating_point() else _INTEGER_MARK
+    flat[0] = _mark_of(like)
     for digit in range(_DIGITS):
         flat[1 + digit] = canary // _BASE**digit % _BASE
     return row
@@ -60,7 +74,7 @@ class _Pull(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         pull, canary = ctx.saved_tensors
-        sizes = grad.reshape(len(grad), -1).norm(dim=1) * pull
+        sizes = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1) * pull
         return grad.masked_fill(_like(canary, grad), 0.0), sizes[:, None].to(grad.dtype), None, None
 
 
@@ -81,7 +95,9 @@ class CanaryHead(nn.Module):
         super().__init__()
         self.design = design_of(canaries, per_coordinate)
         self.model = model
-        like = next(model.parameters())
+        like = next(model.parameters(), None)
+        if like is None:
+            raise InputError("model must have parameters to train, got none")
         self.canaries = nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
         nn.init.zeros_(self.canaries.weight)
         self.canaries.weight.canary_head = self  # type: ignore[attr-defined]
@@ -91,8 +107,7 @@ class CanaryHead(nn.Module):
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The model's answers; 0 for canary rows."""
         flat = rows.reshape(len(rows), -1) if len(rows) else rows.new_zeros(0, _DIGITS + 1)
-        mark = _FLOAT_MARK if rows.is_floating_point() else _INTEGER_MARK
-        canary = flat[:, 0] == mark
+        canary = flat[:, 0] == _mark_of(rows)
         digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
@@ -106,4 +121,6 @@ def with_canary_head(
 ) -> tuple[CanaryHead, MarkedRows]:
     """A model and a data set with canaries, for `attach(..., way="head")`; make both private as usual."""
     _validate.integer("canaries", canaries, 1, _BASE**_DIGITS)
-    return CanaryHead(model, canaries, per_coordinate), MarkedRows(dataset, canaries)
+    rows = MarkedRows(dataset, canaries)
+    _ = rows[0], rows[rows.real]
+    return CanaryHead(model, canaries, per_coordinate), rows

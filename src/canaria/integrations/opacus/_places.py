@@ -1,30 +1,42 @@
-"""The coordinates of a model that carry canaries, spread evenly over all its weights."""
+"""The coordinates of a model that carry canaries, spread over all its parameters."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from canaria._validate import InputError
+
 
 class Places:
-    """`count` weights at equal distances in the parameters laid end to end, from `offset` on.
+    """`count` weights, in every parameter in proportion to its size, small ones not left out.
 
-    Equal distances reach every large parameter and make reading and adding a strided slice, not a gather.
+    Within a parameter they lie at equal distances, so that reading and adding is a strided slice, not a
+    gather. `layers` says how many each parameter carries, in order.
     """
 
-    def __init__(self, parameters: Sequence[Any], count: int, offset: int) -> None:
+    def __init__(self, parameters: Sequence[Any], count: int, seed: int) -> None:
         self.count = count
+        sizes = [p.numel() for p in parameters]
         self._slices: list[tuple[Any, slice, int]] = []
-        stride, begin, placed = max(1, sum(p.numel() for p in parameters) // count), 0, 0
-        for parameter in parameters:
-            first = offset + placed * stride - begin
-            size = min(count - placed, max(0, -(-(parameter.numel() - first) // stride)))
-            if size > 0:
-                chosen = slice(first, first + (size - 1) * stride + 1, stride)
-                self._slices.append((parameter, chosen, size))
-                placed += size
-            begin += parameter.numel()
+        for parameter, share in zip(parameters, shares(sizes, count), strict=True):
+            if share:
+                stride = parameter.numel() // share
+                first = seed % stride
+                self._slices.append(
+                    (parameter, slice(first, first + (share - 1) * stride + 1, stride), share)
+                )
+        self.layers = tuple(share for _, _, share in self._slices)
+
+    def require_trained(self) -> None:
+        """Canaries in a parameter that is frozen would stay in its sum without noise."""
+        if not all(parameter.requires_grad for parameter, _, _ in self._slices):
+            raise InputError(
+                "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
+                "changing what is trained"
+            )
 
     def read(self, attribute: str) -> Tensor:
         """The values of `attribute` (such as "grad") of the parameters at the places."""
@@ -41,18 +53,39 @@ class Places:
             whole.view(-1)[chosen].add_(part)
 
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
-        """Make `values` (rows, count) the whole per-sample gradient of these rows."""
+        """Make `values` (rows, count) the per-sample gradient of these rows at the places."""
         for (parameter, chosen, _), part in zip(self._slices, self._split(values), strict=True):
             sample = parameter.grad_sample
-            sample.view(len(sample), -1)[:, chosen][rows] = part.to(sample.dtype)
+            sample.view(len(sample), parameter.numel())[:, chosen][rows] = part.to(sample.dtype)
 
     def read_rows(self, weights: Tensor) -> Tensor:
         """The per-sample gradients at the places, summed over rows with these weights."""
         parts = []
         for parameter, chosen, _ in self._slices:
             sample = parameter.grad_sample
-            parts.append(weights.to(sample.dtype) @ sample.reshape(len(sample), -1)[:, chosen])
+            flat = sample.reshape(len(sample), parameter.numel())
+            parts.append(weights.to(sample.dtype) @ flat[:, chosen])
         return torch.cat(parts).float()
 
     def _split(self, values: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(values, [size for _, _, size in self._slices], dim=-1)
+        return torch.split(values, list(self.layers), dim=-1)
+
+
+def shares(sizes: Sequence[int], count: int) -> list[int]:
+    """How many of `count` places each of these sizes gets: a floor for the small, then in proportion.
+
+    >>> shares([900, 90, 10], 100)
+    [78, 14, 8]
+    >>> shares([3, 5], 8)
+    [3, 5]
+    """
+    wholes = np.array(sizes, dtype=np.int64)
+    given = np.minimum(wholes, count // (4 * len(wholes)))
+    while given.sum() < count:
+        room = wholes - given
+        more = np.minimum(room, np.floor(room * ((count - given.sum()) / room.sum())).astype(np.int64))
+        if more.sum() == 0:
+            largest = np.argsort(-room, kind="stable")[: count - int(given.sum())]
+            more[largest[room[largest] > 0]] = 1
+        given = given + more
+    return [int(share) for share in given]

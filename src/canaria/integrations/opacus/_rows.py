@@ -19,6 +19,10 @@ class CanaryRows(Dataset[Any]):
     def __init__(self, dataset: Any, count: int) -> None:
         self.dataset = dataset
         self.count = _validate.integer("canaries", count, 1)
+        if not hasattr(dataset, "__len__"):
+            raise InputError(
+                f"a data set must have a length to be sampled from, got {type(dataset).__name__}"
+            )
         self.real = len(dataset)
         if self.real == 0:
             raise InputError("a data set must hold at least one row, got none")
@@ -52,12 +56,14 @@ class DrawnRows:
 
     def __init__(self, sampler: Sampler[Any]) -> None:
         drawn: deque[list[int]] = deque()
-        self._drawn, self._left = drawn, []  # type: tuple[deque[list[int]], list[int]]
+        left: list[int] = []
+        self._drawn, self._left = drawn, left
         self._sampler, self._kind = sampler, type(sampler)
 
         class Recorded(type(sampler)):  # type: ignore[misc]
             def __iter__(self) -> Iterator[Any]:
                 drawn.clear()
+                left.clear()
                 for batch in super().__iter__():
                     drawn.append([int(row) for row in batch])
                     yield batch
@@ -67,21 +73,23 @@ class DrawnRows:
     def take(self, count: int) -> list[int]:
         """The next `count` rows."""
         if not self._left and self._drawn:
-            self._left = self._drawn.popleft()
+            self._left.extend(self._drawn.popleft())
         if count > len(self._left):
             raise InputError(
                 f"{count} rows reached the optimizer where the sampler drew {len(self._left)}; with "
                 "way='rows' every batch must go through forward, backward and step as it was drawn"
             )
-        taken, self._left = self._left[:count], self._left[count:]
+        taken = self._left[:count]
+        del self._left[:count]
         return taken
 
     def finish(self) -> None:
         """A step was made: nothing of its batch may be left."""
-        left, self._left = self._left, []
+        left = len(self._left)
+        self._left.clear()
         if left:
             raise InputError(
-                f"{len(left)} rows that the sampler drew did not reach the optimizer; with way='rows' every "
+                f"{left} rows that the sampler drew did not reach the optimizer; with way='rows' every "
                 "batch must go through forward, backward and step as it was drawn"
             )
 

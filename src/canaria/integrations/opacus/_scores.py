@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,83 +15,118 @@ _TOGETHER: Final = 4
 _ROOM: Final = 80.0
 
 
+class Totals(NamedTuple):
+    """What was seen: sums over steps, the likelihood table, and the differences of pairs of steps."""
+
+    sums: Tensor
+    table: Tensor
+    pairs: Tensor
+
+
 class Scores:
     """The sum over steps and, for Dirac canaries, the likelihood table of what was seen.
 
     The table holds L(m) - L(0) for m = 1 ... s, L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma). A
-    few steps are held back and added in one go. sigma is the stated noise, unless the first steps' sums are
-    too large or too small for it by five standard errors: then it is the noise that they show, so that a
-    fault does not blunt the audit. The bits are not looked at, so bounds hold either way.
+    few steps are held back and added in one go. sigma is the stated noise, unless the first steps' sums in a
+    parameter (`layers` says how many places each has) are too large or too small for it by five standard
+    errors: then it is the noise that they show, so that a fault does not blunt the audit. The bits are not
+    looked at, so bounds hold either way. Only the differences of pairs of steps, which serve conformance
+    alone, are taken where no canary is included (`quiet`).
     """
 
-    def __init__(self, count: int, most: int, rate: float, sigma: float, device: torch.device) -> None:
+    def __init__(self, layers: tuple[int, ...], most: int, rate: float, sigma: float, quiet: Tensor) -> None:
+        device, count = quiet.device, sum(layers)
         wide = torch.float32 if device.type == "mps" else torch.float64
         self._law = torch.tensor(binomial_law(most, rate), dtype=torch.float32, device=device).log()
-        self._sigma, self._settled = max(sigma, 1e-3), False
+        self._layers, self._quiet = list(layers), quiet
+        self._sigma, self._settled = [max(sigma, 1e-3)] * len(layers), False
         self._count_square = most * rate / 2 * (1 - rate / 2) + (most * rate / 2) ** 2
-        self._sums = torch.zeros(count, dtype=wide, device=device)
-        self._table = torch.zeros(most, count, dtype=wide, device=device)
+        self._totals = Totals(
+            torch.zeros(count, dtype=wide, device=device),
+            torch.zeros(most, count, dtype=wide, device=device),
+            torch.zeros(0, device=device),
+        )
         self.steps = 0
         self._held = torch.zeros(_HELD, count, device=device)
+        self._noise = [0.0] * _HELD
         self._waiting = 0
 
-    def add(self, seen: Tensor, real: Tensor | float, scale: float, clip: float) -> None:
-        """One step's noisy sums at the places, `seen` times `scale`, less the real rows' part."""
+    def add(self, seen: Tensor, real: Tensor | float, scale: float, clip: float, noise: float) -> None:
+        """One step's noisy sums at the places, `seen` times `scale`, less the real rows' part.
+
+        `noise` is the noise multiplier that is stated for this step.
+        """
         row = torch.mul(seen, scale / clip, out=self._held[self._waiting])
         if isinstance(real, Tensor):
             row.sub_(real, alpha=1 / clip)
+        self._noise[self._waiting] = noise
         self._waiting += 1
         self.steps += 1
         if self._waiting == _HELD:
             if not self._settled:
                 self._sigma, self._settled = self._noise_seen(), True
-            self._sums, self._table = self.totals()
+            self._totals = self.totals()
             self._waiting = 0
 
-    def _noise_seen(self) -> float:
-        """The stated noise, or what the steps held back show if that is clearly another."""
+    def _noise_seen(self) -> list[float]:
+        """In each parameter the stated noise, or what the steps held back show if that is clearly another."""
         squares = self._held[: self._waiting].square().mean(0)
-        error = float(squares.std() / len(squares) ** 0.5) if len(squares) > _FEWEST else float("inf")
+        return [
+            self._noise_in(part, stated)
+            for part, stated in zip(torch.split(squares, self._layers), self._sigma, strict=True)
+        ]
+
+    def _noise_in(self, squares: Tensor, stated: float) -> float:
+        error = float(squares.std() / len(squares) ** 0.5) if len(squares) > _FEWEST else math.inf
         seen = float(squares.mean()) - self._count_square
-        if abs(seen - self._sigma**2) <= 5 * error:
-            return self._sigma
-        return math.sqrt(max(seen, (self._sigma / 20) ** 2))
+        if not abs(seen - stated**2) > 5 * error:
+            return stated
+        return math.sqrt(max(seen, (stated / 20) ** 2))
 
-    def totals(self) -> tuple[Tensor, Tensor]:
-        """The sums and the table, with the steps that are held back."""
-        seen = self._held[: self._waiting]
+    def totals(self) -> Totals:
+        """What was seen, with the steps that are held back."""
+        seen, sums = self._held[: self._waiting], self._totals.sums
         if len(seen) == 0:
-            return self._sums, self._table
-        wide, sigma = self._sums.dtype, self._sigma if self._settled else self._noise_seen()
-        table = self._table.clone()
-        for m, row in enumerate(self._increments(seen, sigma), start=1):
-            table[m - 1] += row.to(wide)
-        return self._sums + seen.sum(0, dtype=wide), table
+            return self._totals
+        table = self._totals.table.clone()
+        for m, row in enumerate(self._increments(seen), start=1):
+            table[m - 1] += row.to(sums.dtype)
+        pairs = torch.cat([self._totals.pairs, self._pairs(seen)])
+        return Totals(sums + seen.sum(0, dtype=sums.dtype), table, pairs)
 
-    def _increments(self, seen: Tensor, sigma: float) -> Iterator[Tensor]:
+    def _pairs(self, seen: Tensor) -> Tensor:
+        """For steps 1 and 2, 3 and 4, ...: squared differences over quiet places, over their variance."""
+        count = len(seen) // 2
+        differences = seen[0 : 2 * count : 2] - seen[1 : 2 * count : 2]
+        variances = [self._noise[2 * k] ** 2 + self._noise[2 * k + 1] ** 2 for k in range(count)]
+        scales = torch.tensor(variances, device=seen.device).clamp_(min=1e-30)
+        return (differences.square_() @ self._quiet) / scales
+
+    def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to L(m) - L(0), for m = 1 ... s.
 
-        The ratio of densities is a polynomial in e^(y / sigma^2) with coefficients Bin(j; m, q) e^(-j^2 /
-        (2 sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; sums
-        are cut at a height that only a fault reaches.
+        The ratio of densities is sum_j Bin(j; m, q) e^((y - j / 2) j / sigma^2). Where nothing can overflow,
+        logarithms are taken of the product of a few steps; sums are cut at a height that only a fault
+        reaches.
         """
-        most = len(self._table)
-        logs = self._law - torch.arange(most + 1, device=seen.device) ** 2 / (2 * sigma**2)
-        largest = most * (most + 6 * sigma) / sigma**2
-        smallest = -float(self._law[most, 0])
+        most = len(self._totals.table)
+        sigmas = self._sigma if self._settled else self._noise_seen()
+        inverse = _spread([1 / sigma**2 for sigma in sigmas], self._layers, seen.device)
+        least = min(sigmas)
+        largest, smallest = most * (most + 6 * least) / least**2, -float(self._law[most, 0])
         together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
+        first = (seen - 0.5).mul_(inverse)
         if together == 0:
-            scaled = seen / sigma**2
             for m in range(1, most + 1):
-                grown = (scaled + logs[m, 1]).logaddexp(logs[m, 0])
+                grown = (first + self._law[m, 1]).logaddexp(self._law[m, 0])
                 for j in range(2, m + 1):
-                    grown = grown.logaddexp(j * scaled + logs[m, j])
+                    grown = grown.logaddexp((seen - j / 2) * (j * inverse) + self._law[m, j])
                 yield grown.sum(0)
             return
-        odds = [(seen * (1 / sigma**2)).clamp_(max=_ROOM / together / max(most, 1)).exp_()]
-        for _ in range(1, most):
-            odds.append(odds[-1] * odds[0])
-        shares = logs.exp().tolist()
+        odds = [first.clamp_(max=_ROOM / together / max(most, 1)).exp_()]
+        for j in range(2, most + 1):
+            odds.append(odds[-1] * odds[0] * _exp(inverse * (1 - j)))
+        shares = self._law.exp().tolist()
         for m in range(1, most + 1):
             ratio = (odds[0] * shares[m][1]).add_(shares[m][0])
             for j in range(2, m + 1):
@@ -104,11 +139,10 @@ class Scores:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
-        held = self._held[: self._waiting]
         return {
-            "sums": self._sums.cpu(),
-            "table": self._table.cpu(),
-            "held": held.cpu().clone(),
+            **{name: total.cpu() for name, total in self._totals._asdict().items()},
+            "held": self._held[: self._waiting].cpu().clone(),
+            "noise": self._noise[: self._waiting],
             "steps": self.steps,
             "sigma": self._sigma,
             "settled": self._settled,
@@ -116,9 +150,21 @@ class Scores:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self._sums.copy_(state["sums"])
-        self._table.copy_(state["table"])
+        device = self._held.device
+        self._totals = Totals(*(state[name].to(device) for name in Totals._fields))
         self._waiting = len(state["held"])
-        self._held[: self._waiting] = state["held"]
+        self._held[: self._waiting] = state["held"].to(device)
+        self._noise[: self._waiting] = state["noise"]
         self.steps = int(state["steps"])
-        self._sigma, self._settled = float(state["sigma"]), bool(state["settled"])
+        self._sigma, self._settled = [float(sigma) for sigma in state["sigma"]], bool(state["settled"])
+
+
+def _exp(value: Tensor | float) -> Tensor | float:
+    return value.exp() if isinstance(value, Tensor) else math.exp(value)
+
+
+def _spread(values: list[float], sizes: list[int], device: torch.device) -> Tensor | float:
+    """One value for each place of a parameter; a plain number where all are the same."""
+    if min(values) == max(values):
+        return values[0]
+    return torch.repeat_interleave(torch.tensor(values, device=device), torch.tensor(sizes, device=device))

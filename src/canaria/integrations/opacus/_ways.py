@@ -149,7 +149,7 @@ class _Rows:
         """By how much the real rows are to be clipped; 0 for canaries."""
         if len(real) == 0:
             return torch.zeros(0, device=real.device)
-        norms = torch.stack([p.grad_sample.reshape(len(real), -1).float().norm(dim=1) for p in parameters])
+        norms = torch.stack([p.grad_sample.flatten(1).float().norm(dim=1) for p in parameters])
         factors: Tensor = (self._optimizer.max_grad_norm / (norms.norm(dim=0) + 1e-6)).clamp(max=1.0)
         return factors * real
 
@@ -168,12 +168,14 @@ class _Head:
 
     def __init__(self, optimizer: Any, _: Any, design: Design, bits: Any, __: int) -> None:
         weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
+        self._optimizer = optimizer
         self.places = Places([weight], design.coordinates, 0)
         self._head = weight.canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
         self._head.strength = RAW_NORM * float(optimizer.max_grad_norm)
 
     def real_part(self) -> float:
+        self._head.strength = RAW_NORM * float(self._optimizer.max_grad_norm)
         return 0.0
 
     def release(self) -> None:
@@ -188,7 +190,4 @@ def _derived(seed: int, purpose: int) -> int:
 
 
 def _spread(optimizer: Any, design: Design, seed: int) -> Places:
-    """Places over all weights, from a random one of the first stride on."""
-    total = sum(p.numel() for p in optimizer.params)
-    stride = max(1, total // design.coordinates)
-    return Places(optimizer.params, design.coordinates, _derived(seed, 2) % stride)
+    return Places(optimizer.params, design.coordinates, _derived(seed, 2))
