@@ -1,8 +1,8 @@
 """What an attached audit costs a training step, as a ratio. Run by `make bench-training`.
 
 Two trainings of one model, with and without the audit, alternate in blocks of 32 steps in one process; the
-ratio of their times is what counts, its error comes from the blocks. With `--cuda` a model of more than ten million weights carries
-a million canaries. `--write` puts the table into RESULTS.md.
+ratio of their times is what counts, its error comes from the blocks. With `--cuda` a model of more than ten
+million weights carries a million canaries. `--write` puts the table into RESULTS.md.
 """
 
 import argparse

@@ -24,7 +24,7 @@ and Poisson sampling; it is never a bound on epsilon.
 import math
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from scipy import linalg, special, stats
@@ -71,6 +71,16 @@ class Conformance:
         )
 
 
+class Pairs(NamedTuple):
+    """Of steps 1 and 2, 3 and 4, ...: squared differences, summed over places, in units of their variance.
+
+    The places are coordinates without an included canary.
+    """
+
+    squares: Floats
+    places: int
+
+
 class Audited(Protocol):
     """Any audit of a training run: an attached one, or its `Recording`."""
 
@@ -96,12 +106,11 @@ def of_dirac(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
-    pairs: Floats | None = None,
+    pairs: "Pairs | None" = None,
 ) -> Conformance:
     """For Dirac canaries: `included` holds their number on each coordinate. Exact.
 
-    `layers` says how many coordinates lie in each parameter, in order; `pairs` holds, for pairs of steps, the
-    squared differences over coordinates without an included canary, in units of their variance.
+    `layers` says how many coordinates lie in each parameter, in order.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -124,9 +133,7 @@ def of_dirac(
         (left - left.mean()) ** 2 - steps * included * sample_rate * (1 - sample_rate) * slope**2
     )
     noise = math.sqrt(max(variance, 0.0) / steps)
-    quiet = int((included == 0).sum())
-    paces = None if pairs is None or quiet == 0 or len(pairs) == 0 else (pairs, quiet)
-    return _joined(normal, directions, (noise, noise_multiplier, slope), layers, paces)
+    return _joined(normal, directions, (noise, noise_multiplier, slope), layers, pairs)
 
 
 def of_dense(
@@ -196,7 +203,7 @@ def _joined(
     directions: dict[str, Floats],
     found: tuple[float, float, float],
     layers: tuple[int, ...],
-    paces: tuple[Floats, int] | None,
+    pairs: "Pairs | None",
 ) -> Conformance:
     """Independent parts of z, along the directions and within the layers, and their joint p-value."""
     columns = list(directions.values())
@@ -215,8 +222,8 @@ def _joined(
         parts["layers"] = float(stats.chi2.sf(max(inside - float(along @ along), 0.0), inner - len(along)))
     parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
     clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
-    if paces is not None:
-        parts["steps"], pair = _smallest(paces[0], np.full(len(paces[0]), paces[1]))
+    if pairs is not None and pairs.places > 0 and len(pairs.squares) > 0:
+        parts["steps"], pair = _smallest(pairs.squares, np.full(len(pairs.squares), pairs.places))
         if parts["steps"] < parts["noise"]:
             clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
     logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())

@@ -14,7 +14,7 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound
-from canaria.conforming import FEWEST, Conformance, of_dense, of_dirac
+from canaria.conforming import FEWEST, Conformance, Pairs, of_dense, of_dirac
 from canaria.game import Transcript, replay
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference, unit_rows
@@ -124,7 +124,7 @@ class Recording:
     way: str
     seed: int
     layers: tuple[int, ...] = ()
-    pairs: Floats | None = None
+    pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -222,7 +222,7 @@ class Recording:
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         pairs = self.pairs
         if pairs is not None and noise > 0:
-            pairs = pairs * (self.noise_multiplier / noise) ** 2
+            pairs = Pairs(pairs.squares * (self.noise_multiplier / noise) ** 2, pairs.places)
         return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, pairs)
 
     def report(

@@ -10,7 +10,7 @@ from torch import Tensor
 from canaria import _validate
 from canaria._validate import InputError, shown
 from canaria.bound import Bound
-from canaria.conforming import Conformance
+from canaria.conforming import Conformance, Pairs
 from canaria.integrations.opacus._checks import (
     require_counted,
     require_fitting,
@@ -82,7 +82,6 @@ class Audit:
         """The noise multiplier that is stated, its root mean square over the steps."""
         return (self._noise_square / self.steps) ** 0.5 if self.steps else self._noise()
 
-    @torch.no_grad()
     def _before_noise(self) -> None:
         if self.optimizer.accumulated_iterations != 1:
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
@@ -91,7 +90,6 @@ class Audit:
         self._noise_square += self._noise() ** 2
         self._add_noise()
 
-    @torch.no_grad()
     def _before_update(self, *_: Any) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
         optimizer, real = self.optimizer, self._real
@@ -105,7 +103,8 @@ class Audit:
             torch.distributed.all_reduce(real)
         scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
         clip = float(optimizer.max_grad_norm)
-        self._scores.add(self._way.places.read("grad"), real, scale, clip, self._noise())
+        self._way.places.read("grad", self._scores.next_row())
+        self._scores.add(real, scale, clip, self._noise())
 
     @property
     def steps(self) -> int:
@@ -128,7 +127,7 @@ class Audit:
             self.way,
             self.seed,
             self._way.places.layers,
-            pairs,
+            Pairs(pairs, self._scores.quiet),
         )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
@@ -173,14 +172,13 @@ class Audit:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs. It holds the seed of the hidden bits."""
-        draws = getattr(self._way, "draws", None)
         return {
             "version": _VERSION,
             "seed": self.seed,
             **self._settings(),
             **self._scores.state_dict(),
             "noise_square": self._noise_square,
-            "draws": None if draws is None else draws.get_state(),
+            "draws": self._way.draws_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -198,8 +196,7 @@ class Audit:
         self._build(int(state["seed"]))
         self._scores.load_state_dict(state)
         self._noise_square = float(state["noise_square"])
-        if state["draws"] is not None:
-            self._way.draws.set_state(state["draws"].cpu())  # type: ignore[attr-defined]
+        self._way.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
         return {"design": repr(self._design), "way": self.way, "sample_rate": self.sample_rate}

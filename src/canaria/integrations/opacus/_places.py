@@ -13,8 +13,8 @@ from canaria._validate import InputError
 class Places:
     """`count` weights, in every parameter in proportion to its size, small ones not left out.
 
-    Within a parameter they lie at equal distances, so that reading and adding is a strided slice, not a
-    gather. `layers` says how many each parameter carries, in order.
+    Within a parameter they lie side by side, from a random weight on, so that reading and adding is a slice,
+    not a gather. `layers` says how many each parameter carries, in order.
     """
 
     def __init__(self, parameters: Sequence[Any], count: int, seed: int) -> None:
@@ -23,11 +23,8 @@ class Places:
         self._slices: list[tuple[Any, slice, int]] = []
         for parameter, share in zip(parameters, shares(sizes, count), strict=True):
             if share:
-                stride = parameter.numel() // share
-                first = seed % stride
-                self._slices.append(
-                    (parameter, slice(first, first + (share - 1) * stride + 1, stride), share)
-                )
+                first = seed % (parameter.numel() - share + 1)
+                self._slices.append((parameter, slice(first, first + share), share))
         self.layers = tuple(share for _, _, share in self._slices)
 
     def require_trained(self) -> None:
@@ -38,19 +35,14 @@ class Places:
                 "changing what is trained"
             )
 
-    def read(self, attribute: str) -> Tensor:
-        """The values of `attribute` (such as "grad") of the parameters at the places."""
-        parts = [getattr(p, attribute).reshape(-1)[chosen] for p, chosen, _ in self._slices]
-        return torch.cat(parts).float()
+    def read(self, attribute: str, out: Tensor) -> Tensor:
+        """The values of `attribute` (such as "grad") of the parameters at the places, into `out`."""
+        return torch.cat([_piece(p, attribute, chosen) for p, chosen, _ in self._slices], out=out)
 
-    def add(self, attribute: str, values: Tensor) -> None:
-        """Add to `attribute` of the parameters at the places."""
+    def add(self, attribute: str, values: Tensor, scale: float) -> None:
+        """Add `scale` times the values to `attribute` of the parameters at the places."""
         for (parameter, chosen, _), part in zip(self._slices, self._split(values), strict=True):
-            whole = getattr(parameter, attribute)
-            if not whole.is_contiguous():
-                whole = whole.contiguous()
-                setattr(parameter, attribute, whole)
-            whole.view(-1)[chosen].add_(part)
+            _piece(parameter, attribute, chosen).add_(part, alpha=scale)
 
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the per-sample gradient of these rows at the places."""
@@ -69,6 +61,16 @@ class Places:
 
     def _split(self, values: Tensor) -> tuple[Tensor, ...]:
         return torch.split(values, list(self.layers), dim=-1)
+
+
+def _piece(parameter: Any, attribute: str, chosen: slice) -> Tensor:
+    """A view of these weights, in one call: small tensor calls are most of what an audit costs on a CPU."""
+    whole: Tensor = getattr(parameter, attribute)
+    if not whole.is_contiguous():
+        whole = whole.contiguous()
+        setattr(parameter, attribute, whole)
+    size = chosen.stop - chosen.start
+    return torch.as_strided(whole, (size,), (1,), whole.storage_offset() + chosen.start)
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from opacus.optimizers import DistributedDPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from torch import Tensor
 
-from canaria._validate import InputError
+from canaria._validate import InputError, Integers
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import DrawnRows
 from canaria.training import Dense, Design
@@ -21,16 +21,23 @@ RAW_NORM: Final = 10.0
 _DRAWS: Final = 0x64726177
 
 
-class Way(Protocol):
+class Way:
     """How canaries get into the sums."""
 
     places: Places
 
     def real_part(self) -> Tensor | float:
         """Add the canaries, if that is to be done now, and tell the real rows' part of the sums."""
+        return 0.0
 
     def release(self) -> None:
         """Undo what was changed."""
+
+    def draws_state(self) -> Any:
+        """The state of draws of the auditor's own, None if there are none."""
+
+    def restore_draws(self, state: Any) -> None:
+        """Go on from such a state."""
 
 
 class _Vectors:
@@ -55,64 +62,116 @@ class _Vectors:
 
 
 class _Poisson:
-    """Draws each of `count` things with one probability, by the gaps between those drawn.
+    """Draws each of some things with one probability, and counts those drawn in each slot.
 
-    Gaps are geometric, so only the few that are drawn cost a random number. Enough gaps are taken that they
-    end before the last thing with a probability below 1e-15.
+    `slots` says where each thing counts. What is drawn is found by the gaps in between, which are geometric
+    (exponentials, rounded), so only the few that are drawn cost a random number. Enough gaps are taken that
+    they end before the last thing with a probability below 1e-15. On a CPU numpy draws, several times at
+    once: little work done often costs more than much work done rarely.
     """
 
-    def __init__(self, count: int, rate: float, seed: int, device: torch.device) -> None:
-        self._count, self._rate = count, rate
-        expected = count * rate
-        self.most = math.ceil(expected + 8 * math.sqrt(expected) + 40)
-        self.generator = torch.Generator(device).manual_seed(seed)
-        self._all = torch.arange(count, device=device)
+    def __init__(self, slots: Integers, width: int, rate: float, seed: int, device: torch.device) -> None:
+        self._on_cpu = device.type == "cpu"
+        self._times = 16 if self._on_cpu else 1
+        self._things, self._width = len(slots), width
+        expected = self._times * self._things * rate
+        self._gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
+        self._scale = 0.0 if rate == 1 else -1 / math.log1p(-rate)
+        everywhere = (np.arange(self._times)[:, None] * width + slots).ravel()
+        self._slots: Any = np.append(everywhere, self._times * width)
+        self._generator: Any = np.random.default_rng(seed)
+        if not self._on_cpu:
+            self._slots = torch.tensor(self._slots, dtype=torch.int64, device=device)
+            self._ones = torch.ones(self._gaps, device=device)
+            self._generator = torch.Generator(device).manual_seed(seed)
+        else:
+            self._counted = np.zeros(self._times * width + 1, dtype=np.float32)
+            self._shared = len(np.unique(slots)) < len(slots)
+        self._begun, self._used = self._generator_state(), self._times
+        self._drawn = torch.zeros(self._times, width, device=device)
 
-    def draw(self) -> Tensor:
-        """The places of those drawn; `count` stands for none."""
-        if self._rate == 1:
-            return self._all
-        gaps = torch.empty(self.most, dtype=torch.int64, device=self._all.device)
-        gaps.geometric_(self._rate, generator=self.generator)
-        return gaps.cumsum(0).sub_(1).clamp_(max=self._count)
+    def counts(self) -> Tensor:
+        """How many were drawn in each slot."""
+        if self._used == self._times:
+            self._begun, self._used = self._generator_state(), 0
+            self._drawn = (self._drawn_on_cpu() if self._on_cpu else self._drawn_on_device())[:-1]
+            self._drawn = self._drawn.view(self._times, self._width)
+        self._used += 1
+        return self._drawn[self._used - 1]
+
+    def _drawn_on_cpu(self) -> Tensor:
+        gaps = self._generator.standard_exponential(self._gaps)
+        gaps *= self._scale
+        np.floor(gaps, out=gaps)
+        gaps += 1
+        drawn = self._slots[np.minimum(gaps.cumsum(), len(self._slots)).astype(np.int64) - 1]
+        if self._shared:
+            self._counted[:] = np.bincount(drawn, minlength=len(self._counted))
+        else:
+            self._counted.fill(0)
+            self._counted[drawn] = 1
+        return torch.from_numpy(self._counted)
+
+    def _drawn_on_device(self) -> Tensor:
+        gaps = torch.empty(self._gaps, dtype=torch.float64, device=self._slots.device)
+        gaps.exponential_(generator=self._generator).mul_(self._scale).floor_().add_(1)
+        places = gaps.cumsum(0).clamp_(max=len(self._slots)).sub_(1).long()
+        empty = torch.zeros(self._width + 1, device=self._slots.device)
+        return empty.index_add_(0, self._slots[places], self._ones)
+
+    def _generator_state(self) -> Any:
+        return self._generator.bit_generator.state if self._on_cpu else self._generator.get_state()
+
+    def state(self) -> Any:
+        """What a checkpoint needs."""
+        begun = self._generator_state() if self._used == self._times else self._begun
+        return {"begun": begun, "used": self._used}
+
+    def restore(self, state: Any) -> None:
+        """Go on from a checkpoint, made on the same kind of device."""
+        begun = state["begun"]
+        if isinstance(begun, dict) != self._on_cpu:
+            raise InputError("the audit's draws were made on another kind of device; resume on that kind")
+        if self._on_cpu:
+            self._generator.bit_generator.state = begun
+        else:
+            self._generator.set_state(begun.cpu())
+        self._used = self._times
+        if state["used"] < self._times:
+            self.counts()
+            self._used = int(state["used"])
 
 
-class _Sum:
+class _Sum(Way):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
     def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
-        included = np.flatnonzero(bits > 0)
-        self._poisson = _Poisson(
-            len(included), float(loader.batch_sampler.sample_rate), _derived(seed, 1), device
-        )
-        self.draws = self._poisson.generator
-        self._dense = None
-        if isinstance(design, Dense):
-            self._dense = _Vectors(design, device)
-        self._slots = design.count if self._dense else design.coordinates
-        slots = np.append(included % self._slots, self._slots)
-        self._slot_of = torch.tensor(slots, dtype=torch.int64, device=device)
-        self._ones = torch.ones(self._poisson.most, device=device)
+        self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
+        width = design.count if self._dense else design.coordinates
+        rate = float(loader.batch_sampler.sample_rate)
+        self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, _derived(seed, 1), device)
+        self._real = torch.empty(design.coordinates, device=device)
         self._adds = not isinstance(optimizer, DISTRIBUTED) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
-        real = self.places.read("summed_grad")
-        drawn = self._slot_of[self._poisson.draw()]
+        real = self.places.read("summed_grad", self._real)
         if self._adds:
-            counts = torch.zeros(self._slots + 1, device=real.device)
-            counts.index_add_(0, drawn, self._ones[: len(drawn)], alpha=self._optimizer.max_grad_norm)
-            added = counts[:-1]
-            self.places.add("summed_grad", self._dense.total(added) if self._dense else added)
+            counts = self._poisson.counts()
+            added = self._dense.total(counts) if self._dense else counts
+            self.places.add("summed_grad", added, float(self._optimizer.max_grad_norm))
         return real
 
-    def release(self) -> None:
-        """Nothing was changed."""
+    def draws_state(self) -> Any:
+        return self._poisson.state()
+
+    def restore_draws(self, state: Any) -> None:
+        self._poisson.restore(state)
 
 
-class _Rows:
+class _Rows(Way):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
     def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
@@ -163,7 +222,7 @@ class _Rows:
         self._drawn.release()
 
 
-class _Head:
+class _Head(Way):
     """The canary embedding's own gradient; no real row touches it."""
 
     def __init__(self, optimizer: Any, _: Any, design: Design, bits: Any, __: int) -> None:
