@@ -103,7 +103,7 @@ def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step
 
 def rows_of(cuda: bool) -> list[str]:
     cases = [
-        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5 %", 40),
+        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5 %", 60),
         ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2 %", 12),
     ]
     if cuda:

@@ -83,7 +83,7 @@ class Audit:
         return (self._noise_square / self.steps) ** 0.5 if self.steps else self._noise()
 
     def _before_noise(self) -> None:
-        if self.optimizer.accumulated_iterations != 1:
+        if self._way.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self._way.places.require_trained()
         self._real = self._way.real_part()

@@ -35,14 +35,20 @@ class Places:
                 "changing what is trained"
             )
 
-    def read(self, attribute: str, out: Tensor) -> Tensor:
-        """The values of `attribute` (such as "grad") of the parameters at the places, into `out`."""
-        return torch.cat([_piece(p, attribute, chosen) for p, chosen, _ in self._slices], out=out)
+    def accumulated(self) -> bool:
+        """Whether per-sample gradients of several batches wait for one step."""
+        return isinstance(getattr(self._slices[0][0], "grad_sample", None), list)
 
-    def add(self, attribute: str, values: Tensor, scale: float) -> None:
-        """Add `scale` times the values to `attribute` of the parameters at the places."""
-        for (parameter, chosen, _), part in zip(self._slices, self._split(values), strict=True):
-            _piece(parameter, attribute, chosen).add_(part, alpha=scale)
+    def read(self, attribute: str, out: Tensor) -> list[Tensor]:
+        """Write `attribute` (such as "grad") at the places into `out`, and return it in pieces to change."""
+        pieces = [_piece(parameter, attribute, chosen) for parameter, chosen, _ in self._slices]
+        torch.cat(pieces, out=out)
+        return pieces
+
+    def add(self, pieces: list[Tensor], values: Tensor, scale: float) -> None:
+        """Add `scale` times the values to what was read."""
+        for piece, part in zip(pieces, self._split(values), strict=True):
+            piece.add_(part, alpha=scale)
 
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the per-sample gradient of these rows at the places."""

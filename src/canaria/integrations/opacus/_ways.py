@@ -157,12 +157,12 @@ class _Sum(Way):
         self._adds = not isinstance(optimizer, DISTRIBUTED) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
-        real = self.places.read("summed_grad", self._real)
+        pieces = self.places.read("summed_grad", self._real)
         if self._adds:
             counts = self._poisson.counts()
             added = self._dense.total(counts) if self._dense else counts
-            self.places.add("summed_grad", added, float(self._optimizer.max_grad_norm))
-        return real
+            self.places.add(pieces, added, float(self._optimizer.max_grad_norm))
+        return self._real
 
     def draws_state(self) -> Any:
         return self._poisson.state()
