@@ -255,6 +255,7 @@ class Audit:
             self.noise_multiplier,
             self.way,
             self.seed,
+            tuple(len(places) for places in self._places if len(places)),
         )
 
     def bound(self, state: Any, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
