@@ -5,17 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from opacus.schedulers import ExponentialNoise
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from scipy import stats
-from torch.utils.data import TensorDataset
 
 from canaria import Bet, InputError, Tails, conformance
 from canaria.accounting import dpsgd_epsilon
-from canaria.integrations.opacus import Dense, attach, with_canary_head, with_canary_rows
+from canaria.integrations.opacus import Dense, attach
 from canaria.mechanisms.dpsgd import log_likelihoods_of
-from tests.integrations.digits import DELTA, SIGMA, audited, digits, private
+from tests.integrations.digits import DELTA, SIGMA, audited, private
 
 torch.set_num_threads(1)
 each_way = pytest.mark.parametrize("way", ["sum", "rows", "head"])
@@ -298,156 +296,3 @@ def test_scores_see_a_sampler_at_twice_its_rate(way: str) -> None:
         made.one_pass()
     assert audit.conformance().weight == pytest.approx(2, rel=0.2)
     assert not audit.conformance().conforms
-
-
-class TestMisuse:
-    def test_after_training_began(self) -> None:
-        made = private("sum")
-        made.one_pass()
-        with pytest.raises(InputError, match="before training begins"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    def test_without_poisson_sampling(self) -> None:
-        made = private("sum", poisson=False)
-        with pytest.raises(InputError, match="sample by Poisson"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    def test_more_canaries_than_coordinates_allow(self) -> None:
-        made = private("sum")
-        with pytest.raises(InputError, match="take at most 2420 canaries"):
-            attach(made.optimizer, made.loader, way="sum", canaries=5000, per_coordinate=2)
-
-    def test_optimizer_that_is_not_private(self) -> None:
-        made = private("sum")
-        with pytest.raises(InputError, match="private one that make_private returns, got SGD"):
-            attach(made.optimizer.original_optimizer, made.loader, way="sum", canaries=100)
-
-    @pytest.mark.parametrize("clipping", ["per_layer", "adaptive"])
-    def test_optimizer_that_does_not_clip_flat(self, clipping: str) -> None:
-        norms: dict[str, Any] = {
-            "per_layer": {"clip": [1.0] * 4},
-            "adaptive": {
-                "target_unclipped_quantile": 0.5,
-                "clipbound_learning_rate": 0.2,
-                "max_clipbound": 1e8,
-                "min_clipbound": 0.01,
-                "unclipped_num_std": 5.0,
-            },
-        }[clipping]
-        made = private("sum", clipping=clipping, **norms)
-        with pytest.raises(InputError, match="clip flat"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    def test_twice(self) -> None:
-        made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
-        with pytest.raises(InputError, match="audited already"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    @pytest.mark.parametrize("way", ["rows", "head"])
-    def test_data_set_whose_length_depends_on_the_bits(self, way: str) -> None:
-        made = private("sum")
-        with pytest.raises(InputError, match="a length that depends on the bits would tell them"):
-            attach(made.optimizer, made.loader, way=way, canaries=100)
-        made = private(way, canaries=90)
-        with pytest.raises(InputError, match="got 90 canary rows"):
-            attach(made.optimizer, made.loader, way=way, canaries=100)
-
-    def test_rows_with_ghost_clipping(self) -> None:
-        made = private("rows", canaries=100, mode="ghost")
-        with pytest.raises(InputError, match="needs per-sample gradients"):
-            attach(made.optimizer, made.loader, way="rows", canaries=100)
-
-    def test_unknown_way(self) -> None:
-        made = private("sum")
-        with pytest.raises(InputError, match="way must be 'rows', 'sum' or 'head', got 'row'"):
-            attach(made.optimizer, made.loader, way="row", canaries=100)
-
-    def test_half_precision_would_round_the_canaries(self) -> None:
-        made = private("sum")
-        made.optimizer.param_groups[0]["params"][0].data = made.optimizer.params[0].data.bfloat16()
-        with pytest.raises(InputError, match="bfloat16 would round"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    def test_head_of_another_size(self) -> None:
-        made = private("head", canaries=100)
-        with pytest.raises(InputError, match="with_canary_head with Dirac"):
-            attach(made.optimizer, made.loader, way="head", canaries=100, per_coordinate=2)
-
-    def test_parameter_frozen_in_between(self) -> None:
-        made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=1000)
-        made.one_pass()
-        next(made.model.parameters()).requires_grad_(False)
-        with pytest.raises(InputError, match="was frozen"):
-            made.one_pass()
-
-    def test_step_past_the_audit(self) -> None:
-        made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
-        made.optimizer.add_noise = type(made.optimizer).add_noise.__get__(made.optimizer)
-        with pytest.raises(InputError, match="a step was made past the audit"):
-            made.one_pass()
-
-    def test_real_row_that_looks_like_a_canary(self) -> None:
-        rows = torch.zeros(5, 6, dtype=torch.int64)
-        rows[3, 0] = -7
-        _, marked = with_canary_head(torch.nn.Linear(6, 2), TensorDataset(rows), 10)
-        assert len(marked[5]) == 1
-        with pytest.raises(InputError, match="row 3 begins with -7, which marks a canary"):
-            marked[3]
-        with pytest.raises(InputError, match="rows must be tensors"):
-            with_canary_head(torch.nn.Linear(6, 2), [{"x": rows[0]}], 10)
-        with pytest.raises(InputError, match="must have parameters"):
-            with_canary_head(torch.nn.ReLU(), TensorDataset(rows), 10)
-
-    def test_diverged_training(self) -> None:
-        made = private("sum")
-        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
-        with torch.no_grad():
-            next(made.model.parameters()).fill_(float("nan"))
-        made.one_pass()
-        with pytest.raises(InputError, match="not finite"):
-            audit.bound()
-
-    def test_sharded_optimizer(self) -> None:
-        made = private("sum", mode="ghost")
-        made.optimizer.__class__ = FSDPOptimizerFastGradientClipping
-        with pytest.raises(InputError, match="cannot be audited; use DDP"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
-
-    def test_no_step_seen(self) -> None:
-        made = private("sum")
-        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
-        with pytest.raises(InputError, match="no training step was seen"):
-            audit.bound()
-
-    def test_accumulated_gradients(self) -> None:
-        made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
-        made.model.allow_grad_accumulation()
-        rows, labels = digits(400)[:8]
-        for _ in range(2):
-            made.criterion(made.model(rows), labels).backward()
-        with pytest.raises(InputError, match="use BatchMemoryManager"):
-            made.optimizer.step()
-
-    def test_batches_that_the_sampler_did_not_draw(self) -> None:
-        made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, way="rows", canaries=100)
-        rows, labels = digits(400)[:8]
-        made.criterion(made.model(rows), labels).backward()
-        with pytest.raises(InputError, match="every batch must go through"):
-            made.optimizer.step()
-
-    def test_batch_of_which_rows_are_left_out(self) -> None:
-        made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, way="rows", canaries=100)
-        rows, labels = next(iter(made.loader))
-        made.criterion(made.model(rows[:-2]), labels[:-2]).backward()
-        with pytest.raises(InputError, match="did not reach the optimizer"):
-            made.optimizer.step()
-
-    def test_empty_data_set(self) -> None:
-        with pytest.raises(InputError, match="at least one row"):
-            with_canary_rows([], 5)
