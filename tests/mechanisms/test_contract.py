@@ -110,7 +110,7 @@ def test_loss_never_exceeds_ddp_nor_ddp_epsilon(model: Model, n: int) -> None:
     assert model.mechanism.ddp(n) <= model.mechanism.epsilon + 1e-9
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: repr(model.mechanism)[:40])
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: repr(model.mechanism).partition(" at 0x")[0])
 def test_finite_epsilon_is_the_worst_likelihood_ratio(model: Model) -> None:
     """Over all neighbours and outputs of discrete mechanisms, n = 3 (2 for pairs)."""
     if not model.discrete or math.isinf(model.mechanism.epsilon):
