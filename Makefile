@@ -1,13 +1,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures pictures docs clean
 
-demo: .venv/installed  ## two real audits, printed
+demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
 
-test: .venv/installed-test  ## everything but the full-size runs, on all cores
+test: .venv/installed-test browser  ## everything but the full-size runs, on all cores
 	$(BIN)/python -m pytest -n auto -m "not full"
+
+browser:  ## reports are tested in a real one
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  { apt-get update -q && apt-get install -y -q chromium; } || \
+	  { echo "make test opens reports in a browser: install chromium"; exit 1; }
 
 test-full: .venv/installed-test  ## the full-size statistical runs
 	$(BIN)/python -m pytest -n auto -m full
@@ -37,6 +42,12 @@ bench-training: .venv/installed-test  ## what an attached audit costs; on a GPU 
 figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-figures
 	$(BIN)/canaria reproduce --resume
 	$(BIN)/python benchmarks/figures_page.py canaria-figures
+
+pictures: .venv/installed-test  ## those of the documentation, from real runs
+	$(BIN)/python benchmarks/pictures.py
+
+docs: .venv/installed-test  ## the documentation, into site; no network is used
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf .venv

@@ -1,6 +1,8 @@
 """Argument checks: every message is one line with the name, the value and what is allowed."""
 
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +30,16 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
+def nearest(word: object, known: Iterable[str]) -> str:
+    """What was probably meant, to end an error message with; nothing if no known word is near.
+
+    >>> nearest("xor-in-pair", ["xor", "xor-in-pairs"])
+    "; did you mean 'xor-in-pairs'?"
+    """
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 def integer(name: str, value: Any, low: int, high: int = LARGEST, top: str = "") -> int:
     """Check that `value` is an integer between `low` and `high` (which `top` names)."""
     allowed = f"an integer of at least {low}"
@@ -42,7 +54,7 @@ def integer(name: str, value: Any, low: int, high: int = LARGEST, top: str = "")
 def real(name: str, value: Any) -> float:
     """Check that `value` is a number, and not NaN."""
     try:
-        number = math.nan if isinstance(value, str | bytes) else float(value)
+        number = math.nan if isinstance(value, str | bytes | bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
@@ -78,7 +90,9 @@ def adjacency(value: Any) -> str:
     """Check the name of an adjacency."""
     if value not in ADJACENCIES:
         allowed = ", ".join(map(repr, ADJACENCIES))
-        raise InputError(f"adjacency must be one of {allowed}, got {shown(value)}")
+        raise InputError(
+            f"adjacency must be one of {allowed}, got {shown(value)}{nearest(value, ADJACENCIES)}"
+        )
     return str(value)
 
 

@@ -1,117 +1,226 @@
-"""Results on disk: reading one back and checking it against its own evidence."""
+"""A result: one bound, the claim it is held against, and all that a reader needs to judge it.
 
+It prints as text, is kept as JSON (`save`), and is what `canaria report` turns into a page.
+"""
+
+import hashlib
 import json
+import math
+import platform
 import sys
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from canaria import _validate
-from canaria._validate import InputError, shown
-from canaria.bound import Bound, lower_bound, plain
-from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
-from canaria.evidence.ranking import looks
-from canaria.rules import Ranked
-from canaria.rules.ranked import SHARES
+from canaria._validate import InputError
+from canaria._version import __version__
+from canaria.bound import Bound, plain
+from canaria.conforming import Conformance
+from canaria.store import write_atomically
+
+FORMAT: Final = 1
+"""The format of result files; a reader refuses any other."""
+MOST_BINS: Final = 400
+_TRAINERS: Final = ("torch", "opacus", "jax", "jax_privacy", "lightning")
 
 
-class Check(NamedTuple):
-    """A stored epsilon, the one its evidence gives, and what does not fit (nothing, if it holds)."""
+@dataclass(frozen=True)
+class Histogram:
+    """Scores of included and of excluded elements, counted in bins between `edges`."""
 
-    stored: float
-    recomputed: float
-    faults: tuple[str, ...]
+    edges: tuple[float, ...]
+    included: tuple[int, ...]
+    excluded: tuple[int, ...]
 
-    @property
-    def holds(self) -> bool:
-        """Whether the stored bound is no higher than its evidence allows, and says what it is."""
-        return not self.faults
+    def __post_init__(self) -> None:
+        edges = _validate.vector("edges", list(self.edges))
+        if not 2 <= len(edges) <= MOST_BINS + 1 or not (np.diff(edges) > 0).all():
+            raise InputError(f"edges must be 2 to {MOST_BINS + 1} rising numbers, got {len(edges)}")
+        for name, counts in (("included", self.included), ("excluded", self.excluded)):
+            _validate.same_length(name, len(counts) + 1, "edges", len(edges))
+            for count in counts:
+                _validate.integer(name, count, 0)
+
+    @classmethod
+    def of(cls, scores: Any, bits: Any, bins: int = 50) -> "Histogram | None":
+        """Count scores, those beyond the 0.1 % and 99.9 % quantiles in the outermost bins; None if all equal.
+
+        >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
+        Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
+        """
+        values, included = (
+            _validate.vector("scores", scores, infinite=True),
+            _validate.two_valued("bits", bits),
+        )
+        finite = values[np.isfinite(values)]
+        if len(finite) == 0 or finite.max() == finite.min():
+            return None
+        low, high = (
+            np.quantile(finite, [0.001, 0.999]) if len(finite) > 2000 else (finite.min(), finite.max())
+        )
+        if not low < high:
+            low, high = finite.min(), finite.max()
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = np.linspace(low, high, bins + 1)
+        if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+            return None
+        clipped = np.clip(values, low, high)
+        counts = [np.histogram(clipped[side], edges)[0] for side in (included, ~included)]
+        return cls(tuple(edges.tolist()), *(tuple(side.tolist()) for side in counts))
+
+
+class Step(NamedTuple):
+    """One step down from the claim: what is lost, and the epsilon that is left."""
+
+    gap: str
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """From an epsilon (`top` says which) down to the bound: where the rest is lost, step by step.
+
+    `how` says where the numbers come from.
+    """
+
+    top: str
+    epsilon: float
+    steps: tuple[Step, ...]
+    how: str
+
+    def __post_init__(self) -> None:
+        for value in (self.epsilon, *(step.epsilon for step in self.steps)):
+            if not math.isfinite(_validate.nonnegative("epsilon of the ladder", value)):
+                raise InputError(f"epsilon of the ladder must be finite, got {value}")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON."""
         return {
-            "stored": plain(self.stored),
-            "recomputed": plain(self.recomputed),
-            "holds": self.holds,
-            "faults": list(self.faults),
+            "top": self.top,
+            "epsilon": self.epsilon,
+            "steps": [step._asdict() for step in self.steps],
+            "how": self.how,
         }
 
 
-class Stored(NamedTuple):
-    """A result as it was stored: the bound, not yet checked, and the whole record."""
+def running() -> dict[str, str]:
+    """What this Python runs: ours, and of the trainers those that are loaded."""
+    loaded = [name.replace("_", "-") for name in _TRAINERS if name in sys.modules]
+    names = ("numpy", "scipy", *loaded)
+    return {
+        "canaria": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an audit found.
+
+    `name` says what was audited, `claimed` is the epsilon that is claimed at the delta of the bound. `facts`
+    are further lines for the reader; `command` and `seed` repeat the audit.
+
+    >>> from canaria import Counts, Result, lower_bound
+    >>> Result(lower_bound(Counts(90, 100, 100)), claimed=1.0, name="survey").verdict
+    'The claim ε = 1 is refuted: with 95 % confidence ε is at least 1.630 at δ = 0.'
+    """
 
     bound: Bound
-    record: dict[str, Any]
+    claimed: float | None = None
+    name: str = "audit"
+    histogram: Histogram | None = None
+    ladder: Ladder | None = None
+    conformance: Conformance | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    command: str | None = None
+    versions: dict[str, str] = field(default_factory=running)
+
+    def __post_init__(self) -> None:
+        if self.claimed is not None:
+            _validate.nonnegative("claimed", self.claimed)
+
+    @property
+    def refuted(self) -> bool | None:
+        """Whether the claim is refuted; None without a claim."""
+        return None if self.claimed is None else self.bound.refutes(self.claimed)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one sentence."""
+        bound = self.bound
+        shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
+        shown = f"ith {100 * bound.confidence:.10g} % confidence {shown} at δ = {bound.delta:g}."
+        if self.claimed is None:
+            return f"W{shown}"
+        return f"The claim ε = {self.claimed:.6g} {self._answer}: w{shown}"
+
+    @property
+    def _answer(self) -> str:
+        return "is refuted" if self.refuted else "is not refuted"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for JSON; `checksum` is over all the rest."""
+        record = {
+            "format": FORMAT,
+            "canaria": __version__,
+            "name": self.name,
+            **self.bound.to_dict(),
+            "claimed": None if self.claimed is None else plain(self.claimed),
+            "refuted": self.refuted,
+            "histogram": None if self.histogram is None else asdict(self.histogram),
+            "ladder": None if self.ladder is None else self.ladder.to_dict(),
+            "conformance": None if self.conformance is None else self.conformance.to_dict(),
+            "facts": dict(self.facts),
+            "seed": self.seed,
+            "command": self.command,
+            "versions": dict(self.versions),
+        }
+        return {**record, "checksum": checksum(record)}
+
+    def to_json(self) -> str:
+        """The result as JSON on one line."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a result file, at once or not at all; `canaria verify` and `canaria report` read it."""
+        write_atomically(Path(path), (self.to_json() + "\n").encode())
+        return Path(path)
+
+    def __str__(self) -> str:
+        """For people."""
+        bound = self.bound
+        right, taken = bound.tally
+        rows = [
+            ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
+            ("estimate", f"{bound.estimate:.3f} (no confidence)"),
+            ("method", bound.method),
+            ("rule", bound.rule),
+            ("ε grid", bound.grid),
+            ("conformance", None if self.conformance is None else str(self.conformance)),
+            ("adjacency", bound.adjacency),
+            ("about", bound.about),
+            *self.facts.items(),
+            *(("assumes", line) for line in bound.assumptions),
+        ]
+        sure = f"{100 * bound.confidence:.10g} % confidence"
+        lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
+        if self.claimed is not None:
+            lines.append(f"the claim ε = {self.claimed:.6g} {self._answer}")
+        for name, value in rows:
+            if value is not None:
+                lines.append(f"  {name if name != shown else '':<11} {value}")
+                shown = name
+        return "\n".join(lines)
 
 
-def read_result(source: str | Path) -> Stored:
-    """Read a result that was written as JSON (`-` is standard input); nothing in it is believed yet."""
-    name = "standard input" if str(source) == "-" else str(source)
-    try:
-        text = sys.stdin.read() if str(source) == "-" else Path(source).read_text(encoding="utf-8")
-        record = json.loads(text, object_pairs_hook=_unique)
-        return Stored(_bound(record, name), record)
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}") from None
-    except InputError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} must be the JSON of one result: {shown(str(error))}") from None
-
-
-def check(stored: Stored) -> Check:
-    """Recompute a bound from its evidence, and all that the record says about it."""
-    kept = stored.bound
-    again = lower_bound(kept.evidence, kept.delta, kept.confidence, adjacency=kept.adjacency, rule=kept.rule)
-    faults = []
-    if kept.epsilon > again.epsilon + 1e-8 * max(1.0, again.epsilon):
-        faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
-    fresh = replace(again, epsilon=kept.epsilon).to_dict()
-    claimed = stored.record.get("claimed")
-    fresh["refuted"] = None if claimed is None else bool(kept.epsilon > float(claimed))
-    for name in ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted"):
-        if stored.record.get(name, fresh[name]) != fresh[name]:
-            told, true = shown(stored.record[name]), shown(fresh[name])
-            faults.append(f"{name} is stored as {told}, but its evidence says {true}")
-    if kept.rule == repr(Ranked()) and not _is_ranked(kept.evidence):
-        faults.append(f"rule is stored as {kept.rule}, but the evidence looks at other numbers of guesses")
-    return Check(kept.epsilon, again.epsilon, tuple(faults))
-
-
-def _is_ranked(evidence: Evidence) -> bool:
-    """Whether evidence has the shares and the looks that the default rule commits to, or no guess."""
-    return evidence == Counts(0, 0, evidence.elements) or (
-        isinstance(evidence, Split)
-        and evidence.shares == SHARES
-        and all(
-            isinstance(part, Ranking) and np.array_equal(part.grid, looks(part.elements))
-            for part in evidence.parts
-        )
-    )
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise InputError(f"a result must name everything once, got {shown(sorted(names))}")
-    return dict(pairs)
-
-
-def _bound(record: Any, source: str) -> Bound:
-    if not isinstance(record, dict):
-        raise InputError(f"{source} must hold a JSON object, got {shown(record)}")
-    missing = {"epsilon", "delta", "confidence", "adjacency", "evidence"} - set(record)
-    if missing:
-        raise InputError(f"{source} must be a result with {', '.join(sorted(missing))}")
-    epsilon = record["epsilon"]
-    return Bound(
-        _validate.nonnegative("epsilon", float("inf") if epsilon == "inf" else epsilon),
-        _validate.delta(record["delta"]),
-        _validate.confidence(record["confidence"]),
-        from_dict(record["evidence"]),
-        _validate.adjacency(record["adjacency"]),
-        record["rule"] if isinstance(record.get("rule"), str) else None,
-        record["about"] if isinstance(record.get("about"), str) else None,
-    )
+def checksum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its own checksum, in one fixed way of writing it."""
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

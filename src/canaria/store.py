@@ -59,17 +59,28 @@ class Store:
     def write(self, name: str, content: bytes) -> Path:
         """Write a file of the result, all or nothing."""
         target = self.folder / name
-        _atomic(target, content)
+        write_atomically(target, content)
         return target
 
     def _block(self, name: str) -> Path:
         return self.folder / "blocks" / f"{name}.json"
 
     def _write(self, path: Path, data: Any) -> None:
-        _atomic(path, json.dumps(data, allow_nan=False).encode())
+        write_atomically(path, json.dumps(data, allow_nan=False).encode())
 
 
-def _atomic(path: Path, content: bytes) -> None:
+def folder(path: str | Path) -> Path:
+    """A folder to write to, made if it is not there."""
+    place = Path(path)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"output folder {place} cannot be used: {error.strerror}") from None
+    return place
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that, whatever happens, it holds all of the content or what it held before."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:

@@ -5,7 +5,7 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 of all steps say about them; the bits are revealed to the guesser only as the game allows.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,7 +18,9 @@ from canaria.conforming import FEWEST, Conformance, Pairs, of_dense, of_dirac
 from canaria.game import Transcript, replay
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference, unit_rows
+from canaria.results import Histogram, Ladder, Result
 from canaria.rules import AdaptiveRule, Rule
+from canaria.theory.ladders import ladder_of_dpsgd, ladder_of_scores
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
 NOT_TESTED: Final = "not tested (no noise is stated, or few coordinates carry canaries)"
@@ -55,6 +57,11 @@ class Dirac:
         _validate.integer("per_coordinate", self.per_coordinate, 1, self.count, "canaries")
 
     @property
+    def words(self) -> str:
+        """The design for people."""
+        return f"{self.count} unit gradients, {self.per_coordinate} to a coordinate"
+
+    @property
     def coordinates(self) -> int:
         """How many coordinates carry canaries; canary i sits on coordinate i modulo this."""
         return -(-self.count // self.per_coordinate)
@@ -80,6 +87,11 @@ class Dense:
         _validate.integer("canaries", self.count, 1, _LARGEST_DENSE)
         _validate.integer("coordinates", self.coordinates, 1)
         _validate.integer("seed", self.seed, 0)
+
+    @property
+    def words(self) -> str:
+        """The design for people."""
+        return f"{self.count} random directions over the same {self.coordinates} coordinates"
 
     def gradients(self) -> Floats:
         """The canaries, (count, coordinates)."""
@@ -234,61 +246,39 @@ class Recording:
         rule: Rule | AdaptiveRule | None = None,
         score: str = "likelihood",
         adaptive: bool = False,
-    ) -> "TrainingReport":
-        """The bound, the claim and the conformance in one text.
+        name: str = "training run",
+    ) -> Result:
+        """The bound, the claim and the conformance: to be printed, saved, and made into a report.
 
-        `delta` is that of the claim; without it the bound is at delta 0, and a claim is not compared.
+        `delta` is that of the claim: without it the bound is at delta 0, and a claim is refused.
         """
-        if claimed is not None:
-            _validate.nonnegative("claimed", claimed)
+        if claimed is not None and delta is None:
+            raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
-        found = self.conformance() if lawful else None
-        refuted = None if claimed is None or delta is None else bound.refutes(claimed)
-        return TrainingReport(bound, claimed, refuted, found, self.way, self.design, self.steps)
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """What one audited training run shows; prints as text."""
-
-    bound: Bound
-    claimed: float | None
-    refuted: bool | None
-    conformance: Conformance | None
-    way: str
-    design: Design
-    steps: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for JSON."""
-        return {
-            **self.bound.to_dict(),
-            "claimed": self.claimed,
-            "refuted": self.refuted,
-            "way": self.way,
-            "design": {"kind": type(self.design).__name__, **asdict(self.design)},
-            "steps": self.steps,
-            "conformance": None if self.conformance is None else self.conformance.to_dict(),
-        }
-
-    def __str__(self) -> str:
-        """For people."""
         exercised, untouched = WAYS[self.way]
-        verdict = "no claim was given"
-        if self.claimed is not None:
-            answer = {True: "REFUTED", False: "not refuted", None: "not compared (its delta was not given)"}
-            verdict = f"the claim epsilon = {self.claimed:.4g} is {answer[self.refuted]}"
-        lines = [
-            f"Audit of one training run: {self.design}, {self.steps} steps, way {self.way!r}",
-            f"  bound        epsilon >= {self.bound.epsilon_text} at delta {self.bound.delta:g}, "
-            f"{100 * self.bound.confidence:.10g} % confidence; {verdict}",
-            f"  evidence     {self.bound.tally.correct} of {self.bound.tally.taken} guesses right among "
-            f"{self.bound.evidence.elements} canaries; {self.bound.method}",
-            f"  conformance  {self.conformance or NOT_TESTED}",
-            f"  about        {ABOUT}; {self.bound.adjacency} adjacency",
-            f"  exercised    {exercised}",
-            f"  untouched    {untouched}",
-            *(f"  assumes      {line}" for line in self.bound.assumptions),
-        ]
-        return "\n".join(lines)
+        return Result(
+            bound,
+            claimed,
+            name,
+            Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
+            self._ladder(claimed, bound),
+            self.conformance() if lawful else None,
+            {
+                "canaries": f"{self.design.words}; way {self.way!r}",
+                "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
+                f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
+                "exercised": exercised,
+                "untouched": untouched,
+                **({} if lawful else {"conformance": NOT_TESTED}),
+            },
+            self.seed,
+        )
+
+    def _ladder(self, claimed: float | None, bound: Bound) -> Ladder | None:
+        if claimed is None:
+            return None
+        if isinstance(self.design, Dense):
+            return ladder_of_scores(claimed, bound)
+        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma)
+        return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

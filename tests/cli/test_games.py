@@ -77,8 +77,8 @@ def test_functions_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     monkeypatch.chdir(tmp_path)
     data = json.loads(canaria("run", "mine:release", "--score", "mine:score", "--n", "300", "--json").out)
-    assert data["bounds"][0]["epsilon"] > 2
-    assert data["bounds"][0]["adjacency"] == "add-remove"
+    assert data["epsilon"] > 2
+    assert data["adjacency"] == "add-remove"
     for words, message in (
         (["mine:absent", "--score", "mine:score"], "must name a function that exists, got 'mine:absent'"),
         (["absent:release", "--score", "mine:score"], "module 'absent' cannot be imported"),

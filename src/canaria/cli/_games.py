@@ -1,38 +1,37 @@
-"""Playing games by name, and showing what came of them."""
+"""Playing games by name, and what came of them as results."""
 
-import json
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from canaria._validate import InputError
 from canaria.bound import Bound
 from canaria.cli._load import load_function
-from canaria.cli._output import in_words
 from canaria.game import Transcript, play_many
 from canaria.mechanisms import Function, parse_mechanism
+from canaria.results import Histogram, Ladder, Result
 from canaria.rules import parse_rule
+from canaria.theory import gaps, ladder_of_gaps
+
+_LARGEST_EXPLAINED: Final = 5000
+
+
+def audited_mechanism(mechanism: str, options: dict[str, Any], adaptive: bool) -> Any:
+    """A built-in mechanism, or a function of the user."""
+    if ":" not in mechanism:
+        return parse_mechanism(mechanism, **options)
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"--{given[0]} is for built-in mechanisms, got {mechanism}")
+    if adaptive:
+        raise InputError("--adaptive needs a built-in mechanism; for a function use --rule online")
+    return Function(load_function(mechanism))
 
 
 def play_named(
-    mechanism: str,
-    options: dict[str, Any],
-    score: str | None,
-    rule: str | None,
-    n: int,
-    trials: int,
-    adaptive: bool,
-    seed: int,
+    audited: Any, score: str | None, rule: str | None, n: int, trials: int, adaptive: bool, seed: int
 ) -> list[Transcript]:
-    """Play against a built-in mechanism or a function of the user."""
-    audited: Any
-    if ":" in mechanism:
-        given = [name for name, value in options.items() if value is not None]
-        if given:
-            raise InputError(f"--{given[0]} is for built-in mechanisms, got {mechanism}")
-        if adaptive:
-            raise InputError("--adaptive needs a built-in mechanism; for a function use --rule online")
-        audited = Function(load_function(mechanism))
-    else:
-        audited = parse_mechanism(mechanism, **options)
+    """Play against it, with a score and a rule by name."""
     return play_many(
         audited,
         load_function(score) if score else None,
@@ -44,16 +43,18 @@ def play_named(
     )
 
 
-def show_games(bounds: list[Bound], details: dict[str, Any], as_json: bool) -> str:
-    """All bounds as JSON; in words the first, and the mean of several."""
-    mean = sum(bound.epsilon for bound in bounds) / len(bounds)
-    if as_json:
-        rows = [bound.to_dict() for bound in bounds]
-        return json.dumps({**details, "mean": mean, "bounds": rows}, allow_nan=False)
-    if len(bounds) == 1:
-        return in_words(bounds[0], None)
-    right, taken = (sum(bound.tally[k] for bound in bounds) for k in (0, 1))
-    return (
-        f"mean of the bounds of {len(bounds)} games: {mean:.3f} ({right} of {taken} guesses right)\n"
-        f"the first game: {in_words(bounds[0], None)}"
-    )
+def result_of(
+    audited: Any, game: Transcript, bound: Bound, mechanism: str, seed: int, command: str
+) -> Result:
+    """One game as a result; a built-in mechanism of moderate size with its losses and its gaps."""
+    histogram, ladder = None, None
+    if not isinstance(audited, Function) and len(game.bits) <= _LARGEST_EXPLAINED:
+        losses = audited.loss(game.output[None], np.zeros_like(game.bits)[None])[0]
+        histogram = Histogram.of(losses, game.bits)
+        ladder = _ladder(audited, game, bound)
+    return Result(bound, None, mechanism, histogram, ladder, seed=seed, command=command)
+
+
+def _ladder(audited: Any, game: Transcript, bound: Bound) -> Ladder | None:
+    found = gaps(audited, len(game.bits), bound.tally.taken or None, trials=200, rng=0)
+    return ladder_of_gaps(found, bound)

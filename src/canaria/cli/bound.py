@@ -5,35 +5,39 @@ from typing import Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import finish
+from canaria.cli._output import command_line, finish
 
 
 def bound(
-    correct: Annotated[int, typer.Option(help="How many guesses were right.")],
-    guesses: Annotated[int, typer.Option(help="How many guesses were taken; fixed in advance.")],
-    elements: Annotated[int, typer.Option(help="How many hidden bits there were.")],
+    correct: Annotated[int, typer.Option(help="Right guesses.")],
+    guesses: Annotated[int, typer.Option(help="Guesses taken; fixed in advance.")],
+    elements: Annotated[int, typer.Option(help="Hidden bits of the audit.")],
     delta: Delta = 0.0,
     confidence: Confidence = 0.95,
     method: Annotated[
         Literal["exact", "steinke"],
-        typer.Option(help="The exact bound, or the published one for comparison."),
+        typer.Option(metavar="NAME", help="exact, or steinke: as published."),
     ] = "exact",
     claimed: Claimed = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option(help="What the audit was about, to be recorded.")
+        Adjacency | None, typer.Option(metavar="KIND", help="add-remove or replace: what it was about.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lower bound on epsilon from a number of right guesses.
+    """A bound from a number of right guesses.
 
-    Example: canaria bound --correct 73 --guesses 100 --elements 1000 --delta 1e-5
+    Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
     from canaria.bound import lower_bound
     from canaria.evidence import Counts, PublishedCounts
+    from canaria.results import Result
+    from canaria.theory.ladders import ladder_of_scores
 
     evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)
-    finish(
-        lambda: lower_bound(evidence, delta, confidence, adjacency=adjacency or "unspecified"),
-        claimed,
-        as_json,
-    )
+
+    def compute() -> Result:
+        bound = lower_bound(evidence, delta, confidence, adjacency=adjacency or "unspecified")
+        ladder = None if claimed is None else ladder_of_scores(claimed, bound)
+        return Result(bound, claimed, "counts", ladder=ladder, command=command_line())
+
+    finish(compute, as_json)

@@ -1,61 +1,86 @@
 """`canaria demo`: two real audits, one of a correct mechanism and one of a broken one."""
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from canaria.cli._options import AsJson
 
 if TYPE_CHECKING:
-    from canaria.bound import Bound
+    from canaria.results import Result
 
 _PEOPLE: Final = 2000
 _EPSILON: Final = 2.0
 _DELTA: Final = 1e-5
+_SEED: Final = 20250
+_AUDITS: Final = {"noise as claimed": 1.0, "noise four times too small (a bug)": 0.25}
 
 
-def demo(as_json: AsJson = False) -> None:
-    """Audit a correct and a broken noisy histogram and say what was found.
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("canaria-demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Audit a correct and a broken release, and write a report.
 
     Example: canaria demo
     """
     import json
 
-    correct, broken = _audit(noise_factor=1.0), _audit(noise_factor=0.25)
+    from canaria.report.page import page
+    from canaria.store import folder, write_atomically
+
+    results = [_audit(name, factor) for name, factor in _AUDITS.items()]
+    place = folder(out)
+    for result, name in zip(results, ("correct", "broken"), strict=True):
+        result.save(place / f"{name}.json")
+    report = place / "report.html"
+    write_atomically(report, page(results, "A correct and a broken release").encode())
     if as_json:
-        typer.echo(json.dumps({"correct": correct.to_dict(), "broken": broken.to_dict()}))
+        correct, broken = (result.to_dict() for result in results)
+        typer.echo(json.dumps({"correct": correct, "broken": broken, "report": str(report)}))
         return
     typer.echo(
         f"A histogram of {_PEOPLE} bins is released with Gaussian noise. Each of {_PEOPLE} people owns a\n"
         f"bin and takes part if a hidden fair coin says so. The release claims ε = {_EPSILON:g} at "
         f"δ = {_DELTA:g}.\nThe auditor sees one release and guesses the coins.\n"
     )
-    _tell("noise as claimed", correct)
-    _tell("noise four times too small (a bug)", broken)
-    typer.echo("Next: canaria scores YOUR_SCORES.csv --delta 1e-5 --claimed 2")
+    for result in results:
+        right, taken = result.bound.tally
+        typer.echo(
+            f"{result.name}\n  {result.verdict}\n  ({right} of its {taken} surest guesses were right)\n"
+        )
+    typer.echo(f"The report, with every number explained: {report.resolve()}")
+    typer.echo("Next: canaria scores YOUR_SCORES.csv --delta 1e-5 --claimed 2 --json > result.json")
 
 
-def _audit(noise_factor: float) -> "Bound":
+def _audit(name: str, noise_factor: float) -> "Result":
     """Release the histogram once, with the noise that the claim needs times a factor, and audit it."""
     import numpy as np
     from scipy import optimize
 
     from canaria.audit import audit_scores
+    from canaria.conforming import of_dirac
     from canaria.evidence.tradeoff import gaussian_epsilon
+    from canaria.mechanisms import DpSgd
+    from canaria.results import Histogram, Result
+    from canaria.theory import ladder_of_dpsgd
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
-    rng = np.random.default_rng(20250)
+    sigma = 1 / signal
+    rng = np.random.default_rng(_SEED)
     bits = rng.integers(0, 2, _PEOPLE)
-    release = bits + rng.normal(scale=noise_factor / signal, size=_PEOPLE)
-    return audit_scores(release, bits, delta=_DELTA, rng=rng)
-
-
-def _tell(name: str, bound: "Bound") -> None:
-    verdict = "REFUTED" if bound.refutes(_EPSILON) else "not refuted"
-    right, taken = bound.tally
-    typer.echo(
-        f"{name}\n"
-        f"  ε ≥ {bound.epsilon_text} with {100 * bound.confidence:g} % confidence; "
-        f"the claim ε = {_EPSILON:g} is {verdict}\n"
-        f"  ({right} of its {taken} surest guesses were right)\n"
+    release = bits + rng.normal(scale=noise_factor * sigma, size=_PEOPLE)
+    bound = audit_scores(release, bits, delta=_DELTA, rng=rng)
+    one_step = DpSgd(dimension=_PEOPLE, steps=1, sample_rate=1.0, sigma=sigma)
+    return Result(
+        bound,
+        _EPSILON,
+        name,
+        Histogram.of(release, bits),
+        ladder_of_dpsgd(one_step, _PEOPLE, _EPSILON, bound),
+        of_dirac(release, bits, steps=1, sample_rate=1.0, noise_multiplier=sigma),
+        {"release": f"a histogram of {_PEOPLE} bins; stated noise: normal, standard deviation {sigma:.3f}"},
+        _SEED,
+        "canaria demo",
     )

@@ -16,12 +16,12 @@ def gaps(
     sigma: Sigma = None,
     p: Chance = None,
     size: Size = None,
-    trials: Annotated[int, typer.Option(help="Simulated games where nothing exact is known.")] = 10_000,
+    trials: Annotated[int, typer.Option(help="Simulated games, if needed.")] = 10_000,
     seed: Seed = 0,
     show: Annotated[bool, typer.Option("--list", help="List the mechanisms and their options.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The efficacy of one-run auditing and the three gaps that separate it from epsilon.
+    """What one run can show of a mechanism: the three gaps.
 
     Example: canaria gaps count-in-sets --size 4 --n 400 --k 100
     """

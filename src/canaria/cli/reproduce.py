@@ -22,7 +22,7 @@ def reproduce(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the figures of the paper, and ours: data (JSON lines) and pictures (SVG, PNG).
+    """Reproduce the figures of the paper, and ours.
 
     Example: canaria reproduce elements --quick --out figures
     """
@@ -32,7 +32,6 @@ def reproduce(
     from canaria.experiments.reproduce import plan
     from canaria.experiments.reproduce import reproduce as run
     from canaria.parallel import engine
-    from canaria.report.plots import require_plots
     from canaria.store import Store
 
     if show:
@@ -41,7 +40,6 @@ def reproduce(
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
     planned = plan(names or [], quick, trials, seed)
-    require_plots()
     try:
         with engine(workers, dask) as executor:
             store = Store.open(out, planned.settings(), resume)

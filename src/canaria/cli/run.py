@@ -6,17 +6,17 @@ import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._options import AsJson, Confidence, Delta
-from canaria.cli._output import one_line_warnings
+from canaria.cli._output import command_line, one_line_warnings
 
 
 def run(
-    mechanism: Annotated[str, typer.Argument(help="A name (canaria gaps --list) or module:function.")],
+    mechanism: Annotated[str, typer.Argument(help="A name (see gaps --list) or module:function.")],
     n: Elements,
     score: Annotated[str | None, typer.Option(help="module:function of (output, known).")] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="Reveal bits round by round.")] = False,
     rule: Annotated[
         str | None,
-        typer.Option(help="all, bet, budget:K, budget:K:T, surest:K, or a rule of canaria scores."),
+        typer.Option(help="all, bet, surest:K, budget:K:T, or as in scores."),
     ] = None,
     trials: Annotated[int, typer.Option(help="Games to play.")] = 1,
     delta: Delta = 0.0,
@@ -28,15 +28,29 @@ def run(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a mechanism: hide bits, run it once per game, guess, bound.
+    """Audit a mechanism: hide bits, run it, guess, bound.
 
     Example: canaria run xor-in-pairs --n 200 --adaptive
     """
-    from canaria.cli._games import play_named, show_games
+    import json
+
+    from canaria.cli._games import audited_mechanism, play_named, result_of
 
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
+    audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():
-        games = play_named(mechanism, options, score, rule, n, trials, adaptive, seed)
+        games = play_named(audited, score, rule, n, trials, adaptive, seed)
         bounds = [game.bound(delta, confidence) for game in games]
-    details = {"mechanism": mechanism, "n": n, "adaptive": adaptive, "seed": seed}
-    typer.echo(show_games(bounds, details, as_json))
+    result = result_of(audited, games[0], bounds[0], mechanism, seed, command_line())
+    if trials == 1:
+        typer.echo(result.to_json() if as_json else str(result))
+        return
+    mean = sum(bound.epsilon for bound in bounds) / trials
+    if as_json:
+        rows = [bound.to_dict() for bound in bounds]
+        details = {"mechanism": mechanism, "n": n, "adaptive": adaptive, "seed": seed}
+        typer.echo(json.dumps({**details, "mean": mean, "bounds": rows}, allow_nan=False))
+        return
+    right, taken = (sum(bound.tally[k] for bound in bounds) for k in (0, 1))
+    typer.echo(f"mean of the bounds of {trials} games: {mean:.3f} ({right} of {taken} guesses right)")
+    typer.echo(f"the first game: {result}")

@@ -1,47 +1,56 @@
 """`canaria scores`: a bound from a file of scores."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import finish
+from canaria.cli._output import command_line, finish
 
 
 def scores(
-    file: Annotated[
-        str, typer.Argument(help="CSV or JSON lines with columns score and included; - is stdin.")
-    ],
+    file: Annotated[str, typer.Argument(help="CSV or JSON lines: score, included; - is stdin.")],
     delta: Delta = 0.0,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,
     rule: Annotated[
         str,
-        typer.Option(help="ranked, tails:K, top:K, threshold:T, soft (scores are losses) or online."),
+        typer.Option(help="Or tails:K, top:K, threshold:T, soft, online."),
     ] = "ranked",
-    seed: Annotated[int, typer.Option(min=0, help="Breaks ties among equal scores.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Breaks ties.")] = 0,
     adjacency: Annotated[
         Adjacency,
-        typer.Option(help="replace: another record stands in for an excluded canary."),
+        typer.Option(metavar="KIND", help="Or replace."),
     ] = "add-remove",
     as_json: AsJson = False,
 ) -> None:
-    """Lower bound on epsilon from scores, higher meaning "included more likely".
+    """A bound from scores, higher meaning "included more likely".
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
     from canaria._validate import InputError
     from canaria.audit import audit_scores
+    from canaria.results import Histogram, Result
     from canaria.rules import AdaptiveRule, parse_rule
     from canaria.score_files import read_scores
+    from canaria.theory.ladders import ladder_of_scores
 
     chosen = parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
-    finish(
-        lambda: audit_scores(values, included, delta, confidence, chosen, rng=seed, adjacency=adjacency),
-        claimed,
-        as_json,
-        seed=seed,
-    )
+
+    def compute() -> Result:
+        bound = audit_scores(values, included, delta, confidence, chosen, rng=seed, adjacency=adjacency)
+        return Result(
+            bound,
+            claimed,
+            "scores from standard input" if file == "-" else f"scores in {Path(file).name}",
+            Histogram.of(values, included),
+            None if claimed is None else ladder_of_scores(claimed, bound),
+            seed=seed,
+            command=command_line(),
+        )
+
+    finish(compute, as_json)

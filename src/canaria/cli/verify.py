@@ -8,16 +8,16 @@ from canaria.cli._options import AsJson
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="What `bound` or `scores` printed with --json; - is stdin.")],
+    file: Annotated[str, typer.Argument(help="A result file; - is stdin.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a stored bound from its evidence and say whether it holds (exit code 1 if not).
+    """Recompute a stored bound; exit code 1 if it does not hold.
 
     Example: canaria verify result.json
     """
     import json
 
-    from canaria.results import check, read_result
+    from canaria.result_files import check, read_result
 
     found = check(read_result(file))
     if as_json:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from canaria._validate import Floats, InputError, shown
+from canaria._validate import Floats, Hits, InputError, Integers, shown
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -21,6 +21,13 @@ class Tally(NamedTuple):
 
     correct: int
     taken: int
+
+
+class Progress(NamedTuple):
+    """Numbers of guesses, rising, and how many of so many were right."""
+
+    taken: Integers
+    correct: Integers
 
 
 class Evidence(Protocol):
@@ -77,6 +84,25 @@ class Perfectible(Protocol):
     """Evidence that knows what the same audit would have shown with every guess right."""
 
     def perfect(self) -> Evidence: ...
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """Evidence that says what was fixed before bits were revealed, and how guesses went as their number grew.
+
+    `progress` is for the eye: the guesses in the order in which they were taken, or the surest first.
+    """
+
+    @property
+    def fixed(self) -> str: ...
+    def progress(self, epsilon: float) -> Progress: ...
+
+
+def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
+    """Right guesses among the first k hits, at up to `points` numbers k, geometric from `first` to all."""
+    spaced = np.geomspace(min(first, len(hits)), len(hits), points)
+    taken = np.unique(np.rint(spaced).astype(np.int64))
+    return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])
 
 
 _Kind = TypeVar("_Kind", bound=type[Any])

@@ -11,7 +11,7 @@ from scipy import special
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError
 from canaria.evidence import _binomial, _text
-from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Tally, kind
+from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
 
 _ROUND_DOWN: Final = 1e-9
 
@@ -91,6 +91,13 @@ class Bets:
         """The guesses that were bet on."""
         taken = self._taken(epsilon)
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
+
+    fixed: ClassVar[str] = "each guess and its stake before its own bit; bits revealed earlier were known"
+
+    def progress(self, epsilon: float) -> Progress:
+        """The guesses that were bet on, in the order of guessing."""
+        taken = self._taken(epsilon)
+        return progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
         """The wealth after each guess."""

@@ -11,7 +11,7 @@ from scipy import optimize
 from canaria import _validate
 from canaria._validate import Floats
 from canaria.evidence import _binomial
-from canaria.evidence._protocol import FAIR_COINS, Tally, kind
+from canaria.evidence._protocol import FAIR_COINS, Progress, Tally, kind
 
 HEDGED_UP_TO: Final = 2000
 _LARGEST_PRICE: Final = 1.0
@@ -67,6 +67,15 @@ class Budget:
             "budget": self.budget,
             "elements": self.elements,
         }
+
+    @property
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return f"the budget of {self.budget} guesses, and each guess before its own bit"
+
+    def progress(self, epsilon: float) -> Progress:
+        """The one number of guesses that is known."""
+        return Progress(np.array([self.taken]), np.array([self.correct]))
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""

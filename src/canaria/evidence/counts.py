@@ -13,7 +13,7 @@ from scipy import special
 
 from canaria import _validate
 from canaria.evidence import _binomial
-from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class _CountFields:
     correct: int
     taken: int
     elements: int
+
+    @property
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return f"the number of guesses, {self.taken}, and every guess"
 
     def __post_init__(self) -> None:
         elements = _validate.integer("elements", self.elements, 1)
@@ -31,6 +36,10 @@ class _CountFields:
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""
         return Tally(self.correct, self.taken)
+
+    def progress(self, epsilon: float) -> Progress:
+        """The one number of guesses that is known."""
+        return Progress(np.array([self.taken]), np.array([self.correct]))
 
     def ceiling(self, level: float) -> float:
         """The Clopper-Pearson bound in closed form: no valid bound from these counts is higher.
@@ -150,6 +159,7 @@ class UncommittedCounts(_CountFields):
     True
     """
 
+    fixed: ClassVar[str] = "the threshold, and every guess; how many it takes came out of the output"
     method: ClassVar[str] = "uncommitted"
     inversion: ClassVar[str] = "late grid"
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, NOT_ADAPTIVE)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from canaria import _validate
 from canaria._validate import Floats, Hits, Integers
 from canaria.evidence import _binomial, _laws
-from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
@@ -94,6 +94,18 @@ class Ranking:
             "counts": self.counts.tolist(),
             "elements": self.elements,
         }
+
+    @property
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return (
+            f"every guess, their order, and the {len(self.grid)} numbers of guesses that are looked at "
+            f"({self.grid[0]} to {self.grid[-1]})"
+        )
+
+    def progress(self, epsilon: float) -> Progress:
+        """The right guesses at every look."""
+        return Progress(self.grid, self.counts)
 
     def tally(self, epsilon: float) -> Tally:
         """The counts at the look that speaks most clearly against the claim."""

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from canaria import _validate
 from canaria._validate import InputError
-from canaria.evidence._protocol import Evidence, Tally, from_dict, kind, to_dict
+from canaria.evidence._protocol import Evidence, Explained, Progress, Tally, from_dict, kind, to_dict
 
 
 @kind
@@ -52,12 +54,28 @@ class Split:
         """All that any part assumes."""
         return tuple(dict.fromkeys(line for part in self.parts for line in part.assumptions))
 
+    @property
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        parts = dict.fromkeys(part.fixed for part in self.parts if isinstance(part, Explained))
+        shares = " + ".join(f"{share:g}" for share in self.shares)
+        return "; ".join([f"{len(self.parts)} ways to look and their shares of the error, {shares}", *parts])
+
+    def progress(self, epsilon: float) -> Progress:
+        """The progress of the part that speaks most clearly against the claim."""
+        part = self._clearest(epsilon)
+        if isinstance(part, Explained):
+            return part.progress(epsilon)
+        right, taken = part.tally(epsilon)
+        return Progress(np.array([taken]), np.array([right]))
+
     def tally(self, epsilon: float) -> Tally:
         """The tally of the part that speaks most clearly against the claim."""
-        return min(
-            zip(self.parts, self.shares, strict=True),
-            key=lambda pair: pair[0].p_value(epsilon) / pair[1],
-        )[0].tally(epsilon)
+        return self._clearest(epsilon).tally(epsilon)
+
+    def _clearest(self, epsilon: float) -> Evidence:
+        pairs = zip(self.parts, self.shares, strict=True)
+        return min(pairs, key=lambda pair: pair[0].p_value(epsilon) / pair[1])[0]
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The smallest of the parts' p-values, each divided by its share."""

@@ -15,7 +15,7 @@ from scipy import optimize, special
 
 from canaria import _validate
 from canaria._validate import InputError
-from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 Curve = Callable[[float], float]
 
@@ -133,6 +133,15 @@ class Tradeoff:
         _validate.integer("taken", taken, 1, LARGEST)
         correct = _validate.integer("correct", self.correct, 0, taken, "taken")
         _validate.assign(self, elements=elements, taken=taken, correct=correct)
+
+    @property
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return f"the number of guesses, {self.taken}, and every guess"
+
+    def progress(self, epsilon: float) -> Progress:
+        """The one number of guesses that is known."""
+        return Progress(np.array([self.taken]), np.array([self.correct]))
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""

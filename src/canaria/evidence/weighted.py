@@ -12,7 +12,15 @@ from scipy import fft
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers
 from canaria.evidence import _binomial, _laws, _text
-from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Tally, kind
+from canaria.evidence._protocol import (
+    ALL_COUNTED,
+    FAIR_COINS,
+    NOT_ADAPTIVE,
+    Progress,
+    Tally,
+    kind,
+    progress_of,
+)
 
 LATTICE: Final = 40
 _NOTHING: Final = 1e-300
@@ -106,6 +114,12 @@ class Weighted:
         """The guesses that have weight against the claim."""
         taken, right = self._groups(epsilon)
         return Tally(int(right[1:].sum()), int(taken[1:].sum()))
+
+    fixed: ClassVar[str] = "every guess and its weight"
+
+    def progress(self, epsilon: float) -> Progress:
+        """The heaviest guesses first."""
+        return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
     def statistic(self, epsilon: float) -> int:
         """The total weight of the right guesses."""

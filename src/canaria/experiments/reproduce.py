@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from canaria._validate import InputError, integer
+from canaria._validate import InputError, integer, nearest
 from canaria._version import __version__
 from canaria.experiments import EXPERIMENTS, summary
 from canaria.experiments._experiment import Row, generator
@@ -56,7 +56,8 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
     """Check what is asked for."""
     for name in names:
         if name not in EXPERIMENTS:
-            raise InputError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}")
+            meant = nearest(name, EXPERIMENTS)
+            raise InputError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}{meant}")
     if trials is not None:
         integer("trials", trials, 2)
     return Plan(tuple(dict.fromkeys(names)) or tuple(EXPERIMENTS), quick, trials, seed)

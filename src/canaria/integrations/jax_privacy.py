@@ -26,7 +26,8 @@ from canaria._validate import InputError, shown
 from canaria.bound import Bound
 from canaria.conforming import Conformance
 from canaria.mechanisms.dpsgd import binomial_law
-from canaria.training import Dense, Design, Dirac, Recording, TrainingReport, design_of, hidden_bits
+from canaria.results import Result
+from canaria.training import Dense, Design, Dirac, Recording, design_of, hidden_bits
 
 __all__ = ["RAW_NORM", "Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach"]
 
@@ -269,7 +270,7 @@ class Audit:
         delta: float = 0.0,
         confidence: float = 0.95,
         **how: Any,
-    ) -> TrainingReport:
+    ) -> Result:
         """Bound, claim and conformance in one text; see `Recording.report`."""
         return self.recording(state).report(claimed, delta, confidence, **how)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from canaria._validate import InputError, shown
+from canaria._validate import InputError, nearest, shown
 from canaria.mechanisms._protocol import Mechanism
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
@@ -32,7 +32,8 @@ def parse_mechanism(name: str, **options: float | int | None) -> Mechanism:
     NoisyCountInSets(size=8, sigma=2.0)
     """
     if name not in MECHANISMS:
-        raise InputError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {shown(name)}")
+        meant = nearest(name, MECHANISMS)
+        raise InputError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {shown(name)}{meant}")
     make, wanted = MECHANISMS[name]
     given = {key: value for key, value in options.items() if value is not None}
     if set(given) != set(wanted):

@@ -1,1 +1,1 @@
-"""What people look at: charts."""
+"""What people look at: a result explained, in the terminal and as a page, and charts."""

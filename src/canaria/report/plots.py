@@ -1,10 +1,7 @@
 """Charts: one Altair specification serves pictures and pages."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
-
-from canaria._validate import InputError
 
 
 def line_chart(
@@ -45,10 +42,3 @@ def pictures(chart: Any) -> dict[str, bytes]:
 
     svg = vl_convert.vegalite_to_svg(chart.to_json())
     return {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2)}
-
-
-def require_plots() -> None:
-    """Check that charts can be drawn, before work is spent on them."""
-    for name in ("altair", "vl_convert"):
-        if find_spec(name) is None:
-            raise InputError(f"charts need {name}: pip install canaria[plots]")

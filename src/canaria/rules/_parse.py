@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from canaria._validate import InputError, shown
+from canaria._validate import InputError, nearest, shown
 from canaria.rules._guesses import Rule
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
@@ -46,7 +46,8 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
             raise
         except (TypeError, ValueError):
             pass
+    meant = nearest(name, [*_PLAIN, *_WITH_NUMBER])
     raise InputError(
         "rule must be ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K "
-        f"or budget:K:T (K an integer, T a number), got {shown(text)}"
+        f"or budget:K:T (K an integer, T a number), got {shown(text)}{meant}"
     )

@@ -20,7 +20,8 @@ from canaria.integrations.opacus._checks import (
 )
 from canaria.integrations.opacus._scores import Scores
 from canaria.integrations.opacus._ways import DISTRIBUTED, MAKERS, Way
-from canaria.training import WAYS, Dense, Design, Dirac, Recording, TrainingReport, design_of, hidden_bits
+from canaria.results import Result
+from canaria.training import WAYS, Dense, Design, Dirac, Recording, design_of, hidden_bits
 
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
@@ -141,7 +142,7 @@ class Audit:
         delta: float | None = None,
         confidence: float | None = None,
         **how: Any,
-    ) -> TrainingReport:
+    ) -> Result:
         """Bound, claim and conformance in one text; see `Recording.report`.
 
         `delta` and `confidence` are by default those that `bound` was last asked for.

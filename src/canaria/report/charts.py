@@ -1,0 +1,221 @@
+"""The charts of the report, as Vega-Lite specifications made by Altair.
+
+Text and lines take the colour of the page (`currentColor`), so a chart follows its dark or light theme.
+"""
+
+from importlib import import_module
+from typing import Any, Final
+
+from canaria.report.section import Section
+
+_BLUE: Final = "#3b7dd8"
+_ORANGE: Final = "#e07b39"
+_PURPLE: Final = "#8a63d2"
+_GREY: Final = "#8a8f98"
+_CONFIG: Final = {
+    "background": "transparent",
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "domainColor": "currentColor",
+        "tickColor": "currentColor",
+        "gridColor": "currentColor",
+        "gridOpacity": 0.12,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 220,
+    },
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "orient": "top",
+        "labelFontSize": 12,
+        "labelLimit": 300,
+    },
+    "text": {"color": "currentColor", "fontSize": 12},
+}
+
+
+def charts(section: Section) -> dict[str, dict[str, Any]]:
+    """The specifications by name; a chart that has nothing to show is left out."""
+    made = {
+        "claim": _claim(section),
+        "confidence": _confidence(section),
+        "guesses": _guesses(section),
+        "scores": _scores(section),
+        "gaps": _gaps(section),
+    }
+    return {name: _finished(chart) for name, chart in made.items() if chart is not None}
+
+
+def _finished(chart: Any) -> dict[str, Any]:
+    sized = chart.properties(width="container", autosize={"type": "fit-x", "contains": "padding"})
+    spec: dict[str, Any] = sized.configure(**_CONFIG).to_dict()
+    return spec
+
+
+def _altair() -> Any:
+    return import_module("altair")
+
+
+def _rows(values: list[dict[str, Any]]) -> Any:
+    return _altair().Data(values=values)
+
+
+def _finite(value: float) -> float:
+    return min(value, 750.0)
+
+
+def _from_zero(values: list[float]) -> Any:
+    """An axis of epsilon from 0, with room for a label after the longest bar."""
+    alt = _altair()
+    top = 1.12 * max(values) or 1.0
+    return alt.Scale(domain=[0.0, top], nice=False)
+
+
+def _claim(section: Section) -> Any:
+    """The bound as a bar, the estimate and the claim as marks."""
+    alt, result = _altair(), section.result
+    marks = [("bound (proved)", result.bound.epsilon), ("estimate (no confidence)", result.bound.estimate)]
+    if result.claimed is not None:
+        marks.append(("claim", result.claimed))
+    values: list[dict[str, Any]] = [{"what": what, "epsilon": _finite(value)} for what, value in marks]
+    names = [row["what"] for row in values]
+    colours = alt.Scale(domain=names, range=[_BLUE, _GREY, _PURPLE][: len(names)])
+    colour = alt.Color("what:N", title=None, scale=colours, legend=None)
+    y = alt.Y("what:N", title=None, sort=names)
+    scale = _from_zero([row["epsilon"] for row in values])
+    x = alt.X("epsilon:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
+    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("epsilon:Q", format=".4g", title="ε")]
+    base = alt.Chart(_rows(values)).encode(x=x, y=y)
+    bars = base.mark_bar(height=16, cornerRadiusEnd=3).encode(color=colour, tooltip=tooltip)
+    labels = base.mark_text(align="left", dx=5).encode(text=alt.Text("epsilon:Q", format=".3f"))
+    return alt.layer(bars, labels).properties(height=32 * len(values))
+
+
+def _with_lines(section: Section, chart: Any) -> Any:
+    """The reported bound and the claim as horizontal lines."""
+    alt, result = _altair(), section.result
+    lines = [{"what": "this bound", "epsilon": _finite(result.bound.epsilon)}]
+    if result.claimed is not None:
+        lines.append({"what": "claim", "epsilon": _finite(result.claimed)})
+    names = [line["what"] for line in lines]
+    colour = alt.Color(
+        "what:N", title=None, scale=alt.Scale(domain=names, range=[_BLUE, _PURPLE][: len(names)])
+    )
+    rules = alt.Chart(_rows(lines)).mark_rule(strokeDash=[6, 4], strokeWidth=1.5)
+    tooltip = ["what:N", alt.Tooltip("epsilon:Q", format=".4g")]
+    rules = rules.encode(y="epsilon:Q", color=colour, tooltip=tooltip)
+    return alt.layer(rules, chart).properties(height=230)
+
+
+def _confidence(section: Section) -> Any:
+    alt = _altair()
+    values = [
+        {"wrong": 1 - confidence, "confidence": f"{100 * confidence:.10g} %", "epsilon": _finite(epsilon)}
+        for confidence, epsilon in section.by_confidence
+    ]
+    x = alt.X(
+        "wrong:Q",
+        title="confidence",
+        scale=alt.Scale(type="log", reverse=True, nice=False),
+        axis=alt.Axis(
+            values=[0.5, 0.1, 0.05, 0.01, 0.001, 0.0001],
+            labelExpr="format(100 * (1 - datum.value), '.4~') + ' %'",
+            labelOverlap=True,
+        ),
+    )
+    line = alt.Chart(_rows(values)).mark_line(color=_GREY, point={"color": _GREY, "size": 40})
+    y = alt.Y("epsilon:Q", title="lower bound on ε")
+    tooltip = [alt.Tooltip("confidence:N"), alt.Tooltip("epsilon:Q", format=".4g", title="bound")]
+    return _with_lines(section, line.encode(x=x, y=y, tooltip=tooltip))
+
+
+def _guesses(section: Section) -> Any:
+    alt = _altair()
+    values = [
+        {"guesses": guesses, "right": right, "share": right / guesses, "epsilon": _finite(epsilon)}
+        for guesses, right, epsilon in section.by_guesses
+    ]
+    if not values:
+        return None
+    x = alt.X("guesses:Q", title="guesses (log scale)", scale=alt.Scale(type="log", nice=False))
+    line = alt.Chart(_rows(values)).mark_line(color=_GREY, point={"color": _GREY, "size": 25})
+    tooltip = [
+        alt.Tooltip("guesses:Q"),
+        alt.Tooltip("right:Q"),
+        alt.Tooltip("share:Q", format=".1%", title="right"),
+        alt.Tooltip("epsilon:Q", format=".4g", title="bound of this count alone"),
+    ]
+    y = alt.Y("epsilon:Q", title="lower bound on ε")
+    return _with_lines(section, line.encode(x=x, y=y, tooltip=tooltip))
+
+
+def _scores(section: Section) -> Any:
+    histogram = section.result.histogram
+    if histogram is None:
+        return None
+    alt = _altair()
+    edges = histogram.edges
+    values = [
+        {"low": low, "high": high, "count": count, "element": name}
+        for name, counts in (("included", histogram.included), ("excluded", histogram.excluded))
+        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+    colour = alt.Color(
+        "element:N", title=None, scale=alt.Scale(domain=["included", "excluded"], range=[_ORANGE, _BLUE])
+    )
+    return (
+        alt.Chart(_rows(values))
+        .mark_bar(opacity=0.55)
+        .encode(
+            x=alt.X("low:Q", title="score", scale=alt.Scale(zero=False, nice=False)),
+            x2="high:Q",
+            y=alt.Y("count:Q", title="elements", stack=None),
+            y2=alt.datum(0),
+            color=colour,
+            tooltip=[
+                "element:N",
+                "count:Q",
+                *(alt.Tooltip(f"{end}:Q", format=".3g") for end in ("low", "high")),
+            ],
+        )
+        .properties(height=230)
+    )
+
+
+def _gaps(section: Section) -> Any:
+    """From the top of the ladder down to the bound."""
+    ladder = section.result.ladder
+    if ladder is None:
+        return None
+    alt, bound = _altair(), section.result.bound.epsilon
+    values = [
+        _bar(ladder.top, 0.0, ladder.epsilon, "ε"),
+        *(_bar(drop.gap, drop.end, drop.start, "lost") for drop in section.drops),
+        _bar("the bound", 0.0, bound, "bound"),
+    ]
+    kinds = alt.Scale(domain=["ε", "lost", "bound"], range=[_PURPLE, _ORANGE, _BLUE])
+    y = alt.Y("what:N", title=None, sort=[row["what"] for row in values])
+    scale = _from_zero([row["high"] for row in values])
+    x = alt.X("low:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
+    base = alt.Chart(_rows(values))
+    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("lost:Q", format=".3f", title="ε")]
+    bars = base.mark_bar(height=18, cornerRadius=2).encode(
+        x=x, x2="high:Q", y=y, color=alt.Color("kind:N", scale=kinds, legend=None), tooltip=tooltip
+    )
+    far = "max(datum.low, datum.high)"
+    labels = base.transform_calculate(far=far).mark_text(align="left", dx=5)
+    labels = labels.encode(x="far:Q", y=y, text=alt.Text("lost:Q", format=".3f"))
+    return alt.layer(bars, labels).properties(height=30 * len(values))
+
+
+def _bar(what: str, low: float, high: float, kind: str) -> dict[str, Any]:
+    return {"what": what, "low": low, "high": high, "kind": kind, "lost": high - low}
+
+
+def _tooltips(layout: str, *names: str) -> list[Any]:
+    return [_altair().Tooltip(f"{name}:Q", format=layout) for name in names]

@@ -1,0 +1,90 @@
+"""The report as one page that needs nothing else: styles, charts and their library are inside.
+
+All text of results is escaped by Jinja; charts' data is JSON in a block that is not a script. A content
+security policy lets only our two scripts run, by their hashes, and lets nothing be loaded.
+"""
+
+import base64
+import hashlib
+import json
+import math
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+from canaria._version import __version__
+from canaria.report import words
+from canaria.report.charts import charts
+from canaria.report.section import Section, explain, rounded_down
+from canaria.results import Result
+
+_KINDS: Final = {True: "refuted", False: "kept", None: "open"}
+_ANSWERS: Final = {True: "refuted", False: "not refuted", None: "no claim"}
+
+
+def page(results: list[Result], title: str | None = None) -> str:
+    """The HTML of a report on one or several results."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    sections = [explain(result) for result in results]
+    drawn = {index: charts(section) for index, section in enumerate(sections, start=1)}
+    library, program = _library(), _resource("page.js")
+    specifications = {f"chart-{i}-{name}": spec for i, specs in drawn.items() for name, spec in specs.items()}
+    template = Environment(autoescape=True, trim_blocks=True).from_string(_resource("page.html"))
+
+    def chart(index: int, _section: Section, name: str, label: str) -> Any:
+        if name not in drawn[index]:
+            return ""
+        figure = '<figure><div class="chart" id="chart-{}-{}" role="img" aria-label="{}"></div></figure>'
+        return Markup(figure).format(index, name, label)  # noqa: S704 (format escapes)
+
+    def trusted(text: str) -> Any:
+        return Markup(text)  # noqa: S704 (our own files, and JSON without "<")
+
+    return template.render(
+        title=title or (results[0].name if len(results) == 1 else f"{len(results)} audits"),
+        sections=sections,
+        checksums=[result.to_dict()["checksum"] for result in results],
+        joint=_joint(results),
+        kinds=_KINDS,
+        answers=_ANSWERS,
+        words=words,
+        chart=chart,
+        down=rounded_down,
+        version=__version__,
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        style=trusted(_resource("page.css")),
+        specifications=trusted(_json(specifications)),
+        library=trusted(library),
+        program=trusted(program),
+        script_hashes=trusted(f"{_hash(library)} {_hash(program)}"),
+    )
+
+
+def _joint(results: list[Result]) -> str:
+    """The union bound over all results, rounded down."""
+    left = 1 - math.fsum(1 - result.bound.confidence for result in results)
+    return f"{rounded_down(max(0.0, 100 * left) + 1e-9, 2)} %"
+
+
+def _json(data: Any) -> str:
+    """JSON that cannot end its script block or start a comment in it."""
+    return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _resource(name: str) -> str:
+    return files("canaria.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

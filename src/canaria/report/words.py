@@ -1,0 +1,74 @@
+"""The sentences of the report: what a verdict, an adjacency and a gap mean."""
+
+from typing import Final
+
+HOW_TO_READ: Final = (
+    "Each element (a record, a canary) was included by a hidden fair coin. The algorithm ran, and a "
+    "guesser who saw only its output guessed the coins. If the algorithm keeps ε-differential privacy,"
+    " each guess is right with probability at most e^ε / (1 + e^ε), so too many right guesses refute "
+    "it. The bound is the largest ε such that it and every smaller one is refuted at the stated "
+    "confidence. With δ > 0 the rare failures that δ allows are charged in full."
+)
+MEANING: Final = {
+    True: (
+        "The algorithm leaks more than it promises, or something that the audit assumes is not so. The"
+        " assumptions are listed below; check them first."
+    ),
+    False: (
+        "The audit found nothing that contradicts the claim. That is not a proof of it: the true ε may"
+        " lie anywhere above the bound."
+    ),
+    None: ("No claim was given to compare with. The true ε may lie anywhere above the bound."),
+}
+ADJACENCY: Final = {
+    "add-remove": (
+        "An excluded element contributed nothing, so the bound is about adding or removing one record."
+    ),
+    "replace": (
+        "Another record stood in for an excluded element, so the bound is about replacing one record. "
+        "A replace-one ε can be up to twice the add-remove ε of the same algorithm."
+    ),
+    "unspecified": (
+        "It was not recorded whether an excluded element contributed nothing (add-remove) or another "
+        "record stood in for it (replace). The claim must be of the same kind."
+    ),
+}
+GAPS: Final = {
+    "interference": (
+        "The other hidden bits blur each element. Put fewer canaries on a coordinate, make them "
+        "orthogonal, or reveal bits round by round (adaptive auditing)."
+    ),
+    "outputs": (
+        "The one output that was seen is not the worst that could have come. More canaries, or several"
+        " runs, meet worse ones. Slack of the accountant is in here too."
+    ),
+    "elements": (
+        "Guesses were spent on elements of which this output says little. Guess fewer, weigh the "
+        "guesses (rule Soft, where losses are known), or use more exposed canaries."
+    ),
+    "elements, outputs, interference": (
+        "What chance does not explain: weak scores or canaries, an output that was not the worst, "
+        "hidden bits that blur each other, or a loose claim. Better scores come first."
+    ),
+    "chance": ("Finitely many guesses, at this confidence. Four times as many canaries about halve it."),
+}
+BY_CONFIDENCE: Final = (
+    "What the same evidence shows at other confidences. The confidence was fixed before; the curve "
+    "explains the bound and is not a choice to be made afterwards."
+)
+BY_GUESSES: Final = (
+    "What each number of guesses would have shown, had it alone been fixed in advance. The best point "
+    "of this curve is not a bound: it was found by looking. The reported bound has paid for looking."
+)
+PROJECTED: Final = (
+    "What more or fewer guesses would show if the same share of them were right: how much is lost to chance."
+)
+SCORES: Final = (
+    "Scores of included and excluded elements. Only the parts that do not overlap can be guessed well;"
+    " a few elements far out can carry the whole bound."
+)
+CONFORMANCE: Final = (
+    "Is the noise, the weight of a canary and its place what the training code said? This test is much"
+    " more sensitive than the bound, but it trusts the stated law, and it is not a bound on ε. Correct"
+    " code gives a p-value below 0.001 once in 1,000 runs."
+)

@@ -1,0 +1,121 @@
+"""The report in a real browser, and what it holds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canaria import Counts, Result, Soft, audit_scores, lower_bound, play
+from canaria.mechanisms import CountInSets, XorRandomizedResponse
+from canaria.report.page import page
+from canaria.results import Histogram, Ladder, Step
+from canaria.theory import gaps, ladder_of_gaps, ladder_of_scores
+from canaria.training import Dirac
+from tests.report.browser import opened
+from tests.test_training import simulated
+
+NASTY = "</script><script>alert('run')</script><img src=x onerror=alert(1)>{{ 7 * 7 }}[bold]\u202e"
+
+
+def scored(claimed: float | None = 4.0, **fields: object) -> Result:
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 500)
+    scores = rng.normal(2.0 * bits)
+    bound = audit_scores(scores, bits, delta=1e-5, rng=1)
+    ladder = None if claimed is None else ladder_of_scores(claimed, bound)
+    return replace(Result(bound, claimed, "scores", Histogram.of(scores, bits), ladder, seed=1), **fields)
+
+
+def of_every_kind() -> list[Result]:
+    secret = XorRandomizedResponse(2.0)
+    bound = play(secret, n=80, rng=0).bound()
+    return [
+        scored(),
+        scored(2.0),
+        scored(None),
+        simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),
+        Result(lower_bound(Counts(73, 100, 1000)), name="counts"),
+        Result(lower_bound(Counts(0, 0, 10)), 1.0, "nothing guessed"),
+        Result(lower_bound(Counts(50, 50, 50)), float("inf"), "all right, nothing claimed"),
+        Result(bound, None, "xor", ladder=ladder_of_gaps(gaps(secret, 80, 20), bound)),
+        Result(play(CountInSets(4), n=80, rounds=CountInSets(4).rounds(80), rng=0).bound(), name="adaptive"),
+        Result(play(CountInSets(4), n=80, rule=Soft(), rng=0).bound(), name="weighted"),
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "dark")])
+def test_charts_are_drawn_and_nothing_leaves_the_page(tmp_path: Path, width: int, scheme: str) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page(of_every_kind()))
+    with opened(path, width, scheme) as seen:
+        places, drawn = seen.ask(
+            "[document.querySelectorAll('.chart').length, document.querySelectorAll('.chart svg').length]"
+        )
+        assert places == drawn == 36
+        assert seen.ask(
+            "[...document.querySelectorAll('.chart svg')].every(svg => svg.querySelector('path'))"
+        )
+        assert seen.ask("document.documentElement.scrollWidth") == width
+        assert seen.messages == []
+        assert seen.requests == [path.as_uri()]
+        paper = seen.ask("getComputedStyle(document.body).backgroundColor")
+        assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)")
+        seen.page.emulate_media(media="print")
+        assert seen.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_text_of_results_is_never_run(tmp_path: Path) -> None:
+    """Also by the policy: a script that got in could not run."""
+    ladder = Ladder(NASTY, 2.0, (Step(NASTY, 1.0), Step("chance", 0.5)), NASTY)
+    bound = replace(scored().bound, rule=NASTY, about=NASTY)
+    nasty = Result(bound, 4.0, NASTY, None, ladder, None, {NASTY: NASTY}, 1, NASTY, {NASTY: NASTY})
+    path = tmp_path / "report.html"
+    text = page([nasty, nasty], title=NASTY)
+    path.write_text(text)
+    body = text.partition("<main>")[2].partition("<script")[0]
+    assert "<img" not in body
+    assert "{{ 7 * 7 }}" in body
+    with opened(path) as seen:
+        assert seen.messages == []
+        assert seen.requests == [path.as_uri()]
+        assert seen.ask("document.querySelector('h1').textContent") == NASTY
+        assert seen.ask("document.querySelectorAll('script').length") == 3
+        seen.ask("document.body.appendChild(document.createElement('script')).textContent = 'window.ran = 1'")
+        assert seen.ask("window.ran") is None
+        assert "Content Security Policy" in seen.messages[0]
+
+
+def test_page_says_what_a_reader_needs() -> None:
+    text = page([simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5, name="digits")])
+    for words in (
+        "The claim ε = 2 is not refuted",
+        "with 95 % confidence",
+        "By confidence",
+        "By number of guesses",
+        "interference",
+        "how to narrow it",
+        "Conformance",
+        "as a correct implementation would show",
+        "independent fair coins",
+        "An excluded element contributed nothing",
+        "fixed before the bits were revealed",
+        "seed",
+        "versions",
+        "sha256:",
+        "How to read this",
+    ):
+        assert words in text, words
+
+
+def test_several_results_hold_together_by_the_union_bound() -> None:
+    assert "confidence at least 90.00 %" in page([scored(), scored(2.0)])
+
+
+def test_specifications_are_json_without_a_tag() -> None:
+    block = page([scored()]).partition('id="charts">')[2].partition("</script>")[0]
+    assert "<" not in block
+    assert set(json.loads(block)) == {
+        f"chart-1-{n}" for n in ("claim", "confidence", "guesses", "scores", "gaps")
+    }
