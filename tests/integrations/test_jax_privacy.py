@@ -364,7 +364,7 @@ def test_report_says_what_was_audited(trained: Trained) -> None:
     report = audit.report(state, claimed=2.0, delta=DELTA, rule=Tails(50))
     assert report.refuted is False
     assert "way 'sum'" in str(report)
-    assert "add-remove adjacency" in str(report)
+    assert "adjacency   add-remove" in str(report)
     assert report.conformance == audit.conformance(state)
     assert audit.conformance(state, noise_multiplier=10 * SIGMA).p_value < 1e-6
 

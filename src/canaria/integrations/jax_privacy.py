@@ -267,7 +267,7 @@ class Audit:
         self,
         state: Any,
         claimed: float | None = None,
-        delta: float = 0.0,
+        delta: float | None = None,
         confidence: float = 0.95,
         **how: Any,
     ) -> Result:

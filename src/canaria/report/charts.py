@@ -3,10 +3,11 @@
 Text and lines take the colour of the page (`currentColor`), so a chart follows its dark or light theme.
 """
 
+import math
 from importlib import import_module
 from typing import Any, Final
 
-from canaria.report.section import Section
+from canaria.report.section import Section, rounded_down
 
 _BLUE: Final = "#3b7dd8"
 _ORANGE: Final = "#e07b39"
@@ -69,6 +70,21 @@ def _finite(value: float) -> float:
     return min(value, 750.0)
 
 
+def _marks(section: Section) -> list[dict[str, Any]]:
+    """What is compared: the bound, the estimate and the claim, as far as they are finite."""
+    result = section.result
+    marks = [
+        ("bound (proved)", result.bound.epsilon, _BLUE),
+        ("estimate (no confidence)", result.bound.estimate, _GREY),
+        ("claim", math.inf if result.claimed is None else result.claimed, _PURPLE),
+    ]
+    return [
+        {"what": what, "epsilon": value, "label": rounded_down(value), "colour": colour}
+        for what, value, colour in marks
+        if math.isfinite(value)
+    ]
+
+
 def _from_zero(values: list[float]) -> Any:
     """An axis of epsilon from 0, with room for a label after the longest bar."""
     alt = _altair()
@@ -77,37 +93,27 @@ def _from_zero(values: list[float]) -> Any:
 
 
 def _claim(section: Section) -> Any:
-    """The bound as a bar, the estimate and the claim as marks."""
-    alt, result = _altair(), section.result
-    marks = [("bound (proved)", result.bound.epsilon), ("estimate (no confidence)", result.bound.estimate)]
-    if result.claimed is not None:
-        marks.append(("claim", result.claimed))
-    values: list[dict[str, Any]] = [{"what": what, "epsilon": _finite(value)} for what, value in marks]
-    names = [row["what"] for row in values]
-    colours = alt.Scale(domain=names, range=[_BLUE, _GREY, _PURPLE][: len(names)])
-    colour = alt.Color("what:N", title=None, scale=colours, legend=None)
-    y = alt.Y("what:N", title=None, sort=names)
+    """The bound, the estimate and the claim as bars."""
+    alt, values = _altair(), _marks(section)
+    y = alt.Y("what:N", title=None, sort=[row["what"] for row in values])
     scale = _from_zero([row["epsilon"] for row in values])
     x = alt.X("epsilon:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
-    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("epsilon:Q", format=".4g", title="ε")]
+    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("label:N", title="ε")]
     base = alt.Chart(_rows(values)).encode(x=x, y=y)
+    colour = alt.Color("colour:N", scale=None)
     bars = base.mark_bar(height=16, cornerRadiusEnd=3).encode(color=colour, tooltip=tooltip)
-    labels = base.mark_text(align="left", dx=5).encode(text=alt.Text("epsilon:Q", format=".3f"))
+    labels = base.mark_text(align="left", dx=5).encode(text="label:N")
     return alt.layer(bars, labels).properties(height=32 * len(values))
 
 
 def _with_lines(section: Section, chart: Any) -> Any:
     """The reported bound and the claim as horizontal lines."""
-    alt, result = _altair(), section.result
-    lines = [{"what": "this bound", "epsilon": _finite(result.bound.epsilon)}]
-    if result.claimed is not None:
-        lines.append({"what": "claim", "epsilon": _finite(result.claimed)})
-    names = [line["what"] for line in lines]
-    colour = alt.Color(
-        "what:N", title=None, scale=alt.Scale(domain=names, range=[_BLUE, _PURPLE][: len(names)])
-    )
+    alt = _altair()
+    lines = [row for row in _marks(section) if row["colour"] != _GREY]
+    names, colours = [row["what"] for row in lines], [row["colour"] for row in lines]
+    colour = alt.Color("what:N", title=None, scale=alt.Scale(domain=names, range=colours))
+    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("label:N", title="ε")]
     rules = alt.Chart(_rows(lines)).mark_rule(strokeDash=[6, 4], strokeWidth=1.5)
-    tooltip = ["what:N", alt.Tooltip("epsilon:Q", format=".4g")]
     rules = rules.encode(y="epsilon:Q", color=colour, tooltip=tooltip)
     return alt.layer(rules, chart).properties(height=230)
 
@@ -203,18 +209,18 @@ def _gaps(section: Section) -> Any:
     scale = _from_zero([row["high"] for row in values])
     x = alt.X("low:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
     base = alt.Chart(_rows(values))
-    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("lost:Q", format=".3f", title="ε")]
+    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("label:N", title="ε")]
     bars = base.mark_bar(height=18, cornerRadius=2).encode(
         x=x, x2="high:Q", y=y, color=alt.Color("kind:N", scale=kinds, legend=None), tooltip=tooltip
     )
     far = "max(datum.low, datum.high)"
     labels = base.transform_calculate(far=far).mark_text(align="left", dx=5)
-    labels = labels.encode(x="far:Q", y=y, text=alt.Text("lost:Q", format=".3f"))
+    labels = labels.encode(x="far:Q", y=y, text="label:N")
     return alt.layer(bars, labels).properties(height=30 * len(values))
 
 
 def _bar(what: str, low: float, high: float, kind: str) -> dict[str, Any]:
-    return {"what": what, "low": low, "high": high, "kind": kind, "lost": high - low}
+    return {"what": what, "low": low, "high": high, "kind": kind, "label": rounded_down(high - low)}
 
 
 def _tooltips(layout: str, *names: str) -> list[Any]:

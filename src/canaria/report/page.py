@@ -51,6 +51,7 @@ def page(results: list[Result], title: str | None = None) -> str:
         kinds=_KINDS,
         answers=_ANSWERS,
         words=words,
+        infinity=math.inf,
         chart=chart,
         down=rounded_down,
         version=__version__,
