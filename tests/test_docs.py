@@ -1,44 +1,222 @@
-"""The documentation is true: its Python runs, its commands exist, its files are there."""
+"""The documentation is true: its code runs and prints what it shows, its links and names exist.
 
+On a page, blocks run in order, share their names and a folder: `python` is executed, `sh` run line by line (`make` and
+`pip` excepted; a comment "exit code 1" says what to expect), and `text` after either is what was printed, with
+`...` for anything. A `python` block with a title is the file of that name. A `py` block is an excerpt of an
+example, which has tests of its own.
+"""
+
+import contextlib
+import glob
+import importlib.util
+import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
 import pytest
+import yaml
+from typer.testing import CliRunner
+
+import canaria
+from canaria import theory
+from canaria.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-CODE = [
-    (page, block) for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
-]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+REFERENCE = ROOT / "docs" / "reference"
+READ_ONLY = {"console", "toml", "yaml", "json", ""}
+NOT_RUN = ("make", "pip", "#")
 
 
-@pytest.mark.parametrize(
-    ("page", "block"), CODE, ids=lambda value: value.name if isinstance(value, Path) else ""
-)
-def test_python_blocks_run(page: Path, block: str) -> None:
-    exec(compile(block, str(page), "exec"), {})
+class Block(NamedTuple):
+    """A fenced block: its language, the file that it is (if any), its text, and the line that it starts after."""
+
+    kind: str
+    title: str | None
+    text: str
+    line: int
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = re.finditer(r'^```(\w*)(?: title="([\w.]+)")?\n(.*?)^```$', text, re.S | re.M)
+    listed = [Block(match[1], match[2], match[3], text[: match.start(3)].count("\n")) for match in found]
+    assert 2 * len(listed) == len(re.findall("^ *```", text, re.M)), f"{page.name} has fences of another form"
+    return listed
+
+
+RUN = [page for page in PAGES if {"python", "sh"} & {block.kind for block in blocks(page)}]
+
+
+def commands(block: Block) -> list[str]:
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if line.strip() and line.split()[0] not in NOT_RUN]
+
+
+def run_python(page: Path, block: Block, names: dict[str, object]) -> str:
+    if block.title is not None:
+        Path(block.title).write_text(block.text)
+        return ""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+    return printed.getvalue()
+
+
+class Ended(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    printed: str
+    complaint: str
+
+
+def run_shell(block: Block) -> str:
+    printed = ""
+    for command in commands(block):
+        words, _, comment = command.partition(" # ")
+        expected = re.search(r"exit code (\d)", comment)
+        ended = run_here(words) or run_there(words)
+        assert ended.code == (int(expected[1]) if expected else 0), f"{command}\n{ended.complaint}"
+        printed += ended.printed
+    return printed
+
+
+def run_here(command: str) -> Ended | None:
+    """A plain command of ours, in this process, which saves the seconds that imports take."""
+    plain = re.fullmatch(r"canaria ([\w ./=*-]+?)(?: > ([\w.]+))?\s*", command)
+    if plain is None:
+        return None
+    words = [
+        name for word in plain[1].split() for name in (sorted(glob.glob(word)) if "*" in word else [word])
+    ]
+    ended = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
+    if plain[2] is None:
+        return Ended(ended.exit_code, ended.stdout, ended.stderr)
+    Path(plain[2]).write_text(ended.stdout)
+    return Ended(ended.exit_code, "", ended.stderr)
+
+
+def run_there(command: str) -> Ended:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def require_shown(shown: str, printed: str) -> None:
+    pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*")
+    assert re.fullmatch(pattern, printed.rstrip(), re.S), f"shown:\n{shown}\nprinted:\n{printed}"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:opacus", "ignore:Full backward hook:UserWarning")
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_run_and_print_what_is_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = None
+    for block in blocks(page):
+        if block.kind == "python":
+            printed = run_python(page, block, names)
+        elif block.kind == "sh":
+            printed = run_shell(block)
+        elif block.kind == "text":
+            assert printed is not None, f"{page.name} line {block.line} shows the output of nothing"
+            require_shown(block.text, printed)
+        else:
+            assert block.kind == "py" or block.kind in READ_ONLY, (
+                f"{page.name} line {block.line}: {block.kind}"
+            )
+
+
+def test_excerpts_are_those_of_examples() -> None:
+    examples = [
+        {line.strip() for line in path.read_text().splitlines()} for path in (ROOT / "examples").rglob("*.py")
+    ]
+    excerpts = [block for page in PAGES for block in blocks(page) if block.kind == "py"]
+    assert excerpts
+    for block in excerpts:
+        lines = {line.strip() for line in block.text.splitlines() if not line.strip().startswith("...")}
+        assert any(lines <= example for example in examples), block.text
+
+
+def test_every_verb_is_run_on_some_page() -> None:
+    lines = [line for page in RUN for block in blocks(page) if block.kind == "sh" for line in commands(block)]
+    run = {verb for line in lines for verb in re.findall(r"\bcanaria ([\w-]+)", line)}
+    assert {command.name for command in app.registered_commands} <= run
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_linked_files_and_named_tests_exist(page: Path) -> None:
     text = page.read_text()
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), target
-    for path, name in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+    for path in re.findall(r"--8<-- \"([^\"]+)\"", text):
+        assert (ROOT / path).exists(), path
+    for path, name in re.findall(r"`(?:python )?((?:tests|examples)/[\w/]+\.py)(?:::(\w+))?", text):
         assert (ROOT / path).exists(), path
         assert not name or f"def {name}(" in (ROOT / path).read_text(), name
 
 
 def test_the_map_of_the_paper_names_tests_that_exist() -> None:
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "paper.md").read_text()))
+    pages = [(ROOT / "docs" / name).read_text() for name in ("paper.md", "corrections.md")]
+    named = set(re.findall(r"`(test_\w+)`", "".join(pages)))
     assert len(named) > 25
     assert not {name for name in named if f"def {name}(" not in tests}
 
 
-def test_every_verb_is_in_the_readme() -> None:
-    from canaria.cli import app
+def test_every_public_name_is_in_the_reference() -> None:
+    text = "".join(page.read_text() for page in (REFERENCE / "api").glob("*.md"))
+    asked = re.findall(r"^::: ([\w.]+)$|members: \[(.*)\]|^ +- (\w+)$", text, re.M)
+    shown = {name for found in asked for name in re.findall(r"\w+", " ".join(found))}
+    assert {*canaria.__all__, *theory.__all__} - {"__version__"} <= shown
 
-    text = (ROOT / "README.md").read_text()
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == canaria.__version__
+    assert citation["license"] == "Apache-2.0"
+    assert citation["cff-version"] == "1.2.0"
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_help_of_every_verb_is_filled_in(hooks: ModuleType) -> None:
+    text = hooks.on_page_markdown((REFERENCE / "cli.md").read_text())
     for command in app.registered_commands:
-        assert f"canaria {command.name}" in text or f"make {command.name}" in text
+        assert f"## canaria {command.name}\n" in text
+        assert f"Usage: canaria {command.name} " in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("page.html", '<script src="https://cdn.example/x.js"></script>', ["https://cdn.example/x.js"]),
+        ("page.html", '<link rel="stylesheet" href="//fonts.example/x.css">', ["//fonts.example/x.css"]),
+        ("page.html", '<img src="http://example/x.png">', ["http://example/x.png"]),
+        ("page.html", "<style>@import 'https://a.example/x.css';</style>", ["https://a.example/x.css"]),
+        ("page.css", "a { background: url(https://a.example/x.woff) }", ["https://a.example/x.woff"]),
+        ("page.html", '<a href="https://example">out</a><script src="own.js"></script>', []),
+    ],
+    ids=["script", "style sheet", "picture", "import", "font", "links are fine"],
+)
+def test_what_a_page_loads_from_elsewhere_is_found(
+    hooks: ModuleType, tmp_path: Path, name: str, text: str, found: list[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert hooks.loads(tmp_path / name) == found
