@@ -1,4 +1,7 @@
-"""Audit differential privacy in one run: lower bounds on epsilon that can be trusted."""
+"""Audit differential privacy in one run: lower bounds on epsilon that can be trusted.
+
+PYTEST_DONT_REWRITE (pytest loads our plugin, and would warn where this module was imported before it)
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
         tradeoff,
     )
     from canaria.game import Transcript, play, play_many, replay
+    from canaria.planning import Plan, plan
     from canaria.planting import Planted, plant
+    from canaria.results import Result
     from canaria.rules import (
         All,
         Bet,
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
         Top,
         UpTo,
     )
+    from canaria.several import Together, together
+    from canaria.testing import assert_private, assert_private_training
 
 __all__ = [
     "EPSILON_GRID",
@@ -53,10 +60,12 @@ __all__ = [
     "Evidence",
     "InputError",
     "Online",
+    "Plan",
     "Planted",
     "PublishedCounts",
     "Ranked",
     "Ranking",
+    "Result",
     "Rule",
     "Soft",
     "Split",
@@ -64,6 +73,7 @@ __all__ = [
     "SurestFirst",
     "Tails",
     "Threshold",
+    "Together",
     "Top",
     "Tradeoff",
     "Transcript",
@@ -71,14 +81,18 @@ __all__ = [
     "UpTo",
     "Weighted",
     "__version__",
+    "assert_private",
+    "assert_private_training",
     "audit_scores",
     "classic",
     "conformance",
     "lower_bound",
+    "plan",
     "plant",
     "play",
     "play_many",
     "replay",
+    "together",
     "tradeoff",
 ]
 
@@ -92,8 +106,12 @@ _HOMES: Final = {
     ),
     "canaria.classic_game": ("classic",),
     "canaria.conforming": ("Conformance", "conformance"),
+    "canaria.planning": ("Plan", "plan"),
     "canaria.planting": ("Planted", "plant"),
+    "canaria.results": ("Result",),
     "canaria.game": ("Transcript", "play", "play_many", "replay"),
+    "canaria.several": ("Together", "together"),
+    "canaria.testing": ("assert_private", "assert_private_training"),
     "canaria.rules": (
         *(
             "All",

@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, gaps, reproduce, run, scores, verify
+from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, verify
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
@@ -18,6 +18,7 @@ INTERNAL_ERROR: Final = 70
 app = typer.Typer(
     name="canaria",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,7 +28,10 @@ app.command("scores")(scores.scores)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("gaps")(gaps.gaps)
+app.command("plan")(plan.plan)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
+app.command("schema")(schema.schema)
 app.command("demo")(demo.demo)
 
 
@@ -44,11 +48,11 @@ def canaria(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Audit differential privacy in one run: lower bounds on epsilon that can be trusted.
+    """Audit differential privacy in one run: lower bounds that can be trusted.
 
-    Exit codes: 0 fine, 1 a claim is refuted or a stored bound does not hold, 2 bad usage or input.
+    Exit codes: 0 fine, 1 refuted or does not hold, 2 bad input.
 
-    Example: canaria bound --correct 73 --guesses 100 --elements 1000 --delta 1e-5
+    Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
 
 
