@@ -9,6 +9,7 @@ import math
 import platform
 import sys
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -107,6 +108,11 @@ class Ladder:
         }
 
 
+@lru_cache
+def _installed(name: str) -> str:
+    return version(name)
+
+
 def running() -> dict[str, str]:
     """What this Python runs: ours, and of the trainers those that are loaded."""
     loaded = [name.replace("_", "-") for name in _TRAINERS if name in sys.modules]
@@ -114,7 +120,7 @@ def running() -> dict[str, str]:
     return {
         "canaria": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in names},
+        **{name: _installed(name) for name in names},
     }
 
 
