@@ -179,7 +179,10 @@ def test_report_prints_claim_conformance_and_ways() -> None:
         ),
         (lambda: simulated(Dirac(10), 0).conformance(sample_rate=2), "sample_rate must be above 0"),
         (lambda: simulated(Dirac(10), 0).report(claimed=-1, delta=0.0), "claimed must be at least 0"),
-        (lambda: simulated(Dirac(10), 0).report(claimed=1.0), "delta of the claim epsilon = 1.0 must be given"),
+        (
+            lambda: simulated(Dirac(10), 0).report(claimed=1.0),
+            "delta of the claim epsilon = 1.0 must be given",
+        ),
     ],
 )
 def test_misuse_is_one_line(make: object, message: str) -> None:

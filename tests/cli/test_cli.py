@@ -1,15 +1,19 @@
 """The command line, run as its users run it."""
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from canaria._version import __version__
+from canaria.cli import main
 
 BOUND = ["bound", "--correct", "73", "--guesses", "100", "--elements", "1000"]
 
@@ -20,11 +24,26 @@ class Ran(NamedTuple):
     err: str
 
 
-def canaria(*words: str, stdin: str = "") -> Ran:
+def installed(*words: str, stdin: str = "") -> Ran:
     """Run the installed command in a process of its own."""
     command = [str(Path(sys.executable).with_name("canaria")), *words]
     done = subprocess.run(command, check=False, input=stdin, capture_output=True, text=True, timeout=120)
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def canaria(*words: str, stdin: str = "") -> Ran:
+    """Run what the installed command runs, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    typed = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+    with (
+        mock.patch.multiple(sys, argv=["canaria", *words], stdin=typed),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    assert isinstance(left.value.code, int)
+    return Ran(left.value.code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -38,7 +57,22 @@ def score_file(tmp_path: Path) -> Path:
 
 
 def test_version() -> None:
-    assert canaria("--version") == (0, f"canaria {__version__}\n", "")
+    assert installed("--version") == (0, f"canaria {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "code"),
+    [
+        ([*BOUND, "--claimed", "0.5", "--json"], "", 1),
+        (["scores", "-"], "score,included\n1,1\n0,0\n", 0),
+        (["scores", "-"], "score,included\n1,yes\n", 2),
+    ],
+    ids=["refuted", "kept", "bad input"],
+)
+def test_a_process_of_its_own_answers_the_same(words: list[str], stdin: str, code: int) -> None:
+    ran = installed(*words, stdin=stdin)
+    assert ran.code == code
+    assert ran == canaria(*words, stdin=stdin)
 
 
 def test_bound_in_words() -> None:
@@ -105,7 +139,7 @@ def test_scores_from_standard_input_as_json_lines(score_file: Path) -> None:
     ("words", "message"),
     [
         (["bond"], "No such command 'bond'. Did you mean 'bound'?"),
-        (["bound", "--corect", "3"], "No such option: --corect (Possible options: --correct)"),
+        (["bound", "--corect", "3"], "No such option: --corect (Possible options: "),
         (["bound"], "Missing option '--correct'"),
         ([*BOUND[:-1], "10"], "taken must be an integer between 0 and elements = 10, got 100"),
         ([*BOUND, "--delta", "2"], "delta must be between 0 and 1, got 2.0"),

@@ -150,7 +150,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     target = tmp_path / "block.json"
     (tmp_path / f".block.json.{os.getpid()}").symlink_to("/dev/full")
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
-        store._atomic(target, b"x" * 10)
+        store.write_atomically(target, b"x" * 10)
     assert not target.exists()
 
 

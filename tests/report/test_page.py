@@ -9,7 +9,8 @@ import pytest
 
 from canaria import Counts, Result, Soft, audit_scores, lower_bound, play
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
-from canaria.report.page import page
+from canaria.report.page import page as page_of
+from canaria.report.section import explain
 from canaria.results import Histogram, Ladder, Step
 from canaria.theory import gaps, ladder_of_gaps, ladder_of_scores
 from canaria.training import Dirac
@@ -17,6 +18,10 @@ from tests.report.browser import opened
 from tests.test_training import simulated
 
 NASTY = "</script><script>alert('run')</script><img src=x onerror=alert(1)>{{ 7 * 7 }}[bold]\u202e"
+
+
+def page(results: list[Result], title: str | None = None) -> str:
+    return page_of([explain(result) for result in results], title)
 
 
 def scored(claimed: float | None = 4.0, **fields: object) -> Result:

@@ -28,6 +28,7 @@ def demo(
     import json
 
     from canaria.report.page import page
+    from canaria.report.section import explain
     from canaria.store import folder, write_atomically
 
     results = [_audit(name, factor) for name, factor in _AUDITS.items()]
@@ -35,7 +36,9 @@ def demo(
     for result, name in zip(results, ("correct", "broken"), strict=True):
         result.save(place / f"{name}.json")
     report = place / "report.html"
-    write_atomically(report, page(results, "A correct and a broken release").encode())
+    write_atomically(
+        report, page([explain(result) for result in results], "A correct and a broken release").encode()
+    )
     if as_json:
         correct, broken = (result.to_dict() for result in results)
         typer.echo(json.dumps({"correct": correct, "broken": broken, "report": str(report)}))

@@ -27,21 +27,19 @@ def report(
     from canaria.result_files import read_checked
 
     with one_line_warnings():
-        results = [read_checked(file) for file in files]
+        sections = [explain(read_checked(file)) for file in files]
     if out is not None:
         from canaria.report.page import page
         from canaria.store import write_atomically
 
-        write_atomically(out, page(results, title).encode())
+        write_atomically(out, page(sections, title).encode())
     if as_json:
-        sections = [explain(result).to_dict() for result in results]
-        typer.echo(
-            json.dumps({"page": None if out is None else str(out), "sections": sections}, allow_nan=False)
-        )
+        told = [section.to_dict() for section in sections]
+        typer.echo(json.dumps({"page": None if out is None else str(out), "sections": told}, allow_nan=False))
     elif out is not None:
         typer.echo(f"report written to {out}")
     else:
         from canaria.report.terminal import show
 
-        for result in results:
-            show(explain(result))
+        for section in sections:
+            show(section)

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
@@ -16,19 +17,19 @@ from typing import Any, Final
 from canaria._version import __version__
 from canaria.report import words
 from canaria.report.charts import charts
-from canaria.report.section import Section, explain, rounded_down
+from canaria.report.section import Section, rounded_down
 from canaria.results import Result
 
 _KINDS: Final = {True: "refuted", False: "kept", None: "open"}
 _ANSWERS: Final = {True: "refuted", False: "not refuted", None: "no claim"}
 
 
-def page(results: list[Result], title: str | None = None) -> str:
+def page(sections: Sequence[Section], title: str | None = None) -> str:
     """The HTML of a report on one or several results."""
     from jinja2 import Environment
     from markupsafe import Markup
 
-    sections = [explain(result) for result in results]
+    results = [section.result for section in sections]
     drawn = {index: charts(section) for index, section in enumerate(sections, start=1)}
     library, program = _library(), _resource("page.js")
     specifications = {f"chart-{i}-{name}": spec for i, specs in drawn.items() for name, spec in specs.items()}
