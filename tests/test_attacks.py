@@ -25,6 +25,7 @@ from canaria import (
     lower_bound,
 )
 from canaria.evidence import from_dict
+from canaria.results import checksum
 from canaria.score_files import read_scores
 from tests import oracles
 from tests.cli.test_cli import canaria
@@ -145,6 +146,8 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 RESULT = {
+    "format": 1,
+    "name": "attack",
     "epsilon": 0.6,
     "delta": 0.0,
     "confidence": 0.95,
@@ -185,7 +188,8 @@ RESULT = {
     ],
 )
 def test_verify_is_not_fooled(changes: dict[str, Any], code: int) -> None:
-    ran = canaria("verify", "-", "--json", stdin=json.dumps({**RESULT, **changes}))
+    record = {**RESULT, **changes}
+    ran = canaria("verify", "-", "--json", stdin=json.dumps({**record, "checksum": checksum(record)}))
     assert ran.code == code
     assert "Traceback" not in ran.err
 

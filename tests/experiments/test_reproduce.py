@@ -15,7 +15,7 @@ from canaria import InputError
 from canaria.experiments.reproduce import blocks, plan, reproduce
 from canaria.parallel import engine
 from canaria.store import Store
-from tests.cli.test_cli import canaria
+from tests.cli.test_cli import canaria, installed
 
 COMMAND = str(Path(sys.executable).with_name("canaria"))
 NAME = "adaptive-count-in-sets"
@@ -29,13 +29,13 @@ def data(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    run = canaria("reproduce", NAME, "--trials", "80", "--workers", "1", "--out", str(folder))
+    run = installed("reproduce", NAME, "--trials", "80", "--workers", "1", "--out", str(folder))
     assert run.code == 0, run.err
     return data(folder)
 
 
 def test_two_processes_give_the_same(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
-    run = canaria(
+    run = installed(
         "reproduce", NAME, "--trials", "80", "--workers", "2", "--out", str(tmp_path / "run"), "--json"
     )
     assert data(tmp_path / "run") == undisturbed
@@ -68,10 +68,10 @@ def test_killed_and_resumed_is_the_same(
         assert "go on with --resume" in told
     finished = len(list(folder.glob("blocks/*/*.json")))
     assert 5 <= finished < 40
-    again = canaria(*words[1:])
+    again = installed(*words[1:])
     assert again.code == 2
     assert "add --resume" in again.err
-    assert canaria(*words[1:], "--resume").code == 0
+    assert installed(*words[1:], "--resume").code == 0
     assert data(folder) == undisturbed
 
 
