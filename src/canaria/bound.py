@@ -12,6 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from canaria import _validate
+from canaria._numbers import percent, rounded_down
 from canaria._validate import Floats, InputError
 from canaria.evidence import (
     Capped,
@@ -122,7 +123,7 @@ class Bound:
         if self.epsilon == 0:
             claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
         return (
-            f"With {100 * self.confidence:.10g} % confidence {claim}: {self.tally.correct} of "
+            f"With {percent(self.confidence)} % confidence {claim}: {self.tally.correct} of "
             f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
             f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
             f"assuming {', and '.join(self.assumptions)})."
@@ -131,7 +132,7 @@ class Bound:
     @property
     def epsilon_text(self) -> str:
         """Epsilon to three decimals, rounded down."""
-        return f"{math.floor(self.epsilon * 1000) / 1000:.3f}"
+        return rounded_down(self.epsilon)
 
     def _repr_html_(self) -> str:
         rows = (

@@ -226,10 +226,14 @@ def _joined(
         parts["steps"], pair = _smallest(pairs.squares, np.full(len(pairs.squares), pairs.places))
         if parts["steps"] < parts["noise"]:
             clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
-    logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
     noise, stated, weight = found
-    p_value = float(stats.chi2.sf(logs, 2 * len(parts)))
-    return Conformance(p_value, noise, stated, weight, parts, clearest)
+    return Conformance(joined(parts), noise, stated, weight, parts, clearest)
+
+
+def joined(parts: dict[str, float]) -> float:
+    """Fisher's method: one p-value of independent ones."""
+    logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
+    return float(stats.chi2.sf(logs, 2 * len(parts)))
 
 
 def _orthonormal(columns: list[Floats]) -> Floats:

@@ -1,8 +1,11 @@
 """Result files: reading one back, and checking it against its own evidence. Nothing in a file is believed."""
 
 import json
+import math
 import sys
 from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,14 +14,20 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
-from canaria.conforming import Conformance
+from canaria.conforming import Conformance, joined
 from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
 from canaria.evidence.ranking import looks
-from canaria.results import FORMAT, Histogram, Ladder, Result, Step, checksum
+from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step, checksum
 from canaria.rules import Ranked
 from canaria.rules.ranked import SHARES
 
-_LARGEST_FILE: Final = 256 * 2**20
+_LARGEST_FILE: Final = 64 * 2**20
+_LARGEST_EPSILON: Final = 1e6
+_DEEPEST: Final = 4
+_MOST_PARTS: Final = 1000
+_MOST_GUESSES: Final = {"Ranking": 10**11, "Tradeoff": 10**6}
+"""What a file may ask to be recomputed: beyond, one inversion takes minutes or gigabytes."""
+_SAME: Final = 1e-8
 _LONGEST_TEXT: Final = 20_000
 _MOST_LINES: Final = 200
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
@@ -67,33 +76,70 @@ def read_result(source: str | Path) -> Stored:
         raise InputError(f"{name} must be the JSON of one result: {shown(str(error))}") from None
 
 
-def read_checked(source: str | Path) -> Result:
-    """Read a result that is to be shown to people: one that does not hold is an InputError."""
+def read_checked(source: str | Path) -> Stored:
+    """Read a result to show it, with its bound recomputed; one that does not hold is an InputError."""
     stored = read_result(source)
-    faults = check(stored).faults
+    again, faults = _recomputed(stored)
     if faults:
         raise InputError(f"{source} does not hold: {'; '.join(faults)}")
-    return stored.result
+    return Stored(replace(stored.result, bound=again), stored.record)
 
 
 def check(stored: Stored) -> Check:
-    """Recompute a bound from its evidence, and all that the record says about it."""
+    """Recompute a bound from its evidence, and all that the record says about it.
+
+    A stored bound that is lower than its evidence gives does not hold either: it could hide a refutation.
+    """
+    again, faults = _recomputed(stored)
+    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults))
+
+
+def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
     kept = stored.result.bound
-    again = lower_bound(kept.evidence, kept.delta, kept.confidence, adjacency=kept.adjacency, rule=kept.rule)
+    again = lower_bound(
+        kept.evidence,
+        kept.delta,
+        kept.confidence,
+        adjacency=kept.adjacency,
+        rule=kept.rule,
+        about=kept.about,
+    )
     faults = []
-    if kept.epsilon > again.epsilon + 1e-8 * max(1.0, again.epsilon):
+    if not _same(kept.epsilon, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
     fresh = replace(again, epsilon=kept.epsilon).to_dict()
-    fresh["refuted"] = stored.result.refuted
+    fresh["refuted"] = replace(stored.result, bound=again).refuted
     for name in _DERIVED:
-        if stored.record.get(name, fresh[name]) != fresh[name]:
-            told, true = shown(stored.record[name]), shown(fresh[name])
-            faults.append(f"{name} is stored as {told}, but its evidence says {true}")
+        told, true = stored.record[name], fresh[name]
+        if told != true or type(told) is not type(true):
+            faults.append(f"{name} is stored as {shown(told)}, but its evidence says {shown(true)}")
+    faults += _misfits(stored.result)
     if kept.rule == repr(Ranked()) and not _is_ranked(kept.evidence):
         faults.append(f"rule is stored as {kept.rule}, but the evidence looks at other numbers of guesses")
     if stored.record["checksum"] != checksum(stored.record):
         faults.append("checksum does not fit: the file was changed after it was written")
-    return Check(kept.epsilon, again.epsilon, tuple(faults))
+    return again, faults
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or abs(one - other) <= _SAME * max(1.0, other)
+
+
+def _misfits(result: Result) -> list[str]:
+    """What is told beside the bound and does not fit it."""
+    faults, bound = [], result.bound
+    if (histogram := result.histogram) is not None:
+        counted = sum(histogram.included) + sum(histogram.excluded)
+        if counted != bound.evidence.elements:
+            faults.append(f"histogram counts {counted} scores of {bound.evidence.elements} elements")
+    if (ladder := result.ladder) is not None:
+        if ladder.steps and not _same(ladder.steps[-1].epsilon, bound.epsilon):
+            faults.append(f"ladder ends at {ladder.steps[-1].epsilon:g}, not at the bound {bound.epsilon:g}")
+        if ladder.top == CLAIM and (result.claimed is None or not _same(ladder.epsilon, result.claimed)):
+            faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {result.claimed}")
+    if (found := result.conformance) is not None and not _same(joined(found.parts), found.p_value):
+        faults.append(f"conformance is stored as p = {found.p_value:g}, but its parts give another")
+    return faults
 
 
 def _is_ranked(evidence: Evidence) -> bool:
@@ -110,11 +156,13 @@ def _is_ranked(evidence: Evidence) -> bool:
 
 def _text(source: str | Path, name: str) -> str:
     if str(source) == "-":
-        return sys.stdin.read()
-    size = Path(source).stat().st_size
-    if size > _LARGEST_FILE:
-        raise InputError(f"{name} must be at most {_LARGEST_FILE} bytes, got {size}")
-    return Path(source).read_text(encoding="utf-8")
+        data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+    else:
+        with Path(source).open("rb") as stream:
+            data = stream.read(_LARGEST_FILE + 1)
+    if len(data) > _LARGEST_FILE:
+        raise InputError(f"{name} must be at most {_LARGEST_FILE} bytes")
+    return data.decode("utf-8")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,28 +175,55 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _result(record: Any, source: str) -> Result:
     if not isinstance(record, dict):
         raise InputError(f"{source} must hold a JSON object, got {shown(record)}")
-    if record.get("format") != FORMAT:
+    if type(record.get("format")) is not int or record["format"] != FORMAT:
         written = f" (written by canaria {shown(record['canaria'])})" if "canaria" in record else ""
         raise InputError(
             f"{source} must be a result of format {FORMAT}, got {shown(record.get('format'))}{written}"
         )
-    wanted = {"epsilon", "delta", "confidence", "adjacency", "evidence", "name", "checksum"}
-    missing = wanted - set(record)
+    missing, more = _fields() - set(record), set(record) - _fields()
     if missing:
         raise InputError(f"{source} must be a result with {', '.join(sorted(missing))}")
-    seed = record.get("seed")
+    if more:
+        raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
+    _require_moderate(record["evidence"])
+    seed = record["seed"]
     return Result(
         _bound(record),
-        None if record.get("claimed") is None else _epsilon("claimed", record["claimed"]),
+        None if record["claimed"] is None else _epsilon("claimed", record["claimed"]),
         _words("name", record["name"]),
-        _histogram(record.get("histogram")),
-        _ladder(record.get("ladder")),
-        _conformance(record.get("conformance")),
-        _lines("facts", record.get("facts", {})),
+        _histogram(record["histogram"]),
+        _ladder(record["ladder"]),
+        _conformance(record["conformance"]),
+        _lines("facts", record["facts"]),
         None if seed is None else _validate.integer("seed", seed, 0, 2**63),
-        _maybe_words("command", record.get("command")),
-        _lines("versions", record.get("versions", {})),
+        _maybe_words("command", record["command"]),
+        _lines("versions", record["versions"]),
     )
+
+
+@lru_cache
+def _fields() -> frozenset[str]:
+    schema = files("canaria").joinpath("result.schema.json").read_text(encoding="utf-8")
+    return frozenset(json.loads(schema)["properties"])
+
+
+def _require_moderate(evidence: Any) -> None:
+    """Refuse evidence that would take minutes, gigabytes or the stack to recompute."""
+    level, depth, parts = [evidence], 0, 0
+    while level:
+        if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
+            raise InputError(f"evidence must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
+        depth += 1
+        for part in level:
+            largest = _MOST_GUESSES.get(str(part.get("kind")), 0) if isinstance(part, dict) else 0
+            for guesses in (part.get("taken", 0), *_whole(part.get("grid"))) if largest else ():
+                if isinstance(guesses, int) and guesses > largest:
+                    raise InputError(f"{part['kind']} of a file must have at most {largest} guesses")
+        level = [inner for part in level if isinstance(part, dict) for inner in _whole(part.get("parts"))]
+
+
+def _whole(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _bound(record: dict[str, Any]) -> Bound:
@@ -158,13 +233,18 @@ def _bound(record: dict[str, Any]) -> Bound:
         _validate.confidence(record["confidence"]),
         from_dict(record["evidence"]),
         _validate.adjacency(record["adjacency"]),
-        _maybe_words("rule", record.get("rule")),
-        _maybe_words("about", record.get("about")),
+        _maybe_words("rule", record["rule"]),
+        _maybe_words("about", record["about"]),
     )
 
 
 def _epsilon(name: str, value: Any) -> float:
-    return _validate.nonnegative(name, float("inf") if value == "inf" else value)
+    if value == "inf":
+        return math.inf
+    number = _validate.nonnegative(name, value)
+    if number > _LARGEST_EPSILON:
+        raise InputError(f"{name} must be at most {_LARGEST_EPSILON:g} or the word inf, got {shown(value)}")
+    return number
 
 
 def _histogram(data: Any) -> Histogram | None:
@@ -195,7 +275,9 @@ def _conformance(data: Any) -> Conformance | None:
     parts = _field("conformance", data, "parts")
     if not isinstance(parts, dict) or len(parts) > _MOST_LINES:
         raise InputError(f"parts of conformance must be p-values by name, got {shown(parts)}")
-    named = {_words("parts", name): _validate.real(name, value) for name, value in parts.items()}
+    named = {_words("parts", name): _validate.real("parts", value) for name, value in parts.items()}
+    if not all(map(math.isfinite, (noise, stated, weight))):
+        raise InputError("noise, stated_noise and weight of conformance must be finite numbers")
     for value in (p_value, *named.values()):
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")

@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from canaria import _validate
-from canaria._validate import InputError
+from canaria._numbers import percent
+from canaria._validate import Floats, InputError
 from canaria._version import __version__
 from canaria.bound import Bound, plain
 from canaria.conforming import Conformance
@@ -26,6 +27,8 @@ from canaria.store import write_atomically
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
 MOST_BINS: Final = 400
+CLAIM: Final = "the claim"
+"""The top of a ladder that starts at the claimed epsilon."""
 _TRAINERS: Final = ("torch", "opacus", "jax", "jax_privacy", "lightning")
 
 
@@ -39,7 +42,7 @@ class Histogram:
 
     def __post_init__(self) -> None:
         edges = _validate.vector("edges", list(self.edges))
-        if not 2 <= len(edges) <= MOST_BINS + 1 or not (np.diff(edges) > 0).all():
+        if not 2 <= len(edges) <= MOST_BINS + 1 or not _rising(edges):
             raise InputError(f"edges must be 2 to {MOST_BINS + 1} rising numbers, got {len(edges)}")
         for name, counts in (("included", self.included), ("excluded", self.excluded)):
             _validate.same_length(name, len(counts) + 1, "edges", len(edges))
@@ -67,11 +70,16 @@ class Histogram:
             low, high = finite.min(), finite.max()
         with np.errstate(over="ignore", invalid="ignore"):
             edges = np.linspace(low, high, bins + 1)
-        if not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+        if not _rising(edges):
             return None
         clipped = np.clip(values, low, high)
         counts = [np.histogram(clipped[side], edges)[0] for side in (included, ~included)]
         return cls(tuple(edges.tolist()), *(tuple(side.tolist()) for side in counts))
+
+
+def _rising(edges: Floats) -> bool:
+    """Whether edges rise, and by so little that their differences are numbers."""
+    return bool(np.isfinite(edges).all() and np.abs(edges).max() < 1e300 and (np.diff(edges) > 0).all())
 
 
 class Step(NamedTuple):
@@ -161,7 +169,7 @@ class Result:
         """The answer in one sentence."""
         bound = self.bound
         shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
-        shown = f"ith {100 * bound.confidence:.10g} % confidence {shown} at δ = {bound.delta:g}."
+        shown = f"ith {percent(bound.confidence)} % confidence {shown} at δ = {bound.delta:g}."
         if self.claimed is None:
             return f"W{shown}"
         return f"The claim ε = {self.claimed:.6g} {self._answer}: w{shown}"
@@ -214,7 +222,7 @@ class Result:
             *self.facts.items(),
             *(("assumes", line) for line in bound.assumptions),
         ]
-        sure = f"{100 * bound.confidence:.10g} % confidence"
+        sure = f"{percent(bound.confidence)} % confidence"
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
         if self.claimed is not None:
             lines.append(f"the claim ε = {self.claimed:.6g} {self._answer}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -80,7 +81,22 @@ def folder(path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that, whatever happens, it holds all of the content or what it held before."""
+    """Write a file so that, whatever happens, it holds all of the content or what it held before.
+
+    A pipe or a device, which cannot be replaced, is written into.
+    """
+    try:
+        if path.is_dir() or not path.name:
+            raise InputError(f"{path} cannot be written: it must name a file")
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with draft.open("wb") as stream:
@@ -88,10 +104,9 @@ def write_atomically(path: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Any:

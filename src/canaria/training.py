@@ -262,7 +262,7 @@ class Recording:
             claimed,
             name,
             Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
-            self._ladder(claimed, bound),
+            self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),
             self.conformance() if lawful else None,
             {
                 "canaries": f"{self.design.words}; way {self.way!r}",
@@ -275,10 +275,11 @@ class Recording:
             self.seed,
         )
 
-    def _ladder(self, claimed: float | None, bound: Bound) -> Ladder | None:
+    def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
+        """Gap by gap where the guesser is the one whose law is known: one run, by the likelihood."""
         if claimed is None:
             return None
-        if isinstance(self.design, Dense):
+        if isinstance(self.design, Dense) or not plain:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from canaria import InputError
 from canaria.cli import app
+from tests.cli.test_cli import canaria
 from tests.report.test_page import NASTY, of_every_kind, scored
 
 VERBS = sorted(str(command.name) for command in app.registered_commands)
@@ -59,15 +60,10 @@ def test_report_in_the_terminal_shows_what_the_page_shows(tmp_path: Path) -> Non
     for result in of_every_kind():
         shown = run("report", str(result.save(tmp_path / "result.json")))
         assert result.verdict.split(":")[0] in " ".join(shown.replace("│", " ").split())
-        for words in (
-            "By confidence",
-            "By number of guesses",
-            "What must be true",
-            "Repeat it",
-            "fair coins",
-        ):
+        for words in ("By confidence", "What must be true", "Repeat it", "fair coins", "How to read this"):
             assert words in shown
-        assert ("Where the rest is lost" in shown) == (result.ladder is not None)
+        assert ("By number of guesses" in shown) == (result.bound.tally.taken > 0)
+        assert ("Where the rest is lost" in shown) == (result.ladder is not None or bool(result.refuted))
         assert ("Conformance" in shown) == (result.conformance is not None)
 
 
@@ -83,6 +79,23 @@ def test_report_as_json_and_as_a_page(tmp_path: Path) -> None:
     assert "report written to" in run("report", stored, stored, "-o", str(page))
 
 
+def test_several_results_say_when_they_hold_at_once(tmp_path: Path) -> None:
+    stored = str(scored().save(tmp_path / "result.json"))
+    assert "at once with at least 90 %" in " ".join(run("report", stored, stored).split())
+
+
+def test_errors_take_no_orders_either(tmp_path: Path) -> None:
+    record = of_every_kind()[3].to_dict()
+    record["conformance"]["parts"] = {"\x1b]0;title\x07": "bad"}
+    path = tmp_path / "a\x1b[2Jb.json"
+    path.write_text(json.dumps(record))
+    for name in (str(path), str(path) + "\x1b[2J"):
+        ran = canaria("report", name)
+        assert ran.code == 2
+        assert "\x1b" not in ran.err
+        assert ran.err.count("\n") == 1
+
+
 def test_terminal_takes_no_orders_from_a_file(tmp_path: Path) -> None:
     stored = scored(name=NASTY + "\x1b[2J", facts={"[red]note": "\x1b]0;title\x07[/red]"})
     shown = run("report", str(stored.save(tmp_path / "result.json")))
@@ -96,6 +109,7 @@ def test_report_refuses_what_does_not_hold(tmp_path: Path) -> None:
     path = scored().save(tmp_path / "result.json")
     path.write_text(path.read_text().replace('"claimed": 4.0', '"claimed": 5.0'))
     assert "checksum does not fit" in refused("report", str(path))
+    assert "--out must not be one of the result files" in refused("report", str(path), "-o", str(path))
     assert "cannot be written" in refused(
         "report", str(scored().save(path)), "-o", str(tmp_path / "absent" / "report.html")
     )

@@ -95,8 +95,8 @@ def test_text_of_results_is_never_run(tmp_path: Path) -> None:
 def test_page_says_what_a_reader_needs() -> None:
     text = page([simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5, name="digits")])
     for words in (
-        "The claim ε = 2 is not refuted",
-        "with 95 % confidence",
+        "The claim ε\u00a0=\u00a02 is not refuted",
+        "with 95\u00a0% confidence",
         "By confidence",
         "By number of guesses",
         "interference",
@@ -115,7 +115,25 @@ def test_page_says_what_a_reader_needs() -> None:
 
 
 def test_several_results_hold_together_by_the_union_bound() -> None:
-    assert "confidence at least 90.00 %" in page([scored(), scored(2.0)])
+    assert "at once with at least 90 %" in page([scored(), scored(2.0)])
+
+
+def test_rows_named_after_what_javascript_knows_are_drawn(tmp_path: Path) -> None:
+    steps = tuple(Step(name, 1.0) for name in ("constructor", "toString", "__proto__", "same", "same"))
+    ladder = Ladder("hasOwnProperty", 2.0, (*steps, Step("the bound", 0.5)), "")
+    path = tmp_path / "report.html"
+    path.write_text(page([replace(scored(), ladder=ladder)]))
+    with opened(path) as seen:
+        assert seen.messages == []
+        bars = "document.querySelectorAll('#chart-1-gaps .mark-rect path').length"
+        assert seen.ask(bars) == 8
+
+
+def test_no_bound_is_rounded_up_on_the_page() -> None:
+    """0.13318... and, at 50 %, 2.1288...: what charts and tables say is cut, not rounded."""
+    text = page([Result(lower_bound(Counts(90, 100, 100)), 5.0)])
+    assert "2.128" in text
+    assert "2.129" not in text
 
 
 def test_specifications_are_json_without_a_tag() -> None:

@@ -1,5 +1,6 @@
 """The command line: one file per verb. Verbs import what they need when they run."""
 
+import io
 import sys
 import traceback
 from typing import Annotated, Final, NoReturn
@@ -60,6 +61,9 @@ def main() -> NoReturn:
     """Run the command line; every error is one line on standard error and exit code 2."""
     from canaria._validate import InputError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     code: int | None
     try:
         code = app(standalone_mode=False)
@@ -68,6 +72,9 @@ def main() -> NoReturn:
         code = 2
     except InputError as error:
         _complain(str(error))
+        code = 2
+    except MemoryError:
+        _complain("not enough memory for this")
         code = 2
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
@@ -80,5 +87,7 @@ def main() -> NoReturn:
 
 
 def _complain(message: str) -> None:
+    """One line without control characters, which could move a terminal's cursor."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in message)
     if message:
-        typer.echo(f"canaria: {' '.join(message.split())}", err=True)
+        typer.echo(f"canaria: {' '.join(printable.split())}", err=True)

@@ -22,12 +22,16 @@ def report(
     """
     import json
 
+    from canaria._validate import InputError, shown
     from canaria.cli._output import one_line_warnings
     from canaria.report.section import explain
     from canaria.result_files import read_checked
 
+    if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
+        raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
     with one_line_warnings():
-        sections = [explain(read_checked(file)) for file in files]
+        stored = [read_checked(file) for file in files]
+        sections = [explain(result, record["checksum"]) for result, record in stored]
     if out is not None:
         from canaria.report.page import page
         from canaria.store import write_atomically
@@ -37,9 +41,15 @@ def report(
         told = [section.to_dict() for section in sections]
         typer.echo(json.dumps({"page": None if out is None else str(out), "sections": told}, allow_nan=False))
     elif out is not None:
-        typer.echo(f"report written to {out}")
+        typer.echo(f"report written to {shown(str(out))[1:-1]}")
     else:
         from canaria.report.terminal import show
 
-        for section in sections:
-            show(section)
+        show(sections)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

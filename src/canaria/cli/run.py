@@ -34,6 +34,7 @@ def run(
     """
     import json
 
+    from canaria._numbers import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
@@ -52,5 +53,7 @@ def run(
         typer.echo(json.dumps({**details, "mean": mean, "bounds": rows}, allow_nan=False))
         return
     right, taken = (sum(bound.tally[k] for bound in bounds) for k in (0, 1))
-    typer.echo(f"mean of the bounds of {trials} games: {mean:.3f} ({right} of {taken} guesses right)")
+    typer.echo(
+        f"mean of the bounds of {trials} games: {rounded_down(mean)} ({right} of {taken} guesses right)"
+    )
     typer.echo(f"the first game: {result}")

@@ -93,7 +93,6 @@ class Explained(Protocol):
     `progress` is for the eye: the guesses in the order in which they were taken, or the surest first.
     """
 
-    @property
     def fixed(self) -> str: ...
     def progress(self, epsilon: float) -> Progress: ...
 

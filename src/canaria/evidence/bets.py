@@ -92,7 +92,9 @@ class Bets:
         taken = self._taken(epsilon)
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
 
-    fixed: ClassVar[str] = "each guess and its stake before its own bit; bits revealed earlier were known"
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return "each guess and its stake before its own bit; bits revealed earlier were known"
 
     def progress(self, epsilon: float) -> Progress:
         """The guesses that were bet on, in the order of guessing."""

@@ -68,14 +68,13 @@ class Budget:
             "elements": self.elements,
         }
 
-    @property
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return f"the budget of {self.budget} guesses, and each guess before its own bit"
 
     def progress(self, epsilon: float) -> Progress:
-        """The one number of guesses that is known."""
-        return Progress(np.array([self.taken]), np.array([self.correct]))
+        """The budget: guesses that were not taken count as wrong."""
+        return Progress(np.array([self.budget]), np.array([self.correct]))
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""

@@ -22,7 +22,6 @@ class _CountFields:
     taken: int
     elements: int
 
-    @property
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"
@@ -159,7 +158,6 @@ class UncommittedCounts(_CountFields):
     True
     """
 
-    fixed: ClassVar[str] = "the threshold, and every guess; how many it takes came out of the output"
     method: ClassVar[str] = "uncommitted"
     inversion: ClassVar[str] = "late grid"
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, NOT_ADAPTIVE)
@@ -169,6 +167,10 @@ class UncommittedCounts(_CountFields):
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         upper = float(_binomial.tail(self.correct, self.taken, epsilon))
         return _binomial.rounded_up(upper + float(_binomial.flip_budget(self.elements, epsilon, delta)))
+
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return "the threshold, and every guess; how many it takes came out of the output"
 
     def perfect(self) -> "UncommittedCounts":
         """The same audit with every guess right."""

@@ -95,7 +95,6 @@ class Ranking:
             "elements": self.elements,
         }
 
-    @property
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return (

@@ -54,16 +54,15 @@ class Split:
         """All that any part assumes."""
         return tuple(dict.fromkeys(line for part in self.parts for line in part.assumptions))
 
-    @property
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
-        parts = dict.fromkeys(part.fixed for part in self.parts if isinstance(part, Explained))
+        parts = dict.fromkeys(part.fixed() for part in self.parts if isinstance(part, Explained))
         shares = " + ".join(f"{share:g}" for share in self.shares)
         return "; ".join([f"{len(self.parts)} ways to look and their shares of the error, {shares}", *parts])
 
     def progress(self, epsilon: float) -> Progress:
         """The progress of the part that speaks most clearly against the claim."""
-        part = self._clearest(epsilon)
+        part = self.clearest(epsilon)
         if isinstance(part, Explained):
             return part.progress(epsilon)
         right, taken = part.tally(epsilon)
@@ -71,9 +70,10 @@ class Split:
 
     def tally(self, epsilon: float) -> Tally:
         """The tally of the part that speaks most clearly against the claim."""
-        return self._clearest(epsilon).tally(epsilon)
+        return self.clearest(epsilon).tally(epsilon)
 
-    def _clearest(self, epsilon: float) -> Evidence:
+    def clearest(self, epsilon: float) -> Evidence:
+        """The part that speaks most clearly against the claim."""
         pairs = zip(self.parts, self.shares, strict=True)
         return min(pairs, key=lambda pair: pair[0].p_value(epsilon) / pair[1])[0]
 

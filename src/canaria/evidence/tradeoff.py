@@ -134,7 +134,6 @@ class Tradeoff:
         correct = _validate.integer("correct", self.correct, 0, taken, "taken")
         _validate.assign(self, elements=elements, taken=taken, correct=correct)
 
-    @property
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"

@@ -115,7 +115,9 @@ class Weighted:
         taken, right = self._groups(epsilon)
         return Tally(int(right[1:].sum()), int(taken[1:].sum()))
 
-    fixed: ClassVar[str] = "every guess and its weight"
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return "every guess and its weight"
 
     def progress(self, epsilon: float) -> Progress:
         """The heaviest guesses first."""

@@ -7,12 +7,15 @@ import math
 from importlib import import_module
 from typing import Any, Final
 
-from canaria.report.section import Section, rounded_down
+from canaria._numbers import percent, rounded_down
+from canaria.report.section import Section
 
 _BLUE: Final = "#3b7dd8"
 _ORANGE: Final = "#e07b39"
 _PURPLE: Final = "#8a63d2"
 _GREY: Final = "#8a8f98"
+_SEPARATE: Final = "\u2060"
+"""Of no width: rows of the same name stay apart, and no name is one that Vega or JavaScript knows."""
 _CONFIG: Final = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
@@ -74,7 +77,7 @@ def _marks(section: Section) -> list[dict[str, Any]]:
     """What is compared: the bound, the estimate and the claim, as far as they are finite."""
     result = section.result
     marks = [
-        ("bound (proved)", result.bound.epsilon, _BLUE),
+        (f"bound ({percent(result.bound.confidence)} % confidence)", result.bound.epsilon, _BLUE),
         ("estimate (no confidence)", result.bound.estimate, _GREY),
         ("claim", math.inf if result.claimed is None else result.claimed, _PURPLE),
     ]
@@ -88,7 +91,7 @@ def _marks(section: Section) -> list[dict[str, Any]]:
 def _from_zero(values: list[float]) -> Any:
     """An axis of epsilon from 0, with room for a label after the longest bar."""
     alt = _altair()
-    top = 1.12 * max(values) or 1.0
+    top = 1.25 * max(values) or 1.0
     return alt.Scale(domain=[0.0, top], nice=False)
 
 
@@ -121,42 +124,37 @@ def _with_lines(section: Section, chart: Any) -> Any:
 def _confidence(section: Section) -> Any:
     alt = _altair()
     values = [
-        {"wrong": 1 - confidence, "confidence": f"{100 * confidence:.10g} %", "epsilon": _finite(epsilon)}
+        {
+            "confidence": f"{percent(confidence)} %",
+            "epsilon": _finite(epsilon),
+            "bound": rounded_down(epsilon),
+        }
         for confidence, epsilon in section.by_confidence
     ]
-    x = alt.X(
-        "wrong:Q",
-        title="confidence",
-        scale=alt.Scale(type="log", reverse=True, nice=False),
-        axis=alt.Axis(
-            values=[0.5, 0.1, 0.05, 0.01, 0.001, 0.0001],
-            labelExpr="format(100 * (1 - datum.value), '.4~') + ' %'",
-            labelOverlap=True,
-        ),
-    )
+    axis = alt.Axis(labelAngle=-45, labelOverlap=False)
+    x = alt.X("confidence:O", title="confidence", sort=None, axis=axis)
     line = alt.Chart(_rows(values)).mark_line(color=_GREY, point={"color": _GREY, "size": 40})
     y = alt.Y("epsilon:Q", title="lower bound on ε")
-    tooltip = [alt.Tooltip("confidence:N"), alt.Tooltip("epsilon:Q", format=".4g", title="bound")]
-    return _with_lines(section, line.encode(x=x, y=y, tooltip=tooltip))
+    return _with_lines(section, line.encode(x=x, y=y, tooltip=["confidence:N", "bound:N"]))
 
 
 def _guesses(section: Section) -> Any:
     alt = _altair()
     values = [
-        {"guesses": guesses, "right": right, "share": right / guesses, "epsilon": _finite(epsilon)}
+        {
+            "guesses": guesses,
+            "right": f"{right} ({right / guesses:.1%})",
+            "epsilon": _finite(epsilon),
+            "bound of this count alone": rounded_down(epsilon),
+        }
         for guesses, right, epsilon in section.by_guesses
     ]
     if not values:
         return None
     x = alt.X("guesses:Q", title="guesses (log scale)", scale=alt.Scale(type="log", nice=False))
     line = alt.Chart(_rows(values)).mark_line(color=_GREY, point={"color": _GREY, "size": 25})
-    tooltip = [
-        alt.Tooltip("guesses:Q"),
-        alt.Tooltip("right:Q"),
-        alt.Tooltip("share:Q", format=".1%", title="right"),
-        alt.Tooltip("epsilon:Q", format=".4g", title="bound of this count alone"),
-    ]
     y = alt.Y("epsilon:Q", title="lower bound on ε")
+    tooltip = ["guesses:Q", "right:N", "bound of this count alone:N"]
     return _with_lines(section, line.encode(x=x, y=y, tooltip=tooltip))
 
 
@@ -200,27 +198,30 @@ def _gaps(section: Section) -> Any:
         return None
     alt, bound = _altair(), section.result.bound.epsilon
     values = [
-        _bar(ladder.top, 0.0, ladder.epsilon, "ε"),
-        *(_bar(drop.gap, drop.end, drop.start, "lost") for drop in section.drops),
-        _bar("the bound", 0.0, bound, "bound"),
+        _bar(ladder.top, 0.0, ladder.epsilon, _PURPLE, rounded_down(ladder.epsilon)),
+        *(_bar(drop.gap, drop.end, drop.start, _ORANGE, drop.lost) for drop in section.drops),
+        _bar("the bound", 0.0, bound, _BLUE, rounded_down(bound)),
     ]
-    kinds = alt.Scale(domain=["ε", "lost", "bound"], range=[_PURPLE, _ORANGE, _BLUE])
-    y = alt.Y("what:N", title=None, sort=[row["what"] for row in values])
-    scale = _from_zero([row["high"] for row in values])
+    for place, row in enumerate(values):
+        row["what"] = _SEPARATE * (place + 1) + row["what"]
+    y = alt.Y("what:N", title=None, sort=None)
+    scale = _from_zero([max(row["low"], row["high"]) for row in values])
     x = alt.X("low:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
     base = alt.Chart(_rows(values))
-    tooltip = [alt.Tooltip("what:N"), alt.Tooltip("label:N", title="ε")]
     bars = base.mark_bar(height=18, cornerRadius=2).encode(
-        x=x, x2="high:Q", y=y, color=alt.Color("kind:N", scale=kinds, legend=None), tooltip=tooltip
+        x=x,
+        x2="high:Q",
+        y=y,
+        color=alt.Color("colour:N", scale=None),
+        tooltip=[alt.Tooltip("what:N"), alt.Tooltip("label:N", title="ε")],
     )
-    far = "max(datum.low, datum.high)"
-    labels = base.transform_calculate(far=far).mark_text(align="left", dx=5)
+    labels = base.transform_calculate(far="max(datum.low, datum.high)").mark_text(align="left", dx=5)
     labels = labels.encode(x="far:Q", y=y, text="label:N")
     return alt.layer(bars, labels).properties(height=30 * len(values))
 
 
-def _bar(what: str, low: float, high: float, kind: str) -> dict[str, Any]:
-    return {"what": what, "low": low, "high": high, "kind": kind, "label": rounded_down(high - low)}
+def _bar(what: str, low: float, high: float, colour: str, label: str) -> dict[str, Any]:
+    return {"what": what, "low": low, "high": high, "colour": colour, "label": label}
 
 
 def _tooltips(layout: str, *names: str) -> list[Any]:

@@ -14,13 +14,13 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
+from canaria._numbers import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import words
 from canaria.report.charts import charts
-from canaria.report.section import Section, rounded_down
-from canaria.results import Result
+from canaria.report.section import Section, at_once
 
-_KINDS: Final = {True: "refuted", False: "kept", None: "open"}
+_KINDS: Final = {True: "refuted", False: "open", None: "open"}
 _ANSWERS: Final = {True: "refuted", False: "not refuted", None: "no claim"}
 
 
@@ -33,7 +33,9 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     drawn = {index: charts(section) for index, section in enumerate(sections, start=1)}
     library, program = _library(), _resource("page.js")
     specifications = {f"chart-{i}-{name}": spec for i, specs in drawn.items() for name, spec in specs.items()}
-    template = Environment(autoescape=True, trim_blocks=True).from_string(_resource("page.html"))
+    environment = Environment(autoescape=True, trim_blocks=True)
+    environment.filters["unbroken"] = _unbroken
+    template = environment.from_string(_resource("page.html"))
 
     def chart(index: int, _section: Section, name: str, label: str) -> Any:
         if name not in drawn[index]:
@@ -47,14 +49,15 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     return template.render(
         title=title or (results[0].name if len(results) == 1 else f"{len(results)} audits"),
         sections=sections,
-        checksums=[result.to_dict()["checksum"] for result in results],
-        joint=_joint(results),
+        at_once=at_once(results),
         kinds=_KINDS,
         answers=_ANSWERS,
         words=words,
         infinity=math.inf,
         chart=chart,
         down=rounded_down,
+        percent=percent,
+        small=lambda p: f"{p:.3g}" if p > 1e-300 else "below 1e-300",
         version=__version__,
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         style=trusted(_resource("page.css")),
@@ -65,10 +68,9 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     )
 
 
-def _joint(results: list[Result]) -> str:
-    """The union bound over all results, rounded down."""
-    left = 1 - math.fsum(1 - result.bound.confidence for result in results)
-    return f"{rounded_down(max(0.0, 100 * left) + 1e-9, 2)} %"
+def _unbroken(text: str) -> str:
+    """Text whose formulas and percentages stay on one line."""
+    return text.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
 
 
 def _json(data: Any) -> str:

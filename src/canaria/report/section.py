@@ -1,18 +1,31 @@
 """A result explained: everything that a page, a terminal or a program shows of it, as plain data."""
 
-import math
+import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
+from canaria import _validate
+from canaria._numbers import percent
 from canaria.bound import Bound, lower_bound, plain
-from canaria.evidence import Counts, Explained
+from canaria.evidence import (
+    Bets,
+    Budget,
+    Counts,
+    Evidence,
+    Explained,
+    PublishedCounts,
+    Split,
+    Tradeoff,
+    UncommittedCounts,
+)
 from canaria.report import words
 from canaria.results import Ladder, Result
 
-_CONFIDENCES: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
+_CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
+"""Other confidences to show, the most telling first."""
+_PATIENCE: Final = 5.0
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -24,6 +37,11 @@ class Drop:
     start: float
     end: float
     advice: str
+
+    @property
+    def lost(self) -> str:
+        """How much, in words."""
+        return f"{self.start - self.end:.3f}"
 
 
 @dataclass(frozen=True)
@@ -40,12 +58,31 @@ class Section:
     by_guesses: tuple[tuple[int, int, float], ...]
     projected: bool
     drops: tuple[Drop, ...]
-    fixed: str | None
+    fixed: str
+    checksum: str
 
     @property
     def meaning(self) -> str:
         """What the verdict means."""
-        return words.MEANING[self.result.refuted]
+        wrong = f"{100 * (1 - self.result.bound.confidence):.3g}"
+        return words.MEANING[self.result.refuted].format(wrong=wrong)
+
+    @property
+    def confidence_note(self) -> str:
+        """What the curve over confidences shows."""
+        return words.BY_CONFIDENCE + (words.CHARGED if self.result.bound.delta > 0 else "")
+
+    @property
+    def guesses_note(self) -> str:
+        """What the curve over numbers of guesses shows."""
+        return words.PROJECTED if self.projected else words.BY_GUESSES
+
+    @property
+    def ladder_note(self) -> str | None:
+        """Where the ladder comes from, or why there is none; None where nobody expects one."""
+        if self.result.ladder is not None:
+            return f"Computed from: {self.result.ladder.how}."
+        return words.NO_LADDER if self.result.refuted else None
 
     @property
     def adjacency(self) -> str:
@@ -67,53 +104,77 @@ class Section:
         }
 
 
-def explain(result: Result) -> Section:
-    """Work out what the reader is shown."""
+def explain(result: Result, checksum: str | None = None) -> Section:
+    """Work out what the reader is shown; `checksum` is that of the file the result came from."""
     bound = result.bound
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         by_confidence = _by_confidence(bound)
         by_guesses, projected = _by_guesses(bound)
-    fixed = bound.evidence.fixed if isinstance(bound.evidence, Explained) else None
-    return Section(result, by_confidence, by_guesses, projected, _drops(result.ladder), fixed)
-
-
-def rounded_down(value: float, digits: int = 3) -> str:
-    """A number to so many decimals, never rounded up."""
-    if not math.isfinite(value):
-        return "inf"
-    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"
-
-
-def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
-    confidences = sorted({*_CONFIDENCES, bound.confidence})
-    return tuple(
-        (
-            confidence,
-            bound.epsilon
-            if confidence == bound.confidence
-            else lower_bound(bound.evidence, bound.delta, confidence).epsilon,
-        )
-        for confidence in confidences
+    fixed = [f"the confidence, {percent(bound.confidence)} %, and δ = {bound.delta:g}"]
+    if isinstance(bound.evidence, Explained):
+        fixed.insert(0, bound.evidence.fixed())
+    return Section(
+        result,
+        by_confidence,
+        by_guesses,
+        projected,
+        _drops(result.ladder),
+        "; ".join(fixed),
+        checksum or result.to_dict()["checksum"],
     )
 
 
+def at_once(results: Sequence[Result]) -> str | None:
+    """With which confidence several bounds hold together, by the union bound; None for one."""
+    if len(results) < 2:
+        return None
+    left = 1 - sum(1 - result.bound.confidence for result in results)
+    sure = percent(max(0.0, left + 1e-12), 2)
+    return f"Each bound holds with its own confidence; all of them at once with at least {sure} %."
+
+
+def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
+    """The bound at other confidences; fewer where one takes long."""
+    found, started = {bound.confidence: bound.epsilon}, time.monotonic()
+    for confidence in _CONFIDENCES:
+        if time.monotonic() - started > _PATIENCE:
+            break
+        if confidence not in found:
+            found[confidence] = lower_bound(bound.evidence, bound.delta, confidence).epsilon
+    return tuple(sorted(found.items()))
+
+
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
-    """Guesses, right ones, and the exact bound of that count; one count is projected to other sizes."""
-    right, taken = bound.tally
+    """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
+    evidence = bound.evidence
+    if isinstance(evidence, Split):
+        evidence = evidence.clearest(bound.epsilon)
+    right, taken = evidence.tally(bound.epsilon)
     counts = [(taken, right)]
-    if isinstance(bound.evidence, Explained):
-        progress = bound.evidence.progress(bound.epsilon)
+    if isinstance(evidence, Explained):
+        progress = evidence.progress(bound.epsilon)
         counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
     projected = len(counts) == 1
     if projected:
+        ((taken, right),) = counts
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
-        counts = [(size, int(np.floor(right * size / taken))) for size in sizes]
+        counts = [(size, right * size // taken) for size in sizes if size <= _validate.LARGEST]
     curve = []
     for size, hits in counts:
-        evidence = Counts(hits, size, max(bound.evidence.elements, size))
-        curve.append((size, hits, lower_bound(evidence, bound.delta, bound.confidence).epsilon))
+        alone = _alone(evidence, hits, size)
+        curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
     return tuple(curve), projected
+
+
+def _alone(evidence: Evidence, right: int, taken: int) -> Evidence:
+    """A count by itself, as evidence that is valid for the way in which the guesses were made."""
+    elements = max(evidence.elements, taken)
+    if isinstance(evidence, PublishedCounts | Tradeoff):
+        return type(evidence)(right, taken, elements)
+    if isinstance(evidence, UncommittedCounts | Bets | Budget):
+        return UncommittedCounts(right, taken, elements)
+    return Counts(right, taken, elements)
 
 
 def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:
@@ -121,6 +182,11 @@ def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:
         return ()
     starts = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
     return tuple(
-        Drop(step.gap, start, step.epsilon, words.GAPS.get(step.gap, ""))
+        Drop(
+            step.gap,
+            start,
+            step.epsilon,
+            words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, ""),
+        )
         for start, step in zip(starts, ladder.steps, strict=False)
     )

@@ -1,6 +1,7 @@
 """The report in the terminal."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rich.console import Console, Group
@@ -9,49 +10,55 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from canaria._numbers import percent, rounded_down
+from canaria.conforming import Conformance
 from canaria.report import words
-from canaria.report.section import Section, rounded_down
+from canaria.report.section import Section, at_once
 from canaria.results import Histogram
 
-_COLOURS: Final = {True: "red", False: "green", None: "blue"}
+_COLOURS: Final = {True: "red", False: "blue", None: "blue"}
 _WIDTH: Final = 40
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 
 
-def show(section: Section, console: Console | None = None) -> None:
+def show(sections: Sequence[Section], console: Console | None = None) -> None:
     """Print what the page shows."""
     screen = console or Console()
-    for part in _parts(section):
-        screen.print(part)
+    for section in sections:
+        for part in _parts(section):
+            screen.print(part)
+    together = at_once([section.result for section in sections])
+    if together:
+        screen.print(_titled("All together", Text(together)))
+    screen.print(_titled("How to read this", Text(words.HOW_TO_READ)))
 
 
 def _parts(section: Section) -> list[Any]:
-    result, bound = section.result, section.result.bound
-    verdict = Text(result.verdict, style="bold")
-    return [
+    result = section.result
+    assumptions = [f"• {line.replace('`', '')}" for line in result.bound.assumptions]
+    parts = [
         Panel(
-            Group(verdict, Text(section.meaning)),
+            Group(Text(result.verdict, style="bold"), Text(section.meaning)),
             title=Text(result.name),
             border_style=_COLOURS[result.refuted],
         ),
         _titled("The bound", _bars(_marks(section))),
-        _titled("Evidence", _facts(section)),
-        _titled("By confidence", _curve(section), words.BY_CONFIDENCE),
-        _titled(
-            "By number of guesses",
-            _guesses(section),
-            words.PROJECTED if section.projected else words.BY_GUESSES,
-        ),
-        *(
-            []
-            if result.histogram is None
-            else [_titled("Scores", _histogram(result.histogram), words.SCORES)]
-        ),
-        *_gaps(section),
-        *_conformance(section),
-        _titled("What must be true", Text("\n".join(f"• {line}" for line in bound.assumptions))),
-        _titled("Repeat it", _provenance(section)),
+        _titled("Evidence", _evidence(section)),
+        _titled("By confidence", _curve(section), section.confidence_note),
     ]
+    if section.by_guesses:
+        parts.append(_titled("By number of guesses", _guesses(section), section.guesses_note))
+    if result.histogram is not None:
+        parts.append(_titled("Scores", _histogram(result.histogram), words.SCORES))
+    if section.ladder_note:
+        parts.append(_titled("Where the rest is lost", _gaps(section), section.ladder_note))
+    if result.conformance is not None:
+        parts.append(_titled("Conformance", _conformance(result.conformance), words.CONFORMANCE))
+    parts.append(_titled("What must be true", Text("\n".join(assumptions))))
+    if result.facts or result.bound.rule:
+        parts.append(_titled("As stated", _facts(section), words.STATED))
+    parts.append(_titled("Repeat it", _provenance(section)))
+    return parts
 
 
 def _titled(title: str, body: Any, note: str | None = None) -> Padding:
@@ -81,39 +88,47 @@ def _marks(section: Section) -> list[tuple[str, float]]:
 
 
 def _bars(marks: list[tuple[str, float]]) -> Table:
-    top = max((value for _, value in marks if value < 1e9), default=1.0) or 1.0
+    top = max((value for _, value in marks if math.isfinite(value)), default=1.0) or 1.0
     rows = [
-        (name, "█" * max(0, round(_WIDTH * min(value, top) / top)), rounded_down(value))
+        (name, rounded_down(value), "█" * round(_WIDTH * value / top) if math.isfinite(value) else "")
         for name, value in marks
     ]
     return _rows(_table("", "", ""), rows)
 
 
-def _facts(section: Section) -> Table:
-    result, bound = section.result, section.result.bound
+def _evidence(section: Section) -> Table:
+    bound = section.result.bound
     right, taken = bound.tally
     rows = [
         ("guesses", f"{right} of {taken} right, among {bound.evidence.elements} elements"),
         ("method", bound.method),
-        ("rule", bound.rule),
+        ("claims tried", bound.grid),
         ("adjacency", f"{bound.adjacency}. {section.adjacency}"),
         ("about", bound.about),
         ("fixed before", section.fixed),
-        *result.facts.items(),
     ]
     return _rows(_table("", ""), [(name, value) for name, value in rows if value])
 
 
+def _facts(section: Section) -> Table:
+    result = section.result
+    rule = [("rule", result.bound.rule)] if result.bound.rule else []
+    return _rows(_table("", ""), [*rule, *result.facts.items()])
+
+
 def _curve(section: Section) -> Table:
     rows = [
-        (f"{100 * confidence:.10g} %", rounded_down(epsilon)) for confidence, epsilon in section.by_confidence
+        (f"{percent(confidence)} %", rounded_down(epsilon)) for confidence, epsilon in section.by_confidence
     ]
     return _rows(_table("confidence", "ε ≥"), rows)
 
 
 def _guesses(section: Section) -> Table:
-    step = max(1, len(section.by_guesses) // 8)
-    rows = [(str(k), str(v), rounded_down(e)) for k, v, e in section.by_guesses[::step]]
+    """A few points of the curve, its last, and the one where the evidence speaks most clearly."""
+    points = section.by_guesses
+    chosen = {*points[:: max(1, len(points) // 8)], points[-1]}
+    chosen |= {point for point in points if point[0] == section.result.bound.tally.taken}
+    rows = [(str(k), str(v), rounded_down(e)) for k, v, e in sorted(chosen)]
     return _rows(_table("guesses", "right", "ε of this count alone"), rows)
 
 
@@ -127,22 +142,19 @@ def _histogram(histogram: Histogram) -> Table:
     return _rows(_table("", ""), [*lines, ("score", ends)])
 
 
-def _gaps(section: Section) -> list[Any]:
+def _gaps(section: Section) -> Table:
     ladder = section.result.ladder
     if ladder is None:
-        return []
-    rows = [(ladder.top, f"{ladder.epsilon:.3f}", "")]
-    rows += [(drop.gap, f"{drop.end - drop.start:+.3f}", drop.advice) for drop in section.drops]
+        return _table("")
+    rows = [(ladder.top, rounded_down(ladder.epsilon), "")]
+    rows += [(f"{drop.gap} takes", drop.lost, drop.advice) for drop in section.drops]
     rows.append(("the bound", section.result.bound.epsilon_text, ""))
-    table = _rows(_table("", "ε", "how to narrow it"), rows)
-    return [_titled("Where the rest is lost", table, f"Computed from: {ladder.how}.")]
+    return _rows(_table("", "ε", "how to narrow it"), rows)
 
 
-def _conformance(section: Section) -> list[Any]:
-    found = section.result.conformance
-    if found is None:
-        return []
-    return [_titled("Conformance", Text(str(found)), words.CONFORMANCE)]
+def _conformance(found: Conformance) -> Group:
+    parts = [(name, f"p = {value:.3g}") for name, value in found.parts.items()]
+    return Group(Text(str(found)), _rows(_table("", ""), parts))
 
 
 def _provenance(section: Section) -> Table:
@@ -151,6 +163,6 @@ def _provenance(section: Section) -> Table:
         ("command", result.command),
         ("seed", None if result.seed is None else str(result.seed)),
         ("versions", ", ".join(f"{name} {value}" for name, value in result.versions.items())),
-        ("checksum", result.to_dict()["checksum"]),
+        ("checksum", section.checksum),
     ]
     return _rows(_table("", ""), [(name, value) for name, value in rows if value])

@@ -4,15 +4,17 @@ from typing import Final
 
 HOW_TO_READ: Final = (
     "Each element (a record, a canary) was included by a hidden fair coin. The algorithm ran, and a "
-    "guesser who saw only its output guessed the coins. If the algorithm keeps ε-differential privacy,"
-    " each guess is right with probability at most e^ε / (1 + e^ε), so too many right guesses refute "
-    "it. The bound is the largest ε such that it and every smaller one is refuted at the stated "
-    "confidence. With δ > 0 the rare failures that δ allows are charged in full."
+    "guesser who saw its output (in an adaptive audit also coins that were revealed before) guessed "
+    "the coins. If the algorithm keeps ε-differential privacy, each guess is right with probability at"
+    " most e^ε / (1 + e^ε), so too many right guesses refute it. The bound is the largest ε such that "
+    "it and every smaller one is refuted at the stated confidence. With δ > 0 the rare failures that δ"
+    " allows are charged in full."
 )
 MEANING: Final = {
     True: (
-        "The algorithm leaks more than it promises, or something that the audit assumes is not so. The"
-        " assumptions are listed below; check them first."
+        "The algorithm leaks more than it promises, or something that the audit assumes is not so (see"
+        " what must be true, below), or chance played a trick, as it does with at most {wrong} % of "
+        "correct algorithms."
     ),
     False: (
         "The audit found nothing that contradicts the claim. That is not a proof of it: the true ε may"
@@ -50,15 +52,27 @@ GAPS: Final = {
         "What chance does not explain: weak scores or canaries, an output that was not the worst, "
         "hidden bits that blur each other, or a loose claim. Better scores come first."
     ),
-    "chance": ("Finitely many guesses, at this confidence. Four times as many canaries about halve it."),
+    "chance": (
+        "Finitely many guesses at this confidence, what looking at many numbers of guesses costs, and "
+        "what δ allows. If the same share stays right, four times as many guesses about halve it."
+    ),
 }
+ABOVE: Final = (
+    "The bound lies above what is explained so far: luck, or less noise than stated. Look at conformance."
+)
+NO_LADDER: Final = "The bound lies above the claim, so there is no way down from the claim to it."
 BY_CONFIDENCE: Final = (
     "What the same evidence shows at other confidences. The confidence was fixed before; the curve "
     "explains the bound and is not a choice to be made afterwards."
 )
+CHARGED: Final = (
+    " With δ > 0 a bound can fall to 0 at high confidence: what δ allows then uses up all the error "
+    "that may be made."
+)
 BY_GUESSES: Final = (
     "What each number of guesses would have shown, had it alone been fixed in advance. The best point "
-    "of this curve is not a bound: it was found by looking. The reported bound has paid for looking."
+    "of this curve is not a bound: it was found by looking. The reported bound is found without that "
+    "choice."
 )
 PROJECTED: Final = (
     "What more or fewer guesses would show if the same share of them were right: how much is lost to chance."
@@ -72,3 +86,4 @@ CONFORMANCE: Final = (
     " more sensitive than the bound, but it trusts the stated law, and it is not a bound on ε. Correct"
     " code gives a p-value below 0.001 once in 1,000 runs."
 )
+STATED: Final = "As stated by whoever made the audit; not recomputed."

@@ -9,7 +9,7 @@ the most exposed canary of a run shows to someone who knows all other bits:
 
 No step but the last goes up: revealing bits spreads a posterior, and the largest posterior is convex
 (Jensen); a mean of the largest is at most the largest; the first is cut at the claim. The last step is what
-the finite number of guesses and the confidence cost, and luck.
+the finite number of guesses, the looks at many numbers of them, delta and the confidence cost, and luck.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ from canaria import _validate
 from canaria._validate import Bits, Floats
 from canaria.bound import Bound
 from canaria.mechanisms.dpsgd import DpSgd
-from canaria.results import Ladder, Step
+from canaria.results import CLAIM, Ladder, Step
 from canaria.theory.efficacy import THEORY, Accuracy, top_mean
 from canaria.theory.gaps import Gaps
 
@@ -48,7 +48,7 @@ def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
         return None
     levels = {"elements, outputs, interference": bound.estimate}
     how = "the law of the scores is not known, so the three gaps are not told apart"
-    return _falling("the claim", claimed, levels, bound, how)
+    return _falling(CLAIM, claimed, levels, bound, how)
 
 
 def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Any = 0) -> Ladder | None:
@@ -79,8 +79,10 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
         "interference": _level(hidden.max(axis=1).mean()),
         "elements": _level(top_mean(hidden, count).mean()),
     }
-    how = f"{games} simulated runs with the stated noise, {size} canaries each"
-    return _falling("the claim", claimed, levels, bound, how)
+    how = f"{games} simulated run{'s' * (games > 1)} with the stated noise, {size} canaries each"
+    if size < n:
+        how += f" of {n}, among which the most exposed would show more"
+    return _falling(CLAIM, claimed, levels, bound, how)
 
 
 def _largest_when_known(output: Any, bits: Bits, coordinates: int) -> Floats:

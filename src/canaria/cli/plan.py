@@ -1,0 +1,49 @@
+"""`canaria plan`: what an audit of DP-SGD can be expected to show, before it is run."""
+
+from typing import Annotated
+
+import typer
+
+from canaria.cli._options import AsJson, Confidence
+
+
+def plan(
+    epsilon: Annotated[float, typer.Option(help="The epsilon that training claims.")],
+    delta: Annotated[float, typer.Option(help="The delta of the claim.")],
+    steps: Annotated[int, typer.Option(help="Training steps.")],
+    sample_rate: Annotated[float, typer.Option(help="Chance of a row to be in a batch.")],
+    canaries: Annotated[int | None, typer.Option(help="Canaries; 1000, if nothing is given.")] = None,
+    per_coordinate: Annotated[int | None, typer.Option(help="Canaries to a coordinate.")] = None,
+    coordinates: Annotated[int | None, typer.Option(help="Weights there are, if scarce.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Noise, if not by RDP.")] = None,
+    rule: Annotated[str, typer.Option(help="ranked or soft.")] = "ranked",
+    too_small: Annotated[
+        list[float] | None, typer.Option(help="Noise too small by this factor (repeatable).")
+    ] = None,
+    confidence: Confidence = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """What an audit of DP-SGD can be expected to show.
+
+    Example: canaria plan --epsilon 2 --delta 1e-5 --steps 100 --sample-rate 0.1
+    """
+    import json
+
+    from canaria.planning import TOO_SMALL
+    from canaria.planning import plan as make_plan
+    from canaria.rules import parse_rule
+
+    made = make_plan(
+        epsilon,
+        delta,
+        steps,
+        sample_rate,
+        canaries=canaries,
+        per_coordinate=per_coordinate,
+        coordinates=coordinates,
+        noise_multiplier=noise_multiplier,
+        confidence=confidence,
+        rule=parse_rule(rule),
+        too_small=TOO_SMALL if too_small is None else tuple(too_small),
+    )
+    typer.echo(json.dumps(made.to_dict(), allow_nan=False) if as_json else str(made))
