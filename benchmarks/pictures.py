@@ -1,8 +1,12 @@
 """Draw the pictures of the documentation from real runs into docs/pictures. Run by `make pictures`."""
 
 import re
+import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -135,11 +139,28 @@ def false_claims() -> Any:
     return alt.layer(bars, nominal, title=title).properties(width=480, height=170)
 
 
+def report(picture: Path) -> None:
+    """The top of the demo's report, as a browser shows it."""
+    from playwright.sync_api import sync_playwright
+
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        subprocess.run([Path(sys.executable).with_name("canaria"), "demo", "--out", folder], check=True)
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page(viewport={"width": 1000, "height": 1560}, color_scheme="light")
+        page.goto((Path(folder) / "report.html").as_uri())
+        page.wait_for_selector("body[data-charts]")
+        page.screenshot(path=picture)
+
+
 def main() -> None:
     folder = DOCS / "pictures"
     folder.mkdir(exist_ok=True)
     for name, chart in {"tutorial": tutorial(), "gaps": gap_bars(), "false-claims": false_claims()}.items():
         (folder / f"{name}.svg").write_bytes(pictures(chart)["svg"])
+    report(folder / "report.png")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("words", "stdin", "code"),
     [
-        ([*BOUND, "--claimed", "0.5", "--json"], "", 1),
+        ([*BOUND, "--claimed", "0.5"], "", 1),
         (["scores", "-"], "score,included\n1,1\n0,0\n", 0),
         (["scores", "-"], "score,included\n1,yes\n", 2),
     ],
