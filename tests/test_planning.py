@@ -158,7 +158,7 @@ def test_ranked_bounds_are_those_of_the_library(
 ) -> None:
     law = law_of_losses(Training(*training), per_coordinate)
     drawn = RankedAudits.draw(law, canaries, 2000, np.random.default_rng(0))
-    quick = drawn.bounds(delta, 0.05)[:40]
+    quick = drawn.bounds(delta, 0.05)[:20]
     grid = Ranking(np.ones(canaries)).grid
     exact = np.array(
         [
@@ -166,13 +166,13 @@ def test_ranked_bounds_are_those_of_the_library(
                 Split(tuple(Ranking.from_dict(grid, part[index], canaries) for part in drawn.counts), SHARES),
                 delta,
             ).epsilon
-            for index in range(40)
+            for index in range(20)
         ]
     )
     assert np.quantile(np.abs(quick - exact), 0.9) <= 0.05
     assert quick.mean() == pytest.approx(exact.mean(), rel=0.015)
     claim = float(np.median(exact))
-    assert np.mean(drawn.refuted(claim, delta, 0.05)[:40] != (exact > claim)) <= 0.1
+    assert np.mean(drawn.refuted(claim, delta, 0.05)[:20] != (exact > claim)) <= 0.1
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_soft_bounds_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, delta: float
 ) -> None:
     law = law_of_losses(Training(*training), 1)
-    drawn = SoftAudits.draw(law, canaries, 40, np.random.default_rng(0))
+    drawn = SoftAudits.draw(law, canaries, 20, np.random.default_rng(0))
     quick = drawn.bounds(delta, 0.05)
     exact = []
     for taken, right in zip(drawn.taken.astype(int), drawn.right, strict=True):
@@ -199,9 +199,9 @@ def test_soft_bounds_are_those_of_the_library(
 # Expected bounds against simulated games.
 
 QUICK = (
-    Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 75),
-    Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 75),
-    Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 110),
+    Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 45),
+    Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 45),
+    Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 70),
 )
 FULL = (
     Setting(2, 1e-5, 100, 0.1, 1000, 1, Ranked(), 1500),
@@ -223,13 +223,13 @@ FULL = (
     "setting", [*QUICK, *(pytest.param(one, marks=pytest.mark.full) for one in FULL)], ids=name
 )
 def test_expected_bound_is_within_five_percent_of_simulation(setting: Setting) -> None:
-    """The simulation's own standard error is below 1.8 %: another seed fails in about 1 of 100 settings.
+    """The simulation's own standard error is below 2.2 %: another seed fails in at most 1 of 30 settings.
 
     Deviation and 90 % range are held to four standard errors, the former's with a kurtosis of up to 5.
     """
     planned, bounds = setting.planned(), setting.simulated(seed=1)
     simulated, root = float(bounds.mean()), math.sqrt(setting.trials)
-    assert bounds.std() / root < 0.018 * simulated
+    assert bounds.std() / root < 0.022 * simulated
     assert planned.mean == pytest.approx(simulated, rel=0.05), (planned, simulated, bounds.std() / root)
     assert planned.deviation == pytest.approx(bounds.std(), rel=4 / root + 0.02)
     near = 4 * math.sqrt(0.05 * 0.95) / root + 0.015
@@ -237,7 +237,9 @@ def test_expected_bound_is_within_five_percent_of_simulation(setting: Setting) -
     assert np.mean(bounds < planned.low - 0.005) <= 0.05 + near
 
 
-@pytest.mark.parametrize(("per_coordinate", "too_small"), [(1, 3.0), (2, 3.2)])
+@pytest.mark.parametrize(
+    ("per_coordinate", "too_small"), [pytest.param(1, 3.0, marks=pytest.mark.full), (2, 3.2)]
+)
 def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: float) -> None:
     """Recorded runs with less noise than stated, 60 of them: four standard errors, 1 false alarm in 16,000."""
     steps, rate, sigma = USUAL

@@ -135,7 +135,7 @@ class Plan:
             ("as epsilon", [f"{one.epsilon:.2f}" for one in self.limits]),
         ]
         return [
-            f"  canaries     what more would buy; the ceiling is the claim ({passed} of audits may pass it)",
+            f"  canaries     what more would buy; the ceiling is the claim (at most {passed} pass it)",
             *_table(self._rows(self.growth)),
             "  limit        more canaries bring a bound from these guesses up to this epsilon, no further",
             *_table(limit),
