@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from canaria import Bet, InputError, Ranked, Soft, Tails, play_many
+from canaria import Bet, InputError, Ranked, Soft, Tails, play, play_many
 from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
 from canaria.mechanisms import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms._sets import count_loss
@@ -187,3 +187,14 @@ def test_accountants() -> None:
 def test_bad_arguments(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
+
+
+def test_many_elements_under_little_noise_have_finite_losses() -> None:
+    """A sum near 64 is all but impossible for few included: e^-12,800 is no zero here."""
+    mechanism = DpSgd(dimension=10, steps=1, sample_rate=1.0, sigma=0.4)
+    game = play(mechanism, n=640, rng=0)
+    losses = mechanism.loss(game.output[None], np.zeros((1, 640), dtype=np.int8))
+    assert np.isfinite(losses).all()
+    exact = -0.5 * ((64.0 - np.arange(65)) / 0.4) ** 2 - math.log(0.4 * math.sqrt(2 * math.pi))
+    found = log_likelihoods_of(np.array([64.0]), 64, 1.0, 0.4)
+    np.testing.assert_allclose(found, exact)

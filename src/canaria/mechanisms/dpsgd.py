@@ -103,7 +103,7 @@ class DpSgd:
 
         f_m / f_0 is a polynomial in e^(y / sigma^2) whose coefficients are Bin(j; m, q) e^(-j^2 /
         (2 sigma^2)). Logarithms are taken of products over as many steps as cannot overflow; where
-        even one step could, of each step on its own, shifted by its largest term.
+        even one step could, of each step on its own, shifted by its largest term for each m.
         """
         law, counts = binomial_law(most, self.sample_rate), np.arange(most + 1)
         below = np.cumsum(law, axis=1)
@@ -117,8 +117,7 @@ class DpSgd:
             seen = self._step(included, below, rng)
             if group == 0:
                 exponents = (seen[..., None] - counts / 2) * (counts / self.sigma**2)
-                peaks = exponents.max(axis=-1, keepdims=True)
-                total += np.log(np.exp(exponents - peaks) @ law.T) + peaks
+                total += _log_mixtures(exponents, law)
                 continue
             odds = np.exp(seen / self.sigma**2)
             for count in range(1, most + 1):
@@ -206,6 +205,12 @@ def log_likelihoods_of(released: Any, most: int, sample_rate: float, sigma: floa
     values = np.asarray(released, dtype=np.float64)
     law, counts = binomial_law(most, sample_rate), np.arange(most + 1)
     exponents = -0.5 * ((values[..., None] - counts) / sigma) ** 2
-    peaks = exponents.max(axis=-1, keepdims=True)
-    logs = np.log(np.exp(exponents - peaks) @ law.T) + peaks - math.log(sigma * math.sqrt(2 * math.pi))
+    logs = _log_mixtures(exponents, law) - math.log(sigma * math.sqrt(2 * math.pi))
     return np.asarray(logs.sum(axis=0))
+
+
+def _log_mixtures(exponents: Floats, law: Floats) -> Floats:
+    """Ln sum_j law(m, j) e^exponent(j) for every m, also where the likeliest j is impossible for m."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(law)
+    return np.stack([special.logsumexp(exponents + row, axis=-1) for row in logs], axis=-1)
