@@ -378,3 +378,17 @@ def test_advice_is_within_ten_percent_of_the_best_by_brute_force(
         for crowd in sorted({*crowds, advised})
     }
     assert found[advised] >= 0.9 * max(found.values()), (advised, found)
+
+
+def test_noise_that_does_not_keep_the_claim_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"must keep the claim epsilon = 3 .* got 0.3, which gives epsilon = 1"
+    ):
+        plan(3.0, 1e-5, 2000, 0.01, noise_multiplier=0.3)
+
+
+def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
+    """5,000 right guesses of 5,000 at delta 1e-6 prove 7.2; a claim of 8 stands whatever is seen."""
+    made = plan(8.0, 1e-6, 10, 0.1, canaries=5000, too_small=(2.0,))
+    assert 7 < made.perfect < 8
+    assert "NONE can be refuted: even 5000 right guesses of 5000" in str(made)

@@ -30,8 +30,10 @@ from canaria.report.terminal import show
 from canaria.result_files import check, read_checked, read_result
 from canaria.results import Histogram, Ladder, Step, checksum
 from canaria.theory import efficacy, ladder_of_dpsgd
+from canaria.training import Dirac
 from tests.evidence.test_contract import ALL
 from tests.report.test_page import of_every_kind, scored
+from tests.test_training import simulated
 
 HOSTILE: list[Any] = [
     *(None, True, -1, 0, 1e308, -1e308, 10**400, "inf", "-inf", "NaN", "", "x" * 30_000),
@@ -339,3 +341,27 @@ def test_saving_through_a_link_and_into_a_device(tmp_path: Path) -> None:
 def test_claims_are_checked() -> None:
     with pytest.raises(InputError, match="claimed must be at least 0"):
         replace(scored(), claimed=-1.0)
+
+
+def test_the_way_from_the_guesses_to_the_bound() -> None:
+    """Each step is what the evidence itself says: the estimate, the count alone, with delta, the bound."""
+    section = explain(scored())
+    bound, (right, taken) = section.result.bound, section.result.bound.tally
+    alone = Counts(right, taken, 500)
+    assert [epsilon for _, epsilon in section.derivation] == [
+        bound.estimate,
+        lower_bound(alone).epsilon,
+        lower_bound(alone, 1e-5).epsilon,
+        bound.epsilon,
+    ]
+    assert explain(Result(lower_bound(Counts(0, 0, 10)))).derivation == ()
+
+
+def test_a_run_that_is_not_as_stated_is_told_first() -> None:
+    halved = simulated(Dirac(1000), 0, noise=1.2).report(claimed=2.0, delta=1e-5)
+    assert not halved.refuted
+    assert halved.alarming
+    assert "is not refuted" in halved.verdict
+    assert "NOT what was stated" in halved.verdict
+    assert "NOT what was stated" in str(halved).splitlines()[2]
+    assert not simulated(Dirac(1000), 0).report(claimed=2.0, delta=1e-5).alarming

@@ -23,6 +23,8 @@ _SHOWN: Final = 60
 class InputError(ValueError):
     """An argument, a file or a command that cannot be used; the message is one line."""
 
+    __module__ = "canaria"
+
 
 def shown(value: object) -> str:
     """Render a value on one line, cut to a length that fits in an error message."""

@@ -249,7 +249,8 @@ def _scores_of(score: Score, output: Any, known: Bits) -> Floats:
     try:
         scores = np.asarray(score(output, known.copy()), dtype=np.float64)
     except Exception as error:
-        raise InputError(f"score raised {type(error).__name__}: {shown(str(error))}") from error
+        told = " ".join(str(error).split())
+        raise InputError(f"score raised {type(error).__name__}: {told}") from error
     if scores.shape != known.shape:
         raise InputError(f"score must return {len(known)} numbers, one per element, got shape {scores.shape}")
     return _validate.vector("scores", scores, infinite=True)

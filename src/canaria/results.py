@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from canaria import _validate
-from canaria._numbers import percent
+from canaria._numbers import percent, rounded_down
 from canaria._validate import Floats, InputError
 from canaria._version import __version__
 from canaria.bound import Bound, plain
@@ -170,13 +170,23 @@ class Result:
         bound = self.bound
         shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
         shown = f"ith {percent(bound.confidence)} % confidence {shown} at δ = {bound.delta:g}."
+        if self.conformance is not None and not self.conformance.conforms:
+            shown += (
+                f" What was released is NOT what was stated (conformance p = {self.conformance.p_value:.2g})."
+            )
         if self.claimed is None:
             return f"W{shown}"
-        return f"The claim ε = {self.claimed:.6g} {self._answer}: w{shown}"
+        return f"The claim ε = {self.claimed:.6g} is {self.answer}: w{shown}"
 
     @property
-    def _answer(self) -> str:
-        return "is refuted" if self.refuted else "is not refuted"
+    def answer(self) -> str:
+        """The answer in two words."""
+        return {True: "refuted", False: "not refuted", None: "not given"}[self.refuted]
+
+    @property
+    def alarming(self) -> bool:
+        """Whether the claim is refuted, or training is not what was stated."""
+        return bool(self.refuted) or (self.conformance is not None and not self.conformance.conforms)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON; `checksum` is over all the rest."""
@@ -212,7 +222,7 @@ class Result:
         right, taken = bound.tally
         rows = [
             ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
-            ("estimate", f"{bound.estimate:.3f} (no confidence)"),
+            ("estimate", f"{rounded_down(bound.estimate)} (no confidence)"),
             ("method", bound.method),
             ("rule", bound.rule),
             ("ε grid", bound.grid),
@@ -225,7 +235,9 @@ class Result:
         sure = f"{percent(bound.confidence)} % confidence"
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
         if self.claimed is not None:
-            lines.append(f"the claim ε = {self.claimed:.6g} {self._answer}")
+            lines.append(f"the claim ε = {self.claimed:.6g} is {self.answer}")
+        if self.conformance is not None and not self.conformance.conforms:
+            lines.append(f"what was released is NOT what was stated: p = {self.conformance.p_value:.2g}")
         for name, value in rows:
             if value is not None:
                 lines.append(f"  {name if name != shown else '':<11} {value}")

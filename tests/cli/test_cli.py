@@ -222,3 +222,23 @@ def test_demo_tells_a_correct_mechanism_from_a_broken_one(tmp_path: Path) -> Non
     assert told["broken"]["refuted"]
     assert not told["correct"]["refuted"]
     assert Path(told["report"]).read_text().startswith("<!doctype html>")
+
+
+def test_no_words_show_the_help_as_it_is() -> None:
+    ran = canaria()
+    assert ran.code == 2
+    assert ran.err.startswith("Usage: canaria")
+    assert ran.err.count("\n") > 15
+
+
+def test_a_claim_without_its_delta_is_noted() -> None:
+    noted = canaria(*BOUND, "--claimed", "2")
+    assert noted.err == "canaria: note: no --delta given, so the claim is read as pure DP (delta = 0)\n"
+    assert canaria(*BOUND, "--claimed", "2", "--delta", "0").err == ""
+    assert canaria(*BOUND).err == ""
+
+
+def test_games_against_a_claim() -> None:
+    words = ["run", "randomized-response", "--epsilon", "2", "--n", "500", "--delta", "0"]
+    assert canaria(*words, "--claimed", "0.5").code == 1
+    assert canaria(*words, "--claimed", "2").code == 0

@@ -66,7 +66,7 @@ def test_a_failure_is_the_sentence_of_the_bound_with_a_way_to_repeat_it(pytester
             r">\s+assert_private\(BROKEN, 1\.0, n=300\)",
             r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.5 % confidence epsilon is at "
             r"least 2\.\d+ at delta 0: \d+ of \d+ guesses right among 300 elements .*",
-            r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0",
+            r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0 --privacy-alarm-rate 0.005",
         ]
     )
     assert not any("pytest_plugin.py" in line or "testing.py" in line for line in result.outlines)
@@ -85,7 +85,7 @@ def test_the_summary_lists_failures_first_and_states_the_rate(pytester: pytest.P
             "=+ privacy audits =+",
             r"FAILED  epsilon >= 2\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_broken",
             r"passed  epsilon >= 0\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_right",
-            r"2 audits, seed 0: a suite of correct mechanisms fails with probability at most 2 %\. "
+            r"2 of 2 audits made, seed 0: a suite of correct mechanisms fails with probability at most 2 %\. "
             r"Passing is not a proof of privacy\.",
         ],
         consecutive=True,
@@ -156,7 +156,7 @@ def test_the_rate_is_split_over_the_audits_that_are_selected(
     pytester.makeini("[pytest]\nprivacy_alarm_rate = 0.03\naddopts = -p no:cacheprovider --strict-markers\n")
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(passed=passed)
-    result.stdout.fnmatch_lines([f"{audits} audits, seed 0: * at most 3 %.*"])
+    result.stdout.fnmatch_lines([f"{audits} of {audits} audits made, seed 0: * at most 3 %.*"])
 
 
 def test_workers_show_what_one_process_shows(pytester: pytest.Pytester) -> None:
@@ -173,7 +173,7 @@ def test_workers_show_what_one_process_shows(pytester: pytest.Pytester) -> None:
     alone = suite(pytester, tests, *rate, *given, passed=8, failed=1)
     assert lines_of(alone) == lines_of(spread)
     assert len(lines_of(alone)) == 9
-    spread.stdout.fnmatch_lines([f"9 audits, seed {told[1]}: *"])
+    spread.stdout.fnmatch_lines([f"9 of 9 audits made, seed {told[1]}: *"])
     kept = [
         {
             path.name: read_result(path).result.bound.to_dict()
@@ -202,7 +202,7 @@ def test_two(assert_private, text):
         assert stored.result.claimed == 1.0
         assert stored.result.refuted is ("audit 2" in stored.result.name)
         assert stored.result.command is not None
-        assert stored.result.command.endswith(" --privacy-seed 0")
+        assert " --privacy-seed 0 --privacy-alarm-rate " in stored.result.command
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def failed_of_a_thousand(pytester: pytest.Pytester, *options: str) -> list[str]:
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--tb=no", "-rf", *options)
     failed = re.findall(r"^FAILED test_thousand\.py::(\S+)", result.stdout.str(), re.M)
     result.assert_outcomes(passed=len(CORRECT) + len(BROKEN) - len(failed), failed=len(failed))
-    result.stdout.fnmatch_lines(["1010 audits, seed *: * fails with probability at most 1 %.*"])
+    result.stdout.fnmatch_lines(["1010 of 1010 audits made, seed *: * fails with probability at most 1 %.*"])
     return failed
 
 

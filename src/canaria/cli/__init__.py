@@ -68,7 +68,10 @@ def main() -> NoReturn:
     try:
         code = app(standalone_mode=False)
     except _ClickException as error:
-        _complain(error.format_message() if hasattr(error, "format_message") else str(error))
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(str(error), err=True)
+        else:
+            _complain(error.format_message() if hasattr(error, "format_message") else str(error))
         code = 2
     except InputError as error:
         _complain(str(error))

@@ -31,6 +31,12 @@ def finish(compute: Callable[[], "Result"], as_json: bool) -> NoReturn:
     raise typer.Exit(1 if result.refuted else 0)
 
 
+def note_pure(claimed: float | None, delta: float | None) -> None:
+    """Say so where a claim is read as one of pure DP because nobody gave its delta."""
+    if claimed is not None and claimed >= 0 and delta is None:
+        typer.echo("canaria: note: no --delta given, so the claim is read as pure DP (delta = 0)", err=True)
+
+
 def command_line() -> str:
     """What the user typed."""
     return shlex.join(["canaria", *sys.argv[1:]])

@@ -5,14 +5,14 @@ from typing import Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import command_line, finish
+from canaria.cli._output import command_line, finish, note_pure
 
 
 def bound(
     correct: Annotated[int, typer.Option(help="Right guesses.")],
     guesses: Annotated[int, typer.Option(help="Guesses taken; fixed in advance.")],
     elements: Annotated[int, typer.Option(help="Hidden bits of the audit.")],
-    delta: Delta = 0.0,
+    delta: Delta = None,
     confidence: Confidence = 0.95,
     method: Annotated[
         Literal["exact", "steinke"],
@@ -33,10 +33,11 @@ def bound(
     from canaria.results import Result
     from canaria.theory.ladders import ladder_of_scores
 
+    note_pure(claimed, delta)
     evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)
 
     def compute() -> Result:
-        bound = lower_bound(evidence, delta, confidence, adjacency=adjacency or "unspecified")
+        bound = lower_bound(evidence, delta or 0.0, confidence, adjacency=adjacency or "unspecified")
         ladder = None if claimed is None else ladder_of_scores(claimed, bound)
         return Result(bound, claimed, "counts", ladder=ladder, command=command_line())
 

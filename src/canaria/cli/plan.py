@@ -14,8 +14,8 @@ def plan(
     sample_rate: Annotated[float, typer.Option(help="Chance of a row to be in a batch.")],
     canaries: Annotated[int | None, typer.Option(help="Canaries; 1000, if nothing is given.")] = None,
     per_coordinate: Annotated[int | None, typer.Option(help="Canaries to a coordinate.")] = None,
-    coordinates: Annotated[int | None, typer.Option(help="Weights there are, if scarce.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Noise, if not by RDP.")] = None,
+    coordinates: Annotated[int | None, typer.Option(help="Weights for canaries, if they are scarce.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Noise; by RDP, if not given.")] = None,
     rule: Annotated[str, typer.Option(help="ranked or soft.")] = "ranked",
     too_small: Annotated[
         list[float] | None, typer.Option(help="Noise too small by this factor (repeatable).")

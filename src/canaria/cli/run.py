@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
-from canaria.cli._options import AsJson, Confidence, Delta
-from canaria.cli._output import command_line, one_line_warnings
+from canaria.cli._options import AsJson, Claimed, Confidence, Delta
+from canaria.cli._output import command_line, note_pure, one_line_warnings
 
 
 def run(
@@ -19,8 +19,9 @@ def run(
         typer.Option(help="all, bet, surest:K, budget:K:T, or as in scores."),
     ] = None,
     trials: Annotated[int, typer.Option(help="Games to play.")] = 1,
-    delta: Delta = 0.0,
+    delta: Delta = None,
     confidence: Confidence = 0.95,
+    claimed: Claimed = None,
     epsilon: Epsilon = None,
     sigma: Sigma = None,
     p: Chance = None,
@@ -33,19 +34,23 @@ def run(
     Example: canaria run xor-in-pairs --n 200 --adaptive
     """
     import json
+    from dataclasses import replace
 
     from canaria._numbers import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
+    note_pure(claimed, delta)
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():
         games = play_named(audited, score, rule, n, trials, adaptive, seed)
-        bounds = [game.bound(delta, confidence) for game in games]
-    result = result_of(audited, games[0], bounds[0], mechanism, seed, command_line())
+        bounds = [game.bound(delta or 0.0, confidence) for game in games]
+    result = replace(
+        result_of(audited, games[0], bounds[0], mechanism, seed, command_line()), claimed=claimed
+    )
     if trials == 1:
         typer.echo(result.to_json() if as_json else str(result))
-        return
+        raise typer.Exit(1 if result.refuted else 0)
     mean = sum(bound.epsilon for bound in bounds) / trials
     if as_json:
         rows = [bound.to_dict() for bound in bounds]

@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import command_line, finish
+from canaria.cli._output import command_line, finish, note_pure
 
 
 def scores(
     file: Annotated[str, typer.Argument(help="CSV or JSON lines: score, included; - is stdin.")],
-    delta: Delta = 0.0,
+    delta: Delta = None,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,
     rule: Annotated[
@@ -29,6 +29,8 @@ def scores(
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
+    from hashlib import sha256
+
     from canaria._validate import InputError
     from canaria.audit import audit_scores
     from canaria.results import Histogram, Result
@@ -40,15 +42,20 @@ def scores(
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
+    digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
+    note_pure(claimed, delta)
 
     def compute() -> Result:
-        bound = audit_scores(values, included, delta, confidence, chosen, rng=seed, adjacency=adjacency)
+        bound = audit_scores(
+            values, included, delta or 0.0, confidence, chosen, rng=seed, adjacency=adjacency
+        )
         return Result(
             bound,
             claimed,
             "scores from standard input" if file == "-" else f"scores in {Path(file).name}",
             Histogram.of(values, included),
             None if claimed is None else ladder_of_scores(claimed, bound),
+            facts={"scores": f"{len(values)}, sha256 of the numbers {digest}"},
             seed=seed,
             command=command_line(),
         )

@@ -1,5 +1,6 @@
 """Several pieces of evidence about one mechanism, the error probability split between them."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ class Split:
         parts = tuple(self.parts)
         shares = tuple(_validate.real("shares", share) for share in self.shares)
         _validate.same_length("shares", len(shares), "parts", len(parts))
-        if not parts or min(shares) <= 0 or sum(shares) > 1:
+        if not parts or min(shares) <= 0 or math.fsum(shares) > 1:
             raise InputError(
                 f"shares must be positive and add up to at most 1, got {_validate.shown(shares)}"
             )
@@ -73,7 +74,7 @@ class Split:
         return self.clearest(epsilon).tally(epsilon)
 
     def clearest(self, epsilon: float) -> Evidence:
-        """The part that speaks most clearly against the claim."""
+        """The part that speaks most clearly against the claim (read at delta = 0)."""
         pairs = zip(self.parts, self.shares, strict=True)
         return min(pairs, key=lambda pair: pair[0].p_value(epsilon) / pair[1])[0]
 

@@ -125,9 +125,10 @@ class Suite:
                 terminalreporter.write_line(f"        {note}")
         if len(shown) < len(lines):
             terminalreporter.write_line(f"... and {len(lines) - len(shown)} more; -v lists all")
+        counted = _audits(max(line["counted"] for line in lines))
         terminalreporter.write_line(
-            f"{_audits(len(lines))}, seed {self.seed}: a suite of correct mechanisms fails with probability "
-            f"at most {100 * self.rate:.6g} %. Passing is not a proof of privacy."
+            f"{len(lines)} of {counted} made, seed {self.seed}: a suite of correct mechanisms fails with "
+            f"probability at most {100 * self.rate:.6g} %. Passing is not a proof of privacy."
         )
 
 
@@ -195,9 +196,13 @@ class Audits:
         __tracebackhide__ = True
         node = self.item.nodeid
         name = node if self.allowed == 1 else f"{node} audit {self.made}"
-        command = f"pytest {shlex.quote(node)} --privacy-seed {self.suite.seed}"
+        rate = self.suite.rate * self.allowed / self.suite.audits
+        command = (
+            f"pytest {shlex.quote(node)} --privacy-seed {self.suite.seed} --privacy-alarm-rate {rate:.6g}"
+        )
         text, notes = _in_short(verdict), list(verdict.notes)
-        self.item.stash[_LINES].append({"name": name, "passed": verdict.passed, "text": text, "notes": notes})
+        line = {"name": name, "passed": verdict.passed, "text": text, "notes": notes}
+        self.item.stash[_LINES].append({**line, "counted": self.suite.audits})
         if self.suite.folder is not None:
             self.suite.folder.mkdir(parents=True, exist_ok=True)
             verdict.result(name, command).save(self.suite.folder / _file_name(name))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from canaria import _validate
 from canaria._validate import InputError
 from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.evidence import Ranking, Split, Weighted
 from canaria.planning._expected import (
     CAREFUL,
     LARGEST,
@@ -18,7 +19,9 @@ from canaria.planning._expected import (
     checked_rule,
 )
 from canaria.planning._report import LARGEST_FACTOR, POWER, Choice, Fault, Limit, Plan
+from canaria.reach import Size, reach
 from canaria.rules import Ranked, Soft
+from canaria.rules.ranked import SHARES
 
 CANARIES: Final = 1000
 TOO_SMALL: Final = (1.5, 2.0, 3.0, 4.0)
@@ -58,6 +61,8 @@ def plan(  # noqa: PLR0913 (all that training states, and all that an audit may 
     checked_rule(rule)
     sigma = dpsgd_sigma(claimed, delta, steps, sample_rate) if noise_multiplier is None else noise_multiplier
     audit = checked_audit((steps, sample_rate, sigma), count, crowd, delta, confidence, rule)
+    if noise_multiplier is not None:
+        _require_kept(audit, claimed)
     factor = sorted(factors)[len(factors) // 2] if factors else None
     elements = _elements(audit, coordinates, claimed, factor)
     advised = 1
@@ -90,7 +95,31 @@ def plan(  # noqa: PLR0913 (all that training states, and all that an audit may 
         faults=faults,
         refuted_from=_refuted_from(audit, claimed, faults),
         limits=tuple(Limit(share, audit.law().accuracy(share)) for share in _SHARES),
+        perfect=reach(_size(audit), audit.delta, float(confidence)),
     )
+
+
+def _require_kept(audit: Audit, claimed: float) -> None:
+    """Refuse noise with which training would not keep its claim; without a delta nothing is known."""
+    if audit.delta == 0:
+        return
+    training = (audit.training.sigma, audit.delta, audit.training.steps, audit.training.sample_rate)
+    kept = dpsgd_epsilon(*training)
+    if kept > claimed:
+        kept = min(kept, dpsgd_epsilon(*training, accountant="pld"))
+    if kept > claimed * (1 + 1e-6):
+        raise InputError(
+            f"noise_multiplier must keep the claim epsilon = {claimed:g} at delta = {audit.delta:g}, got "
+            f"{audit.training.sigma:g}, which gives epsilon = {kept:.4g}"
+        )
+
+
+def _size(audit: Audit) -> Size:
+    """What the rule makes of so many canaries."""
+    if isinstance(audit.rule, Soft):
+        return Size(Weighted, audit.canaries, audit.canaries)
+    part = Size(Ranking, audit.canaries, audit.canaries)
+    return Size(Split, audit.canaries, audit.canaries, (part,) * len(SHARES), SHARES)
 
 
 def _sizes(canaries: int | None, per_coordinate: int | None, coordinates: int | None) -> tuple[int, int]:
@@ -154,7 +183,7 @@ def _refuted_from(audit: Audit, claimed: float, faults: tuple[Fault, ...]) -> fl
     powers = {fault.factor: fault.power[repr(audit.rule)] for fault in faults}
     low = max([1.0, *(factor for factor, power in powers.items() if power < POWER)])
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
-    if high <= low or (high == LARGEST_FACTOR and audit.power(claimed, high) < POWER):
+    if high == LARGEST_FACTOR and audit.power(claimed, high) < POWER:
         return None
     while high / low > 1.04:
         middle = math.sqrt(low * high)

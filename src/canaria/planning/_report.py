@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from scipy import special
 
+from canaria._numbers import rounded_down
 from canaria.planning._expected import Expected
 
 POWER: Final = 0.8
@@ -56,8 +57,8 @@ class Plan:
     `coordinates_given`, on the given coordinates; `advised` has the largest expected bound. `growth`
     compares numbers of canaries at `per_coordinate`. `rules` holds the expected bound of each rule,
     `refuted_from` the smallest factor that `rule` refutes with a probability of 0.8 (None: none up to 64, or
-    no faults were asked for),
-    `limits` what one run's guesses are worth, however many canaries there are.
+    no faults were asked for), `limits` what one run's guesses are worth, however many canaries there are,
+    and `perfect` what an audit of this size would show if every guess were right.
     """
 
     epsilon: float
@@ -80,6 +81,7 @@ class Plan:
     faults: tuple[Fault, ...]
     refuted_from: float | None
     limits: tuple[Limit, ...]
+    perfect: float
 
     @property
     def best_rule(self) -> str:
@@ -112,7 +114,7 @@ class Plan:
         strongest = max(powers, key=lambda rule: powers[rule])
         if powers[strongest] <= powers[self.best_rule]:
             return f"{self.best_rule} is expected to be best"
-        return f"{self.best_rule} is expected to be best, {strongest} against faults"
+        return f"{self.best_rule} shows most, {strongest} finds more faults"
 
     def _elements_in_words(self) -> list[str]:
         fixed = f"{self.canaries} canaries in all"
@@ -132,7 +134,7 @@ class Plan:
         limit = [
             ("of the surest", [f"{100 * one.share:g} %" for one in self.limits]),
             ("are guessed right", [f"{100 * one.accuracy:.0f} %" for one in self.limits]),
-            ("as epsilon", [f"{one.epsilon:.2f}" for one in self.limits]),
+            ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
         ]
         return [
             f"  canaries     what more would buy; the ceiling is the claim (at most {passed} pass it)",
@@ -156,16 +158,22 @@ class Plan:
         )
         if not self.faults:
             return [conformance]
-        found = f"up to {LARGEST_FACTOR:g} times too small is not refuted by {self.rule}"
+        found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.rule}"
         if self.refuted_from is not None:
-            found = f"{self.refuted_from:.2g} times too small is refuted by {self.rule}"
-        epsilons = [f"{fault.epsilon:.3g}" for fault in self.faults if fault.epsilon is not None]
+            found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.rule}"
+        found += f" with a probability of {100 * POWER:g} %"
+        if self.perfect <= self.epsilon:
+            found = (
+                f"NONE can be refuted: even {self.canaries} right guesses of {self.canaries} prove only "
+                f"epsilon >= {rounded_down(self.perfect)} at this delta"
+            )
+        epsilons = [_at_most(fault.epsilon, 100, ".3g") for fault in self.faults if fault.epsilon is not None]
         rows = [("noise /", [f"{fault.factor:g}" for fault in self.faults])]
         rows += [("its epsilon", epsilons)] if epsilons else []
         for rule in self.rules:
             rows.append((f"{rule} refutes", [f"{100 * fault.power[rule]:.0f} %" for fault in self.faults]))
         return [
-            f"  faults       noise {found} with a probability of {100 * POWER:g} %",
+            f"  faults       {found}",
             *_table(rows),
             conformance,
         ]
@@ -173,3 +181,7 @@ class Plan:
 
 def _table(rows: list[tuple[str, list[str]]]) -> list[str]:
     return [f"    {title:<19}" + "".join(f"{cell:>8}" for cell in cells) for title, cells in rows]
+
+
+def _at_most(value: float, most: float, layout: str) -> str:
+    return f"> {most:g}" if value > most else f"{value:{layout}}"

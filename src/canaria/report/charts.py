@@ -155,7 +155,12 @@ def _guesses(section: Section) -> Any:
     line = alt.Chart(_rows(values)).mark_line(color=_GREY, point={"color": _GREY, "size": 25})
     y = alt.Y("epsilon:Q", title="lower bound on ε")
     tooltip = ["guesses:Q", "right:N", "bound of this count alone:N"]
-    return _with_lines(section, line.encode(x=x, y=y, tooltip=tooltip))
+    chart = line.encode(x=x, y=y, tooltip=tooltip)
+    clearest = [row for row in values if row["guesses"] == section.result.bound.tally.taken]
+    if clearest:
+        marked = alt.Chart(_rows(clearest)).mark_point(color=_ORANGE, size=110, strokeWidth=2)
+        chart = alt.layer(chart, marked.encode(x=x, y=y, tooltip=tooltip))
+    return _with_lines(section, chart)
 
 
 def _scores(section: Section) -> Any:
@@ -174,9 +179,11 @@ def _scores(section: Section) -> Any:
     )
     return (
         alt.Chart(_rows(values))
-        .mark_bar(opacity=0.55)
+        .mark_bar(opacity=0.65)
         .encode(
-            x=alt.X("low:Q", title="score", scale=alt.Scale(zero=False, nice=False)),
+            x=alt.X(
+                "low:Q", title="score", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=8)
+            ),
             x2="high:Q",
             y=alt.Y("count:Q", title="elements", stack=None),
             y2=alt.datum(0),

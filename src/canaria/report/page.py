@@ -7,21 +7,17 @@ security policy lets only our two scripts run, by their hashes, and lets nothing
 import base64
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from canaria._numbers import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import words
 from canaria.report.charts import charts
 from canaria.report.section import Section, at_once
-
-_KINDS: Final = {True: "refuted", False: "open", None: "open"}
-_ANSWERS: Final = {True: "refuted", False: "not refuted", None: "no claim"}
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -50,10 +46,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         title=title or (results[0].name if len(results) == 1 else f"{len(results)} audits"),
         sections=sections,
         at_once=at_once(results),
-        kinds=_KINDS,
-        answers=_ANSWERS,
         words=words,
-        infinity=math.inf,
         chart=chart,
         down=rounded_down,
         percent=percent,

@@ -57,6 +57,7 @@ class Section:
     by_confidence: tuple[tuple[float, float], ...]
     by_guesses: tuple[tuple[int, int, float], ...]
     projected: bool
+    derivation: tuple[tuple[str, float], ...]
     drops: tuple[Drop, ...]
     fixed: str
     checksum: str
@@ -66,6 +67,12 @@ class Section:
         """What the verdict means."""
         wrong = f"{100 * (1 - self.result.bound.confidence):.3g}"
         return words.MEANING[self.result.refuted].format(wrong=wrong)
+
+    @property
+    def rule(self) -> str | None:
+        """The rule, and for the default what it does."""
+        rule = self.result.bound.rule
+        return rule if rule is None else f"{rule}{words.RULES.get(rule, '')}"
 
     @property
     def confidence_note(self) -> str:
@@ -100,6 +107,7 @@ class Section:
             "by_confidence": [{"confidence": c, "epsilon": plain(e)} for c, e in self.by_confidence],
             "by_guesses": [{"guesses": k, "right": v, "epsilon": plain(e)} for k, v, e in self.by_guesses],
             "projected": self.projected,
+            "derivation": [{"step": step, "epsilon": plain(e)} for step, e in self.derivation],
             "drops": [vars(drop) for drop in self.drops],
         }
 
@@ -111,6 +119,7 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         warnings.simplefilter("ignore")
         by_confidence = _by_confidence(bound)
         by_guesses, projected = _by_guesses(bound)
+        derivation = _derivation(bound)
     fixed = [f"the confidence, {percent(bound.confidence)} %, and δ = {bound.delta:g}"]
     if isinstance(bound.evidence, Explained):
         fixed.insert(0, bound.evidence.fixed())
@@ -119,6 +128,7 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         by_confidence,
         by_guesses,
         projected,
+        derivation,
         _drops(result.ladder),
         "; ".join(fixed),
         checksum or result.to_dict()["checksum"],
@@ -165,6 +175,26 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
         alone = _alone(evidence, hits, size)
         curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
     return tuple(curve), projected
+
+
+def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
+    """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
+    evidence = bound.evidence
+    if isinstance(evidence, Split):
+        evidence = evidence.clearest(bound.epsilon)
+    right, taken = bound.tally
+    if taken == 0:
+        return ()
+    alone, sure = _alone(evidence, right, taken), f"{percent(bound.confidence)} %"
+    steps = [(f"{right} of {taken} right: the ε that fits", bound.estimate)]
+    steps.append(
+        (f"this count alone, at {sure} confidence", lower_bound(alone, 0.0, bound.confidence).epsilon)
+    )
+    if bound.delta > 0:
+        charged = lower_bound(alone, bound.delta, bound.confidence).epsilon
+        steps.append((f"and with what δ = {bound.delta:g} allows", charged))
+    kind = words.KINDS.get(type(evidence).__name__, f"as {bound.method} evidence proves it")
+    return (*steps, (f"the bound: {kind}", bound.epsilon))
 
 
 def _alone(evidence: Evidence, right: int, taken: int) -> Evidence:

@@ -16,7 +16,6 @@ from canaria.report import words
 from canaria.report.section import Section, at_once
 from canaria.results import Histogram
 
-_COLOURS: Final = {True: "red", False: "blue", None: "blue"}
 _WIDTH: Final = 40
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 
@@ -40,10 +39,14 @@ def _parts(section: Section) -> list[Any]:
         Panel(
             Group(Text(result.verdict, style="bold"), Text(section.meaning)),
             title=Text(result.name),
-            border_style=_COLOURS[result.refuted],
+            border_style="red" if result.alarming else "blue",
         ),
         _titled("The bound", _bars(_marks(section))),
         _titled("Evidence", _evidence(section)),
+        *(
+            [_titled("From the guesses to the bound", _derivation(section), words.DERIVED)]
+            * bool(section.derivation)
+        ),
         _titled("By confidence", _curve(section), section.confidence_note),
     ]
     if section.by_guesses:
@@ -102,7 +105,7 @@ def _evidence(section: Section) -> Table:
     rows = [
         ("guesses", f"{right} of {taken} right, among {bound.evidence.elements} elements"),
         ("method", bound.method),
-        ("claims tried", bound.grid),
+        ("grid of ε", bound.grid),
         ("adjacency", f"{bound.adjacency}. {section.adjacency}"),
         ("about", bound.about),
         ("fixed before", section.fixed),
@@ -112,8 +115,12 @@ def _evidence(section: Section) -> Table:
 
 def _facts(section: Section) -> Table:
     result = section.result
-    rule = [("rule", result.bound.rule)] if result.bound.rule else []
+    rule = [("rule", section.rule)] if section.rule else []
     return _rows(_table("", ""), [*rule, *result.facts.items()])
+
+
+def _derivation(section: Section) -> Table:
+    return _rows(_table("", "ε"), [(step, rounded_down(epsilon)) for step, epsilon in section.derivation])
 
 
 def _curve(section: Section) -> Table:

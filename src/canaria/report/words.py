@@ -82,8 +82,24 @@ SCORES: Final = (
     " a few elements far out can carry the whole bound."
 )
 CONFORMANCE: Final = (
-    "Is the noise, the weight of a canary and its place what the training code said? This test is much"
+    "Is the noise, the weight of an included element and its place what was stated? This test is much"
     " more sensitive than the bound, but it trusts the stated law, and it is not a bound on ε. Correct"
     " code gives a p-value below 0.001 once in 1,000 runs."
 )
 STATED: Final = "As stated by whoever made the audit; not recomputed."
+KINDS: Final = {
+    "Counts": "the same, as this number of guesses was fixed in advance",
+    "Ranking": "with the price of looking at many numbers of guesses, from several ends",
+    "Weighted": "with sure guesses weighing more",
+    "Bets": "by bets that may stop at any time",
+}
+RULES: Final = {
+    "Ranked()": (
+        ": guesses both ends of the scores (with half of the error probability), the high end alone and the "
+        "low end alone (a quarter each), and takes the largest bound"
+    ),
+}
+DERIVED: Final = (
+    "The guesses are counted where the evidence speaks most clearly, so the first number leans high and has "
+    "no confidence."
+)
