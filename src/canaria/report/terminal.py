@@ -59,7 +59,7 @@ def _parts(section: Section) -> list[Any]:
         parts.append(_titled("Conformance", _conformance(result.conformance), words.CONFORMANCE))
     parts.append(_titled("What must be true", Text("\n".join(assumptions))))
     if result.facts or result.bound.rule:
-        parts.append(_titled("As stated", _facts(section), words.STATED))
+        parts.append(_titled("As stated by whoever made the audit", _facts(section)))
     parts.append(_titled("Repeat it", _provenance(section)))
     return parts
 

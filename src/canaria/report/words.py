@@ -82,11 +82,11 @@ SCORES: Final = (
     " a few elements far out can carry the whole bound."
 )
 CONFORMANCE: Final = (
-    "Is the noise, the weight of an included element and its place what was stated? This test is much"
-    " more sensitive than the bound, but it trusts the stated law, and it is not a bound on ε. Correct"
-    " code gives a p-value below 0.001 once in 1,000 runs."
+    "Is what was released what was stated? Offset: something was added everywhere. Weight: included "
+    "elements weigh more or less than they should. Layers: parameters differ. Noise: there is more or less "
+    "of it. Steps: it comes and goes. This test is much more sensitive than the bound, but it trusts the "
+    "stated law, and it is not a bound on ε. Correct code gives a p-value below 0.001 once in 1,000 runs."
 )
-STATED: Final = "As stated by whoever made the audit; not recomputed."
 KINDS: Final = {
     "Counts": "the same, as this number of guesses was fixed in advance",
     "Ranking": "with the price of looking at many numbers of guesses, from several ends",
