@@ -112,3 +112,21 @@ def test_bad_usage(words: list[str], message: str) -> None:
     ran = canaria(*words)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert message in ran.err
+
+
+def test_a_game_explains_itself() -> None:
+    """One run by the three gaps; an adaptive one, for which they are not computed, without."""
+    words = ["run", "xor-randomized-response", "--epsilon", "2", "--n", "50", "--json"]
+    once = json.loads(canaria(*words).out)
+    assert [step["gap"] for step in once["ladder"]["steps"]] == [
+        "interference",
+        "outputs",
+        "elements",
+        "chance",
+    ]
+    assert once["ladder"]["steps"][0]["epsilon"] == 0
+    adaptive = json.loads(
+        canaria("run", "count-in-sets", "--size", "4", "--n", "80", "--adaptive", "--json").out
+    )
+    assert adaptive["ladder"] is None
+    assert adaptive["histogram"] is not None

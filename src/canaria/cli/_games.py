@@ -43,16 +43,14 @@ def play_named(
     )
 
 
-def result_of(
-    audited: Any, game: Transcript, bound: Bound, mechanism: str, seed: int, command: str
-) -> Result:
-    """One game as a result; a built-in mechanism of moderate size with its losses and its gaps."""
+def result_of(audited: Any, game: Transcript, bound: Bound, adaptive: bool, **told: Any) -> Result:
+    """One game as a result; of a built-in mechanism of moderate size with losses and, in one run, gaps."""
     histogram, ladder = None, None
     if not isinstance(audited, Function) and len(game.bits) <= _LARGEST_EXPLAINED:
         losses = audited.loss(game.output[None], np.zeros_like(game.bits)[None])[0]
         histogram = Histogram.of(losses, game.bits)
-        ladder = _ladder(audited, game, bound)
-    return Result(bound, None, mechanism, histogram, ladder, seed=seed, command=command)
+        ladder = None if adaptive else _ladder(audited, game, bound)
+    return Result(bound, histogram=histogram, ladder=ladder, **told)
 
 
 def _ladder(audited: Any, game: Transcript, bound: Bound) -> Ladder | None:

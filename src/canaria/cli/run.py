@@ -34,7 +34,6 @@ def run(
     Example: canaria run xor-in-pairs --n 200 --adaptive
     """
     import json
-    from dataclasses import replace
 
     from canaria._numbers import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
@@ -45,8 +44,15 @@ def run(
     with one_line_warnings():
         games = play_named(audited, score, rule, n, trials, adaptive, seed)
         bounds = [game.bound(delta or 0.0, confidence) for game in games]
-    result = replace(
-        result_of(audited, games[0], bounds[0], mechanism, seed, command_line()), claimed=claimed
+    result = result_of(
+        audited,
+        games[0],
+        bounds[0],
+        adaptive,
+        claimed=claimed,
+        name=mechanism,
+        seed=seed,
+        command=command_line(),
     )
     if trials == 1:
         typer.echo(result.to_json() if as_json else str(result))

@@ -21,7 +21,7 @@ from canaria.evidence import (
     UncommittedCounts,
 )
 from canaria.report import words
-from canaria.results import Ladder, Result
+from canaria.results import Ladder, Result, Step
 
 _CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
@@ -212,11 +212,12 @@ def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:
         return ()
     starts = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
     return tuple(
-        Drop(
-            step.gap,
-            start,
-            step.epsilon,
-            words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, ""),
-        )
+        Drop(step.gap, start, step.epsilon, _advice(step, start))
         for start, step in zip(starts, ladder.steps, strict=False)
     )
+
+
+def _advice(step: Step, start: float) -> str:
+    if abs(start - step.epsilon) < 5e-4:
+        return words.NOTHING
+    return words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, "")

@@ -60,6 +60,7 @@ GAPS: Final = {
 ABOVE: Final = (
     "The bound lies above what is explained so far: luck, or less noise than stated. Look at conformance."
 )
+NOTHING: Final = "Nothing is lost here."
 NO_LADDER: Final = "The bound lies above the claim, so there is no way down from the claim to it."
 BY_CONFIDENCE: Final = (
     "What the same evidence shows at other confidences. The confidence was fixed before; the curve "
