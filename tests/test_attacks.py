@@ -19,6 +19,7 @@ from canaria import (
     Ranking,
     Result,
     Rule,
+    Split,
     Tails,
     Tradeoff,
     Weighted,
@@ -254,3 +255,12 @@ def test_rankings_keep_their_level_by_enumeration() -> None:
             levels, chances = (np.array(column) for column in zip(*found, strict=True))
             reached = np.array([chances[levels <= level].sum() for level in levels])
             assert (reached <= levels * (1 + 1e-9)).all()
+
+
+def test_shares_add_up_to_one_as_they_should() -> None:
+    """Equal shares do, whatever their number; huge ones are refused, and not by an overflow."""
+    for parts in (9, 11, 18, 20, 49):
+        Split((Counts(1, 1, 1),) * parts, (1 / parts,) * parts)
+    for shares in ((1e308,) * 3, (0.6, 0.6), (float("inf"), 0.1)):
+        with pytest.raises(InputError, match="shares must be positive and add up to at most 1"):
+            Split((Counts(1, 1, 1),) * len(shares), shares)

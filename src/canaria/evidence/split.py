@@ -34,7 +34,7 @@ class Split:
         parts = tuple(self.parts)
         shares = tuple(_validate.real("shares", share) for share in self.shares)
         _validate.same_length("shares", len(shares), "parts", len(parts))
-        if not parts or min(shares) <= 0 or math.fsum(shares) > 1:
+        if not parts or min(shares) <= 0 or max(shares) > 1 or math.fsum(shares) > 1:
             raise InputError(
                 f"shares must be positive and add up to at most 1, got {_validate.shown(shares)}"
             )
