@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from canaria import (
+    Bets,
     Budget,
     Counts,
     InputError,
@@ -22,6 +23,7 @@ from canaria import (
     Split,
     UncommittedCounts,
     lower_bound,
+    together,
 )
 from canaria.evidence import Explained
 from canaria.mechanisms import DpSgd
@@ -365,3 +367,14 @@ def test_a_run_that_is_not_as_stated_is_told_first() -> None:
     assert "NOT what was stated" in halved.verdict
     assert "NOT what was stated" in str(halved).splitlines()[2]
     assert not simulated(Dirac(1000), 0).report(claimed=2.0, delta=1e-5).alarming
+
+
+def test_a_split_of_splits_is_explained_by_its_clearest_part() -> None:
+    """As `together` makes of two rankings: the curve is that of the ranking, and adaptive guesses stay adaptive."""
+    ranked = scored().bound
+    both = together({"one": ranked, "other": Counts(55, 100, 500)}, 1e-5)
+    assert len(explain(Result(both.bound)).by_guesses) == len(explain(Result(ranked)).by_guesses)
+    inner = Split((Bets(None, [True] * 80 + [False] * 20, 500),), (1.0,))
+    section = explain(Result(lower_bound(Split((inner,), (1.0,)), 1e-5)))
+    alone = lower_bound(UncommittedCounts(80, 100, 500), 1e-5).epsilon
+    assert section.by_guesses[-1] == (100, 80, alone)

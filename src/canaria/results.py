@@ -169,24 +169,28 @@ class Result:
         """The answer in one sentence."""
         bound = self.bound
         shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
-        shown = f"ith {percent(bound.confidence)} % confidence {shown} at δ = {bound.delta:g}."
-        if self.conformance is not None and not self.conformance.conforms:
-            shown += (
-                f" What was released is NOT what was stated (conformance p = {self.conformance.p_value:.2g})."
-            )
-        if self.claimed is None:
-            return f"W{shown}"
-        return f"The claim ε = {self.claimed:.6g} is {self.answer}: w{shown}"
+        shown = f"with {percent(bound.confidence)} % confidence {shown} at δ = {bound.delta:g}."
+        if self.claimed is not None:
+            shown = f"the claim ε = {self.claimed:.6g} is {self.answer}: {shown}"
+        if self._misstated is not None:
+            shown += f" What was released is NOT what was stated (conformance p = {self._misstated:.2g})."
+        return shown[0].upper() + shown[1:]
 
     @property
     def answer(self) -> str:
         """The answer in two words."""
-        return {True: "refuted", False: "not refuted", None: "not given"}[self.refuted]
+        return {True: "refuted", False: "not refuted", None: "no claim"}[self.refuted]
 
     @property
     def alarming(self) -> bool:
         """Whether the claim is refuted, or training is not what was stated."""
-        return bool(self.refuted) or (self.conformance is not None and not self.conformance.conforms)
+        return bool(self.refuted) or self._misstated is not None
+
+    @property
+    def _misstated(self) -> float | None:
+        """The p-value of a conformance test that failed."""
+        found = self.conformance
+        return None if found is None or found.conforms else found.p_value
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON; `checksum` is over all the rest."""
@@ -236,8 +240,8 @@ class Result:
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
         if self.claimed is not None:
             lines.append(f"the claim ε = {self.claimed:.6g} is {self.answer}")
-        if self.conformance is not None and not self.conformance.conforms:
-            lines.append(f"what was released is NOT what was stated: p = {self.conformance.p_value:.2g}")
+        if self._misstated is not None:
+            lines.append(f"what was released is NOT what was stated: p = {self._misstated:.2g}")
         for name, value in rows:
             if value is not None:
                 lines.append(f"  {name if name != shown else '':<11} {value}")

@@ -33,7 +33,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     environment.filters["unbroken"] = _unbroken
     template = environment.from_string(_resource("page.html"))
 
-    def chart(index: int, _section: Section, name: str, label: str) -> Any:
+    def chart(index: int, name: str, label: str) -> Any:
         if name not in drawn[index]:
             return ""
         figure = '<figure><div class="chart" id="chart-{}-{}" role="img" aria-label="{}"></div></figure>'

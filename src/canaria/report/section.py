@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from canaria import _validate
@@ -139,8 +140,8 @@ def at_once(results: Sequence[Result]) -> str | None:
     """With which confidence several bounds hold together, by the union bound; None for one."""
     if len(results) < 2:
         return None
-    left = 1 - sum(1 - result.bound.confidence for result in results)
-    sure = percent(max(0.0, left + 1e-12), 2)
+    wrong = sum(1 - Decimal(repr(result.bound.confidence)) for result in results)
+    sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
     return f"Each bound holds with its own confidence; all of them at once with at least {sure} %."
 
 
@@ -157,9 +158,7 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
 
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
     """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
-    evidence = bound.evidence
-    if isinstance(evidence, Split):
-        evidence = evidence.clearest(bound.epsilon)
+    evidence = _clearest(bound)
     right, taken = evidence.tally(bound.epsilon)
     counts = [(taken, right)]
     if isinstance(evidence, Explained):
@@ -179,9 +178,7 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
 
 def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
-    evidence = bound.evidence
-    if isinstance(evidence, Split):
-        evidence = evidence.clearest(bound.epsilon)
+    evidence = _clearest(bound)
     right, taken = bound.tally
     if taken == 0:
         return ()
@@ -195,6 +192,14 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
         steps.append((f"and with what δ = {bound.delta:g} allows", charged))
     kind = words.KINDS.get(type(evidence).__name__, f"as {bound.method} evidence proves it")
     return (*steps, (f"the bound: {kind}", bound.epsilon))
+
+
+def _clearest(bound: Bound) -> Evidence:
+    """The evidence that speaks most clearly: of a split, also of a split of splits, a part."""
+    evidence = bound.evidence
+    while isinstance(evidence, Split):
+        evidence = evidence.clearest(bound.epsilon)
+    return evidence
 
 
 def _alone(evidence: Evidence, right: int, taken: int) -> Evidence:
