@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures pictures docs clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures pictures validity docs clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -42,6 +42,10 @@ bench-training: .venv/installed-test  ## what an attached audit costs; on a GPU 
 figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-figures
 	$(BIN)/canaria reproduce --resume
 	$(BIN)/python benchmarks/figures_page.py canaria-figures
+
+validity: .venv/installed  ## every auditor against every case, in full, into canaria-validity and the docs
+	$(BIN)/canaria validate --audits 500 --claims 60000 --resume
+	$(BIN)/python benchmarks/validity_page.py canaria-validity
 
 pictures: .venv/installed-test  ## those of the documentation, from real runs
 	$(BIN)/python benchmarks/pictures.py

@@ -197,6 +197,27 @@ def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = 
     return _walk(evidence, delta, level, beat)
 
 
+def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: float) -> bool:
+    """Whether the first claim at or above `truth` that `lower_bound` would ever try is refuted.
+
+    If it is not, the bound is at most `truth`. Costs one p-value where a bound costs many.
+    """
+    if isinstance(evidence, Split):
+        parts = zip(evidence.parts, evidence.shares, strict=True)
+        return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
+    if isinstance(evidence, Decided):
+        return evidence.refuted(truth, delta, level)
+    if evidence.inversion == "bisection":
+        return evidence.p_value(truth, delta) <= level
+    start = _first_claim(evidence, delta, level) if evidence.inversion == "late grid" else 0
+    claims = EPSILON_GRID[start:]
+    tried = claims[claims >= truth][:1]
+    if len(tried) == 0:
+        return False
+    settled = int(evidence.screen(tried, delta, level)[0]) if isinstance(evidence, Screened) else 0
+    return settled > 0 or (settled == 0 and evidence.p_value(float(tried[0]), delta) <= level)
+
+
 def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     """The largest refuted claim of a monotone p-value, rounded down."""
     high = evidence.ceiling(level) if isinstance(evidence, Capped) else _LARGEST_EPSILON

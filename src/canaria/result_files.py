@@ -17,9 +17,10 @@ from canaria.bound import Bound, lower_bound, plain
 from canaria.conforming import Conformance, joined
 from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
 from canaria.evidence.ranking import looks
-from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step, checksum
+from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step
 from canaria.rules import Ranked
 from canaria.rules.ranked import SHARES
+from canaria.store import checksum
 
 _LARGEST_FILE: Final = 64 * 2**20
 _LARGEST_EPSILON: Final = 1e6

@@ -3,7 +3,6 @@
 It prints as text, is kept as JSON (`save`), and is what `canaria report` turns into a page.
 """
 
-import hashlib
 import json
 import math
 import platform
@@ -22,7 +21,7 @@ from canaria._validate import Floats, InputError
 from canaria._version import __version__
 from canaria.bound import Bound, plain
 from canaria.conforming import Conformance
-from canaria.store import write_atomically
+from canaria.store import checksum, write_atomically
 
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
@@ -247,10 +246,3 @@ class Result:
                 lines.append(f"  {name if name != shown else '':<11} {value}")
                 shown = name
         return "\n".join(lines)
-
-
-def checksum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum, in one fixed way of writing it."""
-    rest = {name: value for name, value in record.items() if name != "checksum"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -2,14 +2,26 @@
 
 import json
 import os
-from contextlib import suppress
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from canaria._validate import InputError, shown
 
+FORMAT: Final = 1
+"""The format of a run's files; a reader refuses any other."""
 _SETTINGS: Final = "canaria-run.json"
+_LOCK: Final = "canaria-run.lock"
+_DRAFT: Final = re.compile(r"\.(.+)\.\d+")
+
+
+class DamagedError(InputError):
+    """A file of a run that is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -19,43 +31,55 @@ class Store:
     folder: Path
 
     @classmethod
-    def open(cls, folder: str | Path, settings: dict[str, Any], resume: bool) -> "Store":
+    @contextmanager
+    def open(cls, folder: str | Path, settings: dict[str, Any], resume: bool) -> Iterator["Store"]:
         """Start a run in a new or empty folder, or go on with one of the same settings.
 
-        A folder with anything else in it, or with another run, is refused and left alone.
+        The folder is locked until the end, or until this process dies; a second process is refused. So is a
+        folder with anything else in it, or with another run; it is left alone.
         """
         path = Path(folder)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            found = sorted(entry.name for entry in path.iterdir())
+            _refuse_foreign(path)
         except OSError as error:
             raise InputError(f"output folder {path} cannot be used: {error.strerror}") from None
-        if not found:
+        with _locked(path):
             store = cls(path)
-            store._write(path / _SETTINGS, settings)
-            return store
-        if _SETTINGS not in found:
-            raise InputError(f"output folder {path} must be empty or a canaria run, got {shown(found)}")
-        earlier = _read(path / _SETTINGS)
-        if earlier != settings:
-            raise InputError(f"output folder {path} holds another run: {shown(earlier)}")
-        if not resume:
-            raise InputError(f"output folder {path} holds this run; add --resume, or choose another folder")
-        return cls(path)
+            if (path / _SETTINGS).exists():
+                store._check_resumed(settings, resume)
+            else:
+                _write(path / _SETTINGS, {"settings": settings})
+            store._sweep()
+            yield store
 
     def has(self, name: str) -> bool:
-        """Whether the block is finished."""
-        return self._block(name).exists()
+        """Whether the block is finished; a damaged one is not, which is told by a warning."""
+        if not self.path(name).exists():
+            return False
+        try:
+            self.load(name)
+        except DamagedError as error:
+            warnings.warn(f"{error}; it is computed again", stacklevel=2)
+            return False
+        return True
 
     def load(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a finished block."""
-        rows: list[dict[str, Any]] = _read(self._block(name))
+        """The rows of a finished block; a damaged one is an InputError."""
+        record = _read(self.path(name))
+        if record.get("block") != name:
+            raise DamagedError(f"{self.path(name)} is damaged: it is block {shown(record.get('block'))}")
+        rows: list[dict[str, Any]] = record["rows"]
         return rows
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Finish a block: all of it is there after this, or none."""
-        self._block(name).parent.mkdir(parents=True, exist_ok=True)
-        self._write(self._block(name), rows)
+        path = self.path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        _write(path, {"block": name, "rows": rows})
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file of the result, all or nothing."""
@@ -63,11 +87,66 @@ class Store:
         write_atomically(target, content)
         return target
 
-    def _block(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file of a block."""
         return self.folder / "blocks" / f"{name}.json"
 
-    def _write(self, path: Path, data: Any) -> None:
-        write_atomically(path, json.dumps(data, allow_nan=False).encode())
+    def _check_resumed(self, settings: dict[str, Any], resume: bool) -> None:
+        try:
+            earlier = _read(self.folder / _SETTINGS).get("settings")
+        except DamagedError as error:
+            raise InputError(f"{error}; choose another folder") from None
+        if earlier != json.loads(json.dumps(settings)):
+            raise InputError(f"output folder {self.folder} holds another run: {shown(earlier)}")
+        if not resume:
+            raise InputError(
+                f"output folder {self.folder} holds this run; add --resume, or choose another folder"
+            )
+
+    def _sweep(self) -> None:
+        """Remove what a killed process was writing."""
+        for place in (self.folder, *self.folder.glob("blocks/**/")):
+            for entry in place.iterdir():
+                if _DRAFT.fullmatch(entry.name) and entry.is_file():
+                    entry.unlink(missing_ok=True)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse a folder that is neither empty nor a run, also not one that was killed before it began."""
+    found = sorted(entry.name for entry in path.iterdir())
+    begun = [name for name in found if name == _LOCK or _drafted(name) == _SETTINGS]
+    if _SETTINGS not in found and found != begun:
+        raise InputError(f"output folder {path} must be empty or a canaria run, got {shown(found)}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the operating system's lock on a run; it ends with the process, however that ends."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise InputError(
+            f"output folder {path} is in use by {_holder(path)}; wait for it, or choose another folder"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"output folder {path} cannot be locked: {reason}") from None
+    try:
+        with suppress(OSError):
+            (path / _LOCK).write_text(f"{os.getpid()}\n", encoding="ascii")
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    try:
+        return f"process {int((path / _LOCK).read_text(encoding='ascii'))}"
+    except (OSError, ValueError):
+        return "another process"
 
 
 def folder(path: str | Path) -> Path:
@@ -109,10 +188,40 @@ def _replace(path: Path, content: bytes) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Any:
+def _drafted(name: str) -> str | None:
+    """What a draft would have become."""
+    match = _DRAFT.fullmatch(name)
+    return match[1] if match else None
+
+
+def checksum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its own checksum, in one fixed way of writing it."""
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{sha256(text.encode()).hexdigest()}"
+
+
+def source_digest() -> str:
+    """A digest of this package's source, so that no run is resumed by other code."""
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    record = json.loads(json.dumps({"format": FORMAT, **content}, allow_nan=False))
+    write_atomically(path, json.dumps({**record, "checksum": checksum(record)}).encode())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The record in a file of a run, which must be just as it was written."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InputError(f"{path} is damaged; remove it and resume") from None
+    except (ValueError, RecursionError):
+        raise DamagedError(f"{path} is damaged") from None
+    if not isinstance(record, dict) or record.get("checksum") != checksum(record):
+        raise DamagedError(f"{path} is damaged")
+    if record.get("format") != FORMAT:
+        raise DamagedError(f"{path} must be of format {FORMAT}, got {shown(record.get('format'))}")
+    return record

@@ -1,20 +1,24 @@
 """The command line: one file per verb. Verbs import what they need when they run."""
 
+import errno
 import io
+import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Final, NoReturn
 
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, verify
+from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, validate, verify
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
 _ClickException: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 INTERNAL_ERROR: Final = 70
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="canaria",
@@ -30,6 +34,7 @@ app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("gaps")(gaps.gaps)
 app.command("plan")(plan.plan)
+app.command("validate")(validate.validate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("schema")(schema.schema)
@@ -83,10 +88,20 @@ def main() -> NoReturn:
         _complain("interrupted")
         code = 130
     except Exception as error:  # exit code 1 would read as "refuted"
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            _give_up_output(error)
+            sys.exit(2)
         traceback.print_exc()
         _complain(f"internal error, please report it: {type(error).__name__}: {error}")
         code = INTERNAL_ERROR
     sys.exit(code or 0)
+
+
+def _give_up_output(error: OSError) -> None:
+    """Say that there is no room for the output, and drop what Python would try to write at its end."""
+    _complain(f"output cannot be written: {error.strerror}")
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:

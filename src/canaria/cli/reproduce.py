@@ -1,13 +1,12 @@
 """`canaria reproduce`: the paper's figures, and ours."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from canaria.cli._mechanism_options import Seed
 from canaria.cli._options import AsJson
+from canaria.cli._progress import progress, resumable
 
 
 def reproduce(
@@ -40,31 +39,12 @@ def reproduce(
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
     planned = plan(names or [], quick, trials, seed)
-    try:
-        with engine(workers, dask) as executor:
-            store = Store.open(out, planned.settings(), resume)
-            with _progress() as tell:
-                written = run(planned, store, executor, tell)
-    except KeyboardInterrupt:
-        typer.echo(f"canaria: interrupted; finished blocks are in {out}, go on with --resume", err=True)
-        raise typer.Exit(130) from None
+    with (
+        resumable(out),
+        engine(workers, dask) as executor,
+        Store.open(out, planned.settings(), resume) as store,
+        progress() as tell,
+    ):
+        written = run(planned, store, executor, tell)
     paths = [str(path) for path in written]
     typer.echo(json.dumps(paths) if as_json else "\n".join(paths))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left, on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("blocks"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("time left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("blocks", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

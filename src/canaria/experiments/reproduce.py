@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +10,9 @@ from canaria._validate import InputError, integer, nearest
 from canaria._version import __version__
 from canaria.experiments import EXPERIMENTS, summary
 from canaria.experiments._experiment import Row, generator
-from canaria.parallel import run_tasks
+from canaria.parallel import run_blocks, run_tasks
 from canaria.report.plots import pictures
-from canaria.store import Store
+from canaria.store import Store, source_digest
 
 
 class Plan(NamedTuple):
@@ -27,7 +26,7 @@ class Plan(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """What decides the results: also the code, so that no run is resumed by another."""
         chosen = {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
-        return {**chosen, "canaria": __version__, "code": _digest()}
+        return {**chosen, "canaria": __version__, "code": source_digest()}
 
 
 class Block(NamedTuple):
@@ -44,12 +43,6 @@ class Block(NamedTuple):
     def key(self) -> str:
         """The name of its file."""
         return f"{self.name}/{self.point}-{self.block}"
-
-
-def _digest() -> str:
-    """A digest of this package's source."""
-    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
 def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
@@ -89,13 +82,7 @@ def reproduce(
     `on_block(done, total)` is told after every block.
     """
     wanted = list(blocks(planned))
-    missing = [block for block in wanted if not store.has(block.key)]
-    done = len(wanted) - len(missing)
-    on_block(done, len(wanted))
-    for block, rows in run_tasks(run_block, missing, executor):
-        store.save(block.key, rows)
-        done += 1
-        on_block(done, len(wanted))
+    run_blocks(run_block, {block.key: block for block in wanted}, store, executor, on_block)
     found: dict[str, list[Row]] = {name: [] for name in planned.names}
     for block in wanted:
         found[block.name] += store.load(block.key)

@@ -36,6 +36,40 @@ def line_chart(
     return chart.properties(title=alt.TitleParams(title, subtitle=subtitle.split("\n")))
 
 
+def heat_map(
+    rows: list[dict[str, Any]],
+    title: str,
+    subtitle: str,
+    legend: str,
+    values: list[float],
+    colours: list[str],
+) -> Any:
+    """A table in colours: rows hold row, column, value, text, marked (framed), about and seen."""
+    alt: Any = import_module("altair")
+    scale = alt.Scale(domain=values, range=colours, clamp=True)
+    places = {
+        "x": alt.X("column:N", title=None, sort=None, axis=alt.Axis(orient="top", labelAngle=-45)),
+        "y": alt.Y("row:N", title=None, sort=None),
+    }
+    chart = alt.Chart(alt.Data(values=rows))
+    cells = chart.mark_rect(strokeWidth=2).encode(
+        color=alt.Color("value:Q", title=legend, scale=scale, legend=alt.Legend(orient="bottom")),
+        stroke=alt.condition("datum.marked", alt.value("black"), alt.value(None)),
+        tooltip=["row:N", "about:N", "column:N", "text:N", "seen:N"],
+        **places,
+    )
+    strong = alt.condition(
+        "abs(datum.value - 1) > 0.9 && datum.value > 1", alt.value("white"), alt.value("black")
+    )
+    text = chart.mark_text(fontSize=9).encode(text="text:N", color=strong, **places)
+    size = {kind: 24 * len(dict.fromkeys(row[kind] for row in rows)) for kind in ("row", "column")}
+    return alt.layer(cells, text).properties(
+        width=int(1.5 * size["column"]),
+        height=size["row"],
+        title=alt.TitleParams(title, subtitle=subtitle.split("\n")),
+    )
+
+
 def pictures(chart: Any) -> dict[str, bytes]:
     """The chart as SVG and PNG, by file ending."""
     import vl_convert

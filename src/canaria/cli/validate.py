@@ -1,0 +1,64 @@
+"""`canaria validate`: how often an auditor claims more than the truth."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from canaria.cli._mechanism_options import Seed
+from canaria.cli._options import AsJson, Confidence
+
+
+def validate(
+    auditors: Annotated[
+        list[str] | None, typer.Argument(metavar="AUDITOR", help="module:function, or one of ours.")
+    ] = None,
+    audits: Annotated[int, typer.Option(help="Whole audits in each cell.")] = 200,
+    claims: Annotated[int, typer.Option(help="And tests of the truth alone (ours).")] = 0,
+    known: Annotated[
+        Literal["nothing", "earlier", "others"],
+        typer.Option(metavar="BITS", help="What scores may know: earlier, others."),
+    ] = "nothing",
+    case: Annotated[list[str] | None, typer.Option(help="Only this case; repeat for more.")] = None,
+    confidence: Confidence = 0.95,
+    workers: Annotated[int | None, typer.Option(help="Local processes; all cores, if not given.")] = None,
+    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    out: Annotated[str, typer.Option(help="Folder for the results.")] = "canaria-validity",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List cases and auditors.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """How often an auditor claims more than the truth.
+
+    Example: canaria validate mymodule:audit --audits 1000
+    """
+    import json
+
+    from canaria.cli._load import load_function
+    from canaria.cli._progress import progress, resumable
+    from canaria.parallel import engine
+    from canaria.store import Store
+    from canaria.validation import AUDITORS, CASES, Foreign, laboratory
+
+    if show:
+        about = {name: found.about for name, found in CASES.items()}
+        listing = [*(f"{name:<20} {text}" for name, text in about.items()), "", *AUDITORS]
+        plain = json.dumps({"cases": about, "auditors": list(AUDITORS)}, ensure_ascii=False)
+        typer.echo(plain if as_json else "\n".join(listing))
+        return
+    chosen = [
+        Foreign(name, load_function(name), known) if ":" in name and name not in AUDITORS else name
+        for name in auditors or ()
+    ]
+    planned = laboratory(chosen, case or (), audits, claims, confidence, seed)
+    with (
+        resumable(out),
+        engine(workers, dask) as executor,
+        Store.open(out, planned.settings(), resume) as store,
+        progress() as tell,
+    ):
+        matrix = planned.run(store, executor, tell)
+        for name, content in matrix.files().items():
+            store.write(name, content)
+    typer.echo(matrix.to_json() if as_json else f"{matrix}\n\nEvery cell, and heat maps: {out}")
+    raise typer.Exit(1 if matrix.over_claiming else 0)

@@ -1,0 +1,72 @@
+"""What the laboratory plays: games against mechanisms whose epsilon is known exactly."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from scipy import special
+
+from canaria._validate import Bits, Floats, Hits
+
+Known = Literal["nothing", "earlier", "others"]
+KNOWN: Final[tuple[Known, ...]] = ("nothing", "earlier", "others")
+"""What the scores may know besides the output: no bit, the bits revealed before, all other bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Games:
+    """Scores and hidden bits (-1 or +1) of some audits, one per row."""
+
+    scores: Floats
+    bits: Bits
+
+
+Shape = tuple[int, int]
+Draw = Callable[[Shape, np.random.Generator, float], Games]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mechanism that is exactly (epsilon, delta)-DP on n elements, and somebody who scores them.
+
+    `draw((audits, n), rng, level)` plays games; worst cases aim at tests of that level. Scores that know
+    the bits revealed earlier come in the order of guessing, and 0 is an abstention. Where `fair` is False
+    the bits are not independent fair coins, so that no auditor is to blame. `pace` is the share of the
+    audits that a large case gets.
+    """
+
+    name: str
+    about: str
+    epsilon: float
+    draw: Draw
+    delta: float = 0.0
+    known: Known = "nothing"
+    fair: bool = True
+    n: int = 100
+    pace: float = 1.0
+
+    def withstood_by(self, known: Known) -> bool:
+        """Whether an auditor that allows scores to know so much must withstand this case."""
+        return KNOWN.index(self.known) <= KNOWN.index(known)
+
+
+def coins(shape: Shape, rng: np.random.Generator) -> Bits:
+    """Independent fair bits."""
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
+
+
+def tosses(shape: Shape, epsilon: float, rng: np.random.Generator) -> Hits:
+    """Hits of randomised response: independent, right with probability p(epsilon)."""
+    return np.asarray(rng.random(shape) < special.expit(epsilon))
+
+
+def sizes(shape: Shape, epsilon: float, rng: np.random.Generator) -> Floats:
+    """Sizes of scores that know nothing: they set order, weights and stakes at random, above epsilon."""
+    return epsilon + rng.exponential(size=shape)
+
+
+def guessed(hits: Hits, size: Floats, rng: np.random.Generator) -> Games:
+    """Fair bits, and scores whose signs are right where `hits` says so."""
+    bits = coins((len(hits), hits.shape[1]), rng)
+    return Games(np.where(hits, bits, -bits) * size, bits)

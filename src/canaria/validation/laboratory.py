@@ -1,0 +1,236 @@
+"""The laboratory: every auditor against every case that it must withstand, in blocks on any engine."""
+
+import inspect
+import math
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria import _validate
+from canaria._validate import InputError, nearest, shown
+from canaria._version import __version__
+from canaria.parallel import run_blocks, run_tasks
+from canaria.store import Store, source_digest
+from canaria.validation._cell import Cell
+from canaria.validation._games import Case
+from canaria.validation.attacks import ADAPTIVE
+from canaria.validation.auditors import INVALID, OURS, Auditor, Foreign, Ours
+from canaria.validation.cases import ONE_RUN
+from canaria.validation.matrix import Matrix
+
+CASES: Final[dict[str, Case]] = {case.name: case for case in (*ONE_RUN, *ADAPTIVE)}
+AUDITORS: Final[dict[str, Auditor]] = {auditor.name: auditor for auditor in (*OURS, *INVALID)}
+
+_BOUNDS_IN_A_BLOCK: Final = 250
+_SCORES_IN_A_BLOCK: Final = 10**6
+_LARGEST_BOUND: Final = 1000.0
+_ROUNDING: Final = 1e-9
+
+Row = dict[str, Any]
+
+
+class Block(NamedTuple):
+    """Some audits of one cell: whole bounds, or only the claim that is true."""
+
+    auditor: Auditor
+    case: str
+    only_claims: bool
+    number: int
+    audits: int
+    confidence: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Which auditors, which cases, and how many audits of each.
+
+    `audits` go the whole way from scores to a bound. `claims` more only test whether the truth is
+    refuted, which takes one p-value; only rules of ours can be asked that.
+    """
+
+    auditors: tuple[Auditor, ...]
+    cases: tuple[Case, ...]
+    audits: int
+    claims: int = 0
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _validate.integer("audits", self.audits, 1)
+        _validate.integer("claims", self.claims, 0)
+        _validate.integer("seed", self.seed, 0)
+        _validate.confidence(self.confidence)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the results: also the code, so that no run is resumed by another."""
+        return {
+            "auditors": [[auditor.name, auditor.known, _fingerprint(auditor)] for auditor in self.auditors],
+            "cases": [case.name for case in self.cases],
+            "audits": self.audits,
+            "claims": self.claims,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "canaria": __version__,
+            "code": source_digest(),
+        }
+
+    def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
+        """Every auditor in every case that it must withstand, with the blocks by their names."""
+        for place, auditor in enumerate(self.auditors):
+            folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
+            for case in self.cases:
+                if case.withstood_by(auditor.known):
+                    blocks = self._blocks(auditor, case)
+                    yield auditor, case, {f"{folder}/{_file(block)}": block for block in blocks}
+
+    def _blocks(self, auditor: Auditor, case: Case) -> Iterator[Block]:
+        claims = self.claims * auditor.pace if isinstance(auditor, Ours) else 0
+        scores = _SCORES_IN_A_BLOCK // case.n
+        for only_claims, total, size in (
+            (False, math.ceil(self.audits * case.pace), min(scores, _BOUNDS_IN_A_BLOCK)),
+            (True, math.ceil(claims * case.pace), scores),
+        ):
+            for number, start in enumerate(range(0, total, size)):
+                audits = min(size, total - start)
+                yield Block(auditor, case.name, only_claims, number, audits, self.confidence, self.seed)
+
+    def run(
+        self,
+        store: Store | None = None,
+        executor: Executor | None = None,
+        on_block: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Matrix:
+        """Play and count. With a store, finished blocks are kept there and only missing ones are played.
+
+        `on_block(done, total)` is told after every block.
+        """
+        cells = list(self.cells())
+        blocks = {name: block for _, _, named in cells for name, block in named.items()}
+        if store is None:
+            names = {block: name for name, block in blocks.items()}
+            rows = {names[block]: found for block, found in run_tasks(run_block, list(names), executor)}
+        else:
+            run_blocks(run_block, blocks, store, executor, on_block)
+            rows = {name: store.load(name) for name in blocks}
+        return Matrix(
+            tuple(
+                _counted(auditor, case, self.confidence, [row for name in named for row in rows[name]])
+                for auditor, case, named in cells
+            )
+        )
+
+
+def laboratory(
+    auditors: Sequence[str | Auditor] = (),
+    cases: Sequence[str] = (),
+    audits: int = 200,
+    claims: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Laboratory:
+    """A laboratory for auditors, ours by name; if none is given, for all of ours and the controls.
+
+    >>> from canaria.validation import Foreign, laboratory
+    >>> def timid(scores, bits, delta, confidence):
+    ...     return 0.0
+    >>> len(laboratory([Foreign("timid", timid)]).cases)
+    29
+    """
+    chosen = [
+        replace(_named("auditor", one, AUDITORS), control=False) if isinstance(one, str) else one
+        for one in auditors
+    ]
+    return Laboratory(
+        tuple(chosen) or tuple(AUDITORS.values()),
+        tuple(_named("case", name, CASES) for name in dict.fromkeys(cases)) or tuple(CASES.values()),
+        audits,
+        claims,
+        confidence,
+        seed,
+    )
+
+
+def run_block(
+    auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
+) -> list[Row]:
+    """Play one block; the same wherever it runs, and the same games for every auditor."""
+    played, told = (
+        CASES[case],
+        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
+    )
+    games_rng, ties_rng = map(np.random.default_rng, told.spawn(2))
+    games = played.draw((audits, played.n), games_rng, 1 - confidence)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = zip(games.scores, games.bits, strict=True)
+        if only_claims:
+            assert isinstance(auditor, Ours)
+            refuted = [
+                auditor.refutes(*pair, played.epsilon, played.delta, confidence, ties_rng) for pair in pairs
+            ]
+            return [{"claims": audits, "refuted": sum(refuted)}]
+        answers = [_answer(auditor, *pair, played.delta, confidence, ties_rng) for pair in pairs]
+    bounds = [answer for answer in answers if isinstance(answer, float)]
+    errors = [answer for answer in answers if isinstance(answer, str)]
+    false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)
+    total = math.fsum(min(bound, _LARGEST_BOUND) for bound in bounds)
+    return [{"audits": audits, "false": false, "total": total, "errors": errors[:1], "failed": len(errors)}]
+
+
+def _answer(auditor: Auditor, *asked: Any) -> float | str:
+    """A bound, or what went wrong: an auditor that fails now and then is still measured."""
+    try:
+        return auditor.bound(*asked)
+    except Exception as error:
+        return f"{type(error).__name__}: {shown(str(error))}"
+
+
+def _counted(auditor: Auditor, case: Case, confidence: float, rows: list[Row]) -> Cell:
+    def total(name: str) -> Any:
+        return sum(row.get(name, 0) for row in rows)
+
+    answered = total("audits") - total("failed")
+    errors = [error for row in rows for error in row.get("errors", ())]
+    return Cell(
+        auditor.name,
+        auditor.control,
+        case,
+        confidence,
+        audits=total("audits"),
+        false=total("false"),
+        errors=total("failed"),
+        mean=total("total") / answered if answered else 0.0,
+        claims=total("claims"),
+        refuted=total("refuted"),
+        error=errors[0] if errors else None,
+    )
+
+
+def _file(block: Block) -> str:
+    return f"{block.case}-{'claims' if block.only_claims else 'bounds'}-{block.number}"
+
+
+def _fingerprint(auditor: Auditor) -> str:
+    """A digest of a foreign auditor's module, as far as it has a source."""
+    if not isinstance(auditor, Foreign):
+        return ""
+    module = inspect.getmodule(auditor.audit)
+    try:
+        source = inspect.getsource(module) if module else ""
+    except (OSError, TypeError):
+        source = ""
+    return sha256(source.encode()).hexdigest()[:16]
+
+
+def _named(what: str, name: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        raise InputError(f"{what} must be one of {', '.join(known)}, got {shown(name)}{nearest(name, known)}")
+    return known[name]

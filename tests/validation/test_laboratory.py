@@ -1,0 +1,210 @@
+"""The laboratory: ours hold, what is known to be wrong is flagged, and others are told apart."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canaria import Counts, InputError
+from canaria.bound import first_claim_refuted, lower_bound
+from canaria.store import Store
+from canaria.validation import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, laboratory
+from tests.cli.test_cli import canaria
+from tests.validation import auditors
+
+
+@pytest.mark.parametrize("name", [auditor.name for auditor in OURS])
+def test_ours_hold(name: str) -> None:
+    """The quick form. A cell is flagged by chance once in 30,000; there are about 330 of them."""
+    matrix = laboratory([name], audits=2, claims=80).run()
+    assert not matrix.over_claiming, matrix.verdict
+    assert not any(cell.errors for cell in matrix.cells)
+    assert {cell.case.name for cell in matrix.cells} >= {"rr-0", "extremal-half", "ties-0", "one-sided-1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "rate"),
+    [("best k", "rr-0", 0.2), ("naive adaptive", "stop-ahead-0", 0.2), ("full knowledge", "xor-1", 0.73)],
+)
+def test_what_is_known_to_be_wrong_is_flagged(name: str, case: str, rate: float) -> None:
+    matrix = laboratory([name], [case], audits=400).run()
+    (cell,) = matrix.cells
+    assert cell.flagged
+    assert cell.rate == pytest.approx(rate, abs=0.1)
+    assert matrix.over_claiming == (name,)
+    assert f"{name} OVER-CLAIMS in 1 of 1 cases, worst in {case}" in matrix.verdict
+
+
+@pytest.mark.parametrize("name", ["naive adaptive", "full knowledge"])
+def test_where_its_assumptions_hold_the_same_rule_is_not_flagged(name: str) -> None:
+    assert not laboratory([name], ["rr-1", "ties-1"], audits=400).run().over_claiming
+
+
+def test_controls_are_no_accusation_unless_asked_for() -> None:
+    matrix = laboratory([*INVALID, "tails:50"], ["rr-0"], audits=400).run()
+    assert matrix.over_claiming == ()
+    assert "best k (control)" in str(matrix)
+    assert matrix.missed == ("naive adaptive", "full knowledge")
+    assert "Too few audits to flag a control: naive adaptive, full knowledge." in matrix.verdict
+
+
+def test_careless_ties_are_found() -> None:
+    matrix = laboratory([Foreign("careless", auditors.careless)], ["ties-0", "rr-0"], audits=50).run()
+    assert [cell.flagged for cell in matrix.cells] == [True, False]
+
+
+def test_unfair_bits_are_nobodys_fault() -> None:
+    """Counting cards breaks the sign guesser, in the open, without a verdict on it."""
+    (cell,) = laboratory(["all"], ["half-counted"], audits=5, claims=500).run().cells
+    assert cell.excessive
+    assert not cell.flagged
+    assert cell.verdict == "over-claims: unfair bits"
+
+
+def test_an_auditor_that_fails_is_still_measured() -> None:
+    matrix = laboratory([Foreign("broken", auditors.broken)], ["rr-0"], audits=60).run()
+    (cell,) = matrix.cells
+    assert 10 < cell.errors < 50
+    assert cell.false == 0
+    assert "ZeroDivisionError: 'no non-members below the threshold'" in matrix.verdict
+    (cell,) = laboratory([Foreign("nan", auditors.not_a_number)], ["rr-1"], audits=3).run().cells
+    assert (cell.errors, cell.tightness) == (3, None)
+    assert "a lower bound must be a number of at least 0, got nan" in str(cell.error)
+
+
+def test_an_auditor_cannot_spoil_the_games() -> None:
+    alone = laboratory(["all"], ["rr-1"], audits=20).run().cells[0]
+    after = laboratory([Foreign("meddling", auditors.meddling), "all"], ["rr-1"], audits=20).run().cells[1]
+    assert (alone.mean, alone.false) == (after.mean, after.false)
+
+
+def test_infinite_bounds_are_false_and_countable() -> None:
+    matrix = laboratory([Foreign("unlimited", auditors.unlimited)], ["rr-8"], audits=200).run()
+    assert matrix.cells[0].false == matrix.cells[0].audits == 4
+    json.loads(matrix.to_json())
+
+
+@pytest.mark.parametrize(
+    ("false", "audits", "flagged"),
+    [(10, 200, False), (25, 200, True), (5313, 100_000, True), (5250, 100_000, False)],
+)
+def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bool) -> None:
+    """Nominal 5 %: 100,000 audits have a standard error of 0.069 %, so 5.28 % is the limit."""
+    cell = Cell("one", False, CASES["rr-0"], 0.95, audits, false, 0, 0.0, 0, 0)
+    assert cell.flagged == flagged
+    low, high = cell.interval
+    assert low < cell.rate < high
+
+
+@pytest.mark.filterwarnings("ignore:no claim can be refuted")
+@pytest.mark.parametrize("auditor", OURS, ids=lambda auditor: auditor.name)
+@pytest.mark.parametrize("case", ["rr-0", "rr-1", "extremal-half"])
+def test_the_tested_claim_is_the_one_that_matters(auditor: object, case: str) -> None:
+    """No bound exceeds the truth unless the first claim at or above it is refuted; one below it may be."""
+    played = CASES[case]
+    rng = np.random.default_rng(7)
+    games = played.draw((6, 100), rng, 0.05)
+    for scores, bits in zip(games.scores, games.bits, strict=True):
+        evidence = auditor.rule(scores, rng).reveal(bits)  # type: ignore[attr-defined]
+        bound = lower_bound(evidence, played.delta).epsilon
+        for truth in (played.epsilon, played.epsilon / 2, 0.01):
+            assert first_claim_refuted(evidence, truth, played.delta, 0.05) or bound <= truth
+
+
+@pytest.mark.parametrize(
+    ("auditor", "case", "seen"),
+    [("all", "extremal-all", Counts(75, 100, 100)), ("surest:50", "extremal-half", Counts(41, 50, 100))],
+)
+def test_the_worst_mechanism_attains_the_exact_bound(auditor: str, case: str, seen: Counts) -> None:
+    """The exact test errs as often as its p-value says: nothing is lost, and delta bites (4 standard errors)."""
+    worst = CASES[case]
+    (cell,) = laboratory([auditor], [case], audits=1, claims=10_000).run().cells
+    exact = seen.p_value(worst.epsilon, worst.delta)
+    assert 0.04 < exact <= 0.05
+    assert exact > 1.5 * seen.p_value(worst.epsilon)
+    assert cell.rate == pytest.approx(exact, abs=4 * math.sqrt(exact / 10_000))
+
+
+def test_tightness_does_not_slip() -> None:
+    """Mean bound over truth on the same twenty games as when this was written."""
+    known = {
+        "ranked": 0.7295,
+        "soft": 0.802,
+        "all": 0.8027,
+        "budget:50": 0.735,
+        "bets": 0.7612,
+        "mixture": 0.7423,
+    }
+    for cell in laboratory(list(known), ["rr-2"], audits=20).run().cells:
+        assert cell.tightness is not None
+        assert cell.tightness > known[cell.auditor] - 0.002, cell.auditor
+
+
+def test_the_same_on_any_engine_and_resumed(tmp_path: Path) -> None:
+    asked = ["--audits", "20", "--claims", "50", "--case", "rr-1", "--case", "stop-ahead-0", "--json"]
+    alone = canaria("validate", *asked, "--workers", "1", "--out", str(tmp_path / "one"))
+    two = canaria("validate", *asked, "--workers", "2", "--out", str(tmp_path / "two"))
+    again = canaria("validate", *asked, "--workers", "1", "--out", str(tmp_path / "two"), "--resume")
+    assert alone.code == 0
+    assert alone.out == two.out == again.out
+    written = {path.name for path in (tmp_path / "two").iterdir()}
+    assert written >= {"cells.jsonl", "table.md", "false-claims.svg", "false-claims.png", "tightness.svg"}
+    lines = (tmp_path / "two" / "cells.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == json.loads(two.out)["cells"]
+
+
+def test_a_changed_auditor_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "my_auditor_of_the_day.py"
+    module.write_text("def audit(scores, bits, delta, confidence):\n    return 9.0\n")
+    asked = ["validate", "my_auditor_of_the_day:audit", "--case", "rr-1", "--audits", "30", "--workers", "1"]
+    first = canaria(*asked)
+    assert first.code == 1
+    assert "my_auditor_of_the_day:audit OVER-CLAIMS in 1 of 1 cases, worst in rr-1" in first.out
+    module.write_text("def audit(scores, bits, delta, confidence):\n    return 0.0\n")
+    again = canaria(*asked, "--resume")
+    assert again.code == 2
+    assert "holds another run" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rankd"], "did you mean 'ranked'?"),
+        (["--case", "rr-3"], "case must be one of rr-0, rr-0.1"),
+        (["nowhere:audit"], "module 'nowhere' cannot be imported"),
+        (["--audits", "0"], "audits must be an integer of at least 1, got 0"),
+        (["--claims", "-1"], "claims must be an integer of at least 0, got -1"),
+        (["--confidence", "1"], "confidence must be strictly between 0 and 1"),
+        (["--known", "earlyer"], "earlyer"),
+    ],
+)
+def test_bad_words_are_one_line(tmp_path: Path, words: list[str], message: str) -> None:
+    ran = canaria("validate", *words, "--out", str(tmp_path / "run"))
+    assert ran.code == 2
+    assert message in ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_list() -> None:
+    ran = canaria("validate", "--list", "--json")
+    assert json.loads(ran.out) == {
+        "cases": {name: case.about for name, case in CASES.items()},
+        "auditors": list(AUDITORS),
+    }
+    assert "stop when ahead" in canaria("validate", "--list").out
+
+
+def test_python_door(tmp_path: Path) -> None:
+    """Ten lines of a user, with a folder."""
+    mine = laboratory([Foreign("boastful", auditors.boastful, "earlier")], audits=20)
+    assert len(mine.cases) == len(CASES)
+    with Store.open(tmp_path / "run", mine.settings(), resume=False) as store:
+        matrix = mine.run(store)
+    assert len(matrix.cells) == sum(case.known != "others" for case in CASES.values())
+    assert all(cell.flagged for cell in matrix.cells if cell.case.fair and cell.audits == 20)
+    with pytest.raises(InputError, match="auditor must be one of ranked"):
+        laboratory(["nobody"])
