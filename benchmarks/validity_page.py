@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 from canaria.validation import CASES
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -24,6 +26,8 @@ own auditor: [check an auditor](../how-to/validate.md).
 
 {verdict}
 
+{kinds}
+
 ![False claims of every auditor in every case](../pictures/validity.svg)
 
 ![Mean bound over the true epsilon](../pictures/tightness.svg)
@@ -31,7 +35,7 @@ own auditor: [check an auditor](../how-to/validate.md).
 Blank: who lets no score know a bit need not withstand one that does. The highest rates of ours are those of
 tests that are exact; what is lower than 5 % is lost to discrete counts, or to a δ that is charged more than
 this mechanism spends. The last three columns are the controls, which are wrong on purpose. Large cases get
-fewer audits (rr-8: 2 %, 1,000 elements: 20 %), and so do costly auditors (online: 2 %, by rank: 20 %).
+fewer audits (rr-8: 10 %, 1,000 elements: 20 %), and so do costly auditors (online: 2 %, by rank: 20 %).
 
 """
 
@@ -40,15 +44,34 @@ errors above 5 %. The highest rate beyond doubt is that of {auditor} in {case}: 
 ({low:.2f} to {high:.2f}). Flagged, as they must be: {caught}."""
 
 
+KINDS = {
+    "Counts": ("tails:50", "top:20", "surest:50", "all"),
+    "PublishedCounts": ("published",),
+    "UncommittedCounts": ("threshold:2",),
+    "Tradeoff": ("trade-off",),
+    "Ranking": ("ranked", "ranking"),
+    "Split": ("ranked",),
+    "Weighted": ("soft", "by rank"),
+    "Budget": ("budget:50",),
+    "Bets": ("bets", "mixture", "online"),
+}
+
+
+def kinds(cells: list[dict[str, Any]]) -> str:
+    """How many audits each kind of evidence stood, bits that are not fair left out."""
+    rows = ["| kind of evidence | auditors | whole audits | tests of the true claim |", "|---|---|---|---|"]
+    for kind, names in KINDS.items():
+        own = [cell for cell in cells if cell["auditor"] in names]
+        audits, claims = (sum(cell[counted] for cell in own) for counted in ("audits", "claims"))
+        assert audits >= 10**4, (kind, audits)
+        assert claims >= 10**6, (kind, claims)
+        rows.append(f"| `{kind}` | {', '.join(names)} | {audits:,} | {claims:,} |")
+    return "\n".join(rows)
+
+
 def standard_errors(cell: dict[str, Any]) -> float:
-    """How far the rates of a cell are above the nominal one."""
-    counts = ((cell["false"], cell["audits"]), (cell["refuted"], cell["claims"]))
-    nominal = cell["nominal"]
-    return max(
-        (false / total - nominal) / (nominal * (1 - nominal) / total) ** 0.5
-        for false, total in counts
-        if total
-    )
+    """How far a cell is above the nominal rate, by its exact tail, in standard errors of a normal law."""
+    return float(stats.norm.isf(cell["chance"]))
 
 
 def main() -> None:
@@ -58,6 +81,8 @@ def main() -> None:
     ours = [cell for cell in cells if not cell["control"] and cell["fair bits"]]
     worst = max(ours, key=lambda cell: cell["low"])
     controls = [cell["auditor"] for cell in cells if cell["control"] and cell["flagged"]]
+    assert not any(cell["flagged"] or cell["errors"] for cell in ours), "an auditor of ours fails"
+    assert set(controls) == {cell["auditor"] for cell in cells if cell["control"]}, "a control is not caught"
     verdict = VERDICT.format(
         flagged=sum(cell["flagged"] for cell in ours),
         cells=len(ours),
@@ -72,6 +97,7 @@ def main() -> None:
         per_audit=settings["audits"],
         per_claim=settings["claims"],
         verdict=verdict,
+        kinds=kinds(ours),
         **{key: settings[key] for key in ("seed", "confidence", "canaria", "code")},
     )
     for name, picture in (("false-claims", "validity"), ("tightness", "tightness")):

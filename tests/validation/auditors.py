@@ -40,3 +40,47 @@ def careless(scores: Any, bits: Any, delta: float, confidence: float) -> float:
     top = np.argsort(-scores, kind="stable")[: len(scores) // 4]
     right = int((bits[top] > 0).sum())
     return lower_bound(Counts(right, len(top), len(bits)), delta, confidence).epsilon
+
+
+def nothing(scores: Any, bits: Any, delta: float, confidence: float) -> Any:
+    return None
+
+
+def text(scores: Any, bits: Any, delta: float, confidence: float) -> Any:
+    return "9"
+
+
+def two(scores: Any, bits: Any, delta: float, confidence: float) -> Any:
+    return 1.0, 2.0
+
+
+def of_less(scores: Any, bits: Any) -> float:
+    return 0.0
+
+
+def leaving(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    raise SystemExit(3)
+
+
+def whole(scores: Any, bits: Any, delta: float, confidence: float) -> Any:
+    return 9
+
+
+def boxed(scores: Any, bits: Any, delta: float, confidence: float) -> Any:
+    return np.array([9.0], dtype=np.float32)
+
+
+def negative(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    return -0.5
+
+
+def no_delta(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    from canaria import audit_scores
+
+    return audit_scores(scores, bits, 0.0, confidence, rng=0).epsilon
+
+
+def no_delta_surest(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    from canaria import Surest, audit_scores
+
+    return audit_scores(scores, bits, 0.0, confidence, Surest(50), rng=0).epsilon

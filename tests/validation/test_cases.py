@@ -9,6 +9,7 @@ from canaria.validation import CASES
 from canaria.validation._games import Draw
 from canaria.validation.cases import (
     all_or_nothing,
+    burst,
     extremal,
     leaky,
     name_and_shame,
@@ -74,7 +75,7 @@ def test_ties_are_independent_of_the_bits_that_they_hide() -> None:
     "name", [name for name, case in CASES.items() if case.known == "earlier" and case.fair]
 )
 def test_no_guess_is_right_more_often_than_allowed(name: str) -> None:
-    """Over each place, given that it was guessed: right with probability p(epsilon) + delta at most.
+    """Over each place, given that it was guessed: right as often as p(epsilon), plus delta / (1 + e^epsilon).
 
     Five standard errors at a hundred or a thousand places: false alarm below 3e-4.
     """
@@ -84,8 +85,21 @@ def test_no_guess_is_right_more_often_than_allowed(name: str) -> None:
     taken = games.scores != 0
     hits = (np.sign(games.scores) == games.bits) & taken
     total = taken.sum(axis=0)
-    excess = hits.sum(axis=0) - total * success(case.epsilon) - audits * case.delta
+    spent = audits * case.delta * success(-case.epsilon)
+    excess = hits.sum(axis=0) - total * success(case.epsilon) - spent
     assert (excess <= 5 * np.sqrt(np.maximum(total, 1) / 4)).all()
+
+
+def test_a_burst_lays_a_fifth_open() -> None:
+    """Open: always right, one in 25 elements; else a coin. Five standard errors."""
+    games = burst((20_000, 100), np.random.default_rng(8), LEVEL)
+    open_ = np.abs(games.scores) > 20
+    hits = np.sign(games.scores) == games.bits
+    assert set(open_.sum(axis=1).tolist()) == {0, 20}
+    assert open_.any(axis=1).mean() == pytest.approx(0.2, abs=0.015)
+    assert hits[open_].all()
+    assert hits[~open_].mean() == pytest.approx(0.5, abs=0.002)
+    assert open_.mean(axis=0) == pytest.approx(0.04, abs=0.007)
 
 
 def test_the_others_decide_all_or_none() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 
 from canaria import Counts, InputError
 from canaria.bound import first_claim_refuted, lower_bound
+from canaria.parallel import engine
 from canaria.store import Store
-from canaria.validation import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, laboratory
+from canaria.validation import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, Laboratory, laboratory
 from tests.cli.test_cli import canaria
 from tests.validation import auditors
 
@@ -39,7 +42,7 @@ def test_what_is_known_to_be_wrong_is_flagged(name: str, case: str, rate: float)
 
 @pytest.mark.parametrize("name", ["naive adaptive", "full knowledge"])
 def test_where_its_assumptions_hold_the_same_rule_is_not_flagged(name: str) -> None:
-    assert not laboratory([name], ["rr-1", "ties-1"], audits=400).run().over_claiming
+    assert not laboratory([name], ["rr-1", "skip-1"], audits=400).run().over_claiming
 
 
 def test_controls_are_no_accusation_unless_asked_for() -> None:
@@ -69,9 +72,75 @@ def test_an_auditor_that_fails_is_still_measured() -> None:
     assert 10 < cell.errors < 50
     assert cell.false == 0
     assert "ZeroDivisionError: 'no non-members below the threshold'" in matrix.verdict
-    (cell,) = laboratory([Foreign("nan", auditors.not_a_number)], ["rr-1"], audits=3).run().cells
-    assert (cell.errors, cell.tightness) == (3, None)
-    assert "a lower bound must be a number of at least 0, got nan" in str(cell.error)
+    assert matrix.failing == ("broken",)
+    assert "No auditor claims" not in matrix.verdict
+
+
+@pytest.mark.parametrize(
+    "audit",
+    [
+        auditors.not_a_number,
+        auditors.nothing,
+        auditors.text,
+        auditors.two,
+        auditors.of_less,
+        auditors.leaving,
+    ],
+)
+def test_an_auditor_that_gives_no_number_does_not_hold(audit: Callable[..., float]) -> None:
+    matrix = laboratory([audit], ["rr-1"], audits=3).run()
+    (cell,) = matrix.cells
+    assert (cell.errors, cell.tightness, cell.verdict) == (3, None, "no bound")
+    assert matrix.failing == (audit.__name__,)
+
+
+@pytest.mark.parametrize("audit", [auditors.whole, auditors.boxed, auditors.boastful])
+def test_any_number_is_a_bound(audit: Callable[..., float]) -> None:
+    (cell,) = laboratory([audit], ["rr-1"], audits=30).run().cells
+    assert (cell.false, cell.errors, cell.verdict) == (30, 0, "over-claims")
+
+
+def test_below_zero_nothing_is_shown() -> None:
+    (cell,) = laboratory([auditors.negative], ["rr-1"], audits=3).run().cells
+    assert (cell.false, cell.errors, cell.mean) == (0, 0, 0.0)
+
+
+def test_few_audits_prove_nothing() -> None:
+    (cell,) = laboratory([auditors.timid], ["rr-1"], audits=10).run().cells
+    assert cell.verdict == "too few audits"
+
+
+@pytest.mark.parametrize("ignored", [auditors.no_delta, auditors.no_delta_surest])
+def test_ignoring_delta_is_found(ignored: Callable[..., float]) -> None:
+    matrix = laboratory([ignored], ["all-or-nothing-0", "burst-0", "rr-1"], audits=200).run()
+    assert [cell.flagged for cell in matrix.cells][2] is False
+    assert any(cell.flagged for cell in matrix.cells[:2])
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="auditors must have different names"):
+        laboratory(["all", "all"])
+    with pytest.raises(
+        InputError, match=r"no auditor need withstand these cases; .*stop-ahead-0 \(earlier\)"
+    ):
+        laboratory("ranked", ["stop-ahead-0"])
+    with pytest.raises(InputError, match="case must be one of the laboratory's own, got 'rr-1'"):
+        Laboratory((AUDITORS["all"],), (replace(CASES["rr-1"], epsilon=2.0),), 10)
+    with pytest.raises(
+        InputError, match="must be a function whose scores know one of nothing, earlier, others"
+    ):
+        Foreign("mine", auditors.timid, "everything")  # type: ignore[arg-type]
+    with (
+        engine(2) as executor,
+        pytest.raises(InputError, match="auditor <lambda> cannot be sent to other processes"),
+    ):
+        laboratory([lambda scores, bits, delta, confidence: 0.0], ["rr-1"], audits=2).run(None, executor)
+
+
+def test_a_list_sorted_by_bits_is_no_order_of_guessing() -> None:
+    """An auditor that takes the list for the order of guessing is not shown one that the bits sorted."""
+    assert not CASES["ties-0"].withstood_by("earlier")
+    assert CASES["ties-0"].withstood_by("nothing")
 
 
 def test_an_auditor_cannot_spoil_the_games() -> None:
@@ -81,8 +150,8 @@ def test_an_auditor_cannot_spoil_the_games() -> None:
 
 
 def test_infinite_bounds_are_false_and_countable() -> None:
-    matrix = laboratory([Foreign("unlimited", auditors.unlimited)], ["rr-8"], audits=200).run()
-    assert matrix.cells[0].false == matrix.cells[0].audits == 4
+    matrix = laboratory([auditors.unlimited], ["rr-8"], audits=200).run()
+    assert matrix.cells[0].false == matrix.cells[0].audits == 20
     json.loads(matrix.to_json())
 
 
@@ -173,6 +242,8 @@ def test_a_changed_auditor_is_another_run(tmp_path: Path, monkeypatch: pytest.Mo
     ("words", "message"),
     [
         (["rankd"], "did you mean 'ranked'?"),
+        (["tails:60"], "did you mean 'tails:50'?"),
+        (["all", "--case", "xor-1"], "no auditor need withstand these cases"),
         (["--case", "rr-3"], "case must be one of rr-0, rr-0.1"),
         (["nowhere:audit"], "module 'nowhere' cannot be imported"),
         (["--audits", "0"], "audits must be an integer of at least 1, got 0"),
@@ -187,6 +258,29 @@ def test_bad_words_are_one_line(tmp_path: Path, words: list[str], message: str) 
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["def audit(:", "raise RuntimeError('no model found')"])
+def test_a_module_that_cannot_be_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unreadable_today.py").write_text(text)
+    ran = canaria("validate", "unreadable_today:audit")
+    assert ran.code == 2
+    assert "module 'unreadable_today' cannot be imported: " in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_an_auditor_that_talks_does_not_spoil_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talkative.py").write_text("def audit(*asked):\n    print('hello')\n    return 0.0\n")
+    ran = canaria(
+        "validate", "talkative:audit", "--case", "rr-1", "--audits", "3", "--workers", "1", "--json"
+    )
+    assert json.loads(ran.out)["cells"][0]["audits"] == 3
 
 
 def test_list() -> None:
@@ -204,7 +298,7 @@ def test_python_door(tmp_path: Path) -> None:
     assert len(mine.cases) == len(CASES)
     with Store.open(tmp_path / "run", mine.settings(), resume=False) as store:
         matrix = mine.run(store)
-    assert len(matrix.cells) == sum(case.known != "others" for case in CASES.values())
+    assert len(matrix.cells) == sum(case.withstood_by("earlier") for case in CASES.values())
     assert all(cell.flagged for cell in matrix.cells if cell.case.fair and cell.audits == 20)
     with pytest.raises(InputError, match="auditor must be one of ranked"):
         laboratory(["nobody"])

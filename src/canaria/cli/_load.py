@@ -15,10 +15,15 @@ def load_function(text: str) -> Callable[..., Any]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), name)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"module {shown(module)} cannot be imported: {error}") from None
-    except (AttributeError, ValueError):
+    except Exception as error:
+        told = f"{type(error).__name__}: {shown(str(error))}"
+        raise InputError(f"module {shown(module)} cannot be imported: {told}") from None
+    try:
+        found = getattr(loaded, name)
+    except AttributeError:
         raise InputError(f"module:function must name a function that exists, got {shown(text)}") from None
     if not callable(found):
         raise InputError(f"module:function must name a function, got {shown(text)}")

@@ -1,6 +1,6 @@
 """`canaria validate`: how often an auditor claims more than the truth."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,8 +12,8 @@ def validate(
     auditors: Annotated[
         list[str] | None, typer.Argument(metavar="AUDITOR", help="module:function, or one of ours.")
     ] = None,
-    audits: Annotated[int, typer.Option(help="Whole audits in each cell.")] = 200,
-    claims: Annotated[int, typer.Option(help="And tests of the truth alone (ours).")] = 0,
+    audits: Annotated[int | None, typer.Option(help="Whole audits in each cell; 1000 (ours: 100).")] = None,
+    claims: Annotated[int | None, typer.Option(help="And tests of the truth alone; 0 (ours: 2000).")] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
         typer.Option(metavar="BITS", help="What scores may know: earlier, others."),
@@ -34,6 +34,7 @@ def validate(
     """
     import json
 
+    from canaria._validate import InputError, nearest
     from canaria.cli._load import load_function
     from canaria.cli._progress import progress, resumable
     from canaria.parallel import engine
@@ -46,11 +47,22 @@ def validate(
         plain = json.dumps({"cases": about, "auditors": list(AUDITORS)}, ensure_ascii=False)
         typer.echo(plain if as_json else "\n".join(listing))
         return
-    chosen = [
-        Foreign(name, load_function(name), known) if ":" in name and name not in AUDITORS else name
-        for name in auditors or ()
-    ]
-    planned = laboratory(chosen, case or (), audits, claims, confidence, seed)
+    chosen: list[Any] = []
+    for name in auditors or ():
+        try:
+            foreign = ":" in name and name not in AUDITORS
+            chosen.append(Foreign(name, load_function(name), known) if foreign else name)
+        except InputError as error:
+            raise InputError(f"{error}{nearest(name, AUDITORS)}") from None
+    usual = (1000, 0) if chosen else (100, 2000)
+    planned = laboratory(
+        chosen,
+        case or (),
+        usual[0] if audits is None else audits,
+        usual[1] if claims is None else claims,
+        confidence,
+        seed,
+    )
     with (
         resumable(out),
         engine(workers, dask) as executor,
@@ -61,4 +73,4 @@ def validate(
         for name, content in matrix.files().items():
             store.write(name, content)
     typer.echo(matrix.to_json() if as_json else f"{matrix}\n\nEvery cell, and heat maps: {out}")
-    raise typer.Exit(1 if matrix.over_claiming else 0)
+    raise typer.Exit(1 if matrix.over_claiming or matrix.failing else 0)

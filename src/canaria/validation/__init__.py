@@ -2,8 +2,8 @@
 
 from canaria.validation._cell import Cell
 from canaria.validation._games import KNOWN, Case, Games, Known
+from canaria.validation._laboratory import AUDITORS, CASES, Laboratory, laboratory
 from canaria.validation.auditors import INVALID, OURS, Audit, Auditor, Foreign, Ours
-from canaria.validation.laboratory import AUDITORS, CASES, Laboratory, laboratory
 from canaria.validation.matrix import Matrix
 
 __all__ = [

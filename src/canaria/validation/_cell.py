@@ -11,6 +11,7 @@ from canaria.validation._games import Case
 CHANCE: Final = float(stats.norm.sf(4))
 """How rarely a correct auditor is flagged in a cell: as rarely as 4 standard errors above, about 3e-5."""
 SUSPECT: Final = 1e-3
+_TOO_WIDE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,12 @@ class Cell:
     @property
     def seen(self) -> tuple[int, int]:
         """False claims, and out of how many: tested claims where there are any, else bounds."""
-        return (self.refuted, self.claims) if self.claims else (self.false, self.audits)
+        return (self.refuted, self.claims) if self.claims else (self.false, self.answered)
+
+    @property
+    def answered(self) -> int:
+        """Audits that gave a bound."""
+        return self.audits - self.errors
 
     @property
     def rate(self) -> float:
@@ -53,14 +59,21 @@ class Cell:
     @property
     def interval(self) -> tuple[float, float]:
         """The exact (Clopper-Pearson) 95 % interval of the rate."""
-        found = stats.binomtest(*self.seen).proportion_ci(0.95)
+        false, total = self.seen
+        if total == 0:
+            return 0.0, 1.0
+        found = stats.binomtest(false, total).proportion_ci(0.95)
         return float(found.low), float(found.high)
 
     @cached_property
     def chance(self) -> float:
-        """The probability that an auditor at the nominal rate makes as many false claims, or more."""
-        counted = ((self.false, self.audits), (self.refuted, self.claims))
-        return min(float(stats.binom.sf(false - 1, total, self.nominal)) for false, total in counted)
+        """The probability that an auditor at the nominal rate makes as many false claims, or more.
+
+        Of bounds or of tested claims, the smaller one; doubled where there are both.
+        """
+        counted = [(self.false, self.answered), (self.refuted, self.claims)]
+        tails = [float(stats.binom.sf(false - 1, total, self.nominal)) for false, total in counted if total]
+        return min([1.0, *(len(tails) * tail for tail in tails)])
 
     @property
     def excessive(self) -> bool:
@@ -76,6 +89,8 @@ class Cell:
     def verdict(self) -> str:
         """In a word or two."""
         words = "holds" if self.rate <= self.nominal else "within chance"
+        if self.interval[1] > _TOO_WIDE * self.nominal:
+            words = "too few audits" if self.seen[1] else "no bound"
         if self.chance <= SUSPECT:
             words = "over-claims" if self.excessive else "suspect"
         return words if self.case.fair else f"{words}: unfair bits"
@@ -83,7 +98,7 @@ class Cell:
     @property
     def tightness(self) -> float | None:
         """The mean bound over the truth; None where the truth is 0 or no bound was made."""
-        return self.mean / self.case.epsilon if self.case.epsilon > 0 and self.audits > self.errors else None
+        return self.mean / self.case.epsilon if self.case.epsilon > 0 and self.answered else None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON."""
@@ -101,6 +116,7 @@ class Cell:
             "rate": self.rate,
             "low": low,
             "high": high,
+            "chance": self.chance,
             "flagged": self.flagged,
             "audits": self.audits,
             "false": self.false,

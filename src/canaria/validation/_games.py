@@ -32,8 +32,9 @@ class Case:
 
     `draw((audits, n), rng, level)` plays games; worst cases aim at tests of that level. Scores that know
     the bits revealed earlier come in the order of guessing, and 0 is an abstention. Where `fair` is False
-    the bits are not independent fair coins, so that no auditor is to blame. `pace` is the share of the
-    audits that a large case gets.
+    the bits are not independent fair coins, so that no auditor is to blame. Where `listed` is True the
+    list is sorted by the bits, so that nobody may use its order. `pace` is the share of the audits that a
+    large case gets.
     """
 
     name: str
@@ -43,12 +44,16 @@ class Case:
     delta: float = 0.0
     known: Known = "nothing"
     fair: bool = True
+    listed: bool = False
     n: int = 100
     pace: float = 1.0
 
     def withstood_by(self, known: Known) -> bool:
-        """Whether an auditor that allows scores to know so much must withstand this case."""
-        return KNOWN.index(self.known) <= KNOWN.index(known)
+        """Whether an auditor that allows scores to know so much must withstand this case.
+
+        One that allows scores to know bits takes the list for the order of guessing.
+        """
+        return KNOWN.index(self.known) <= KNOWN.index(known) and not (self.listed and known != "nothing")
 
 
 def coins(shape: Shape, rng: np.random.Generator) -> Bits:

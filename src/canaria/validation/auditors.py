@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Hits
+from canaria._validate import Bits, Floats, Hits, InputError, shown
 from canaria.audit import audit_scores
 from canaria.bound import first_claim_refuted
 from canaria.evidence import (
@@ -15,18 +15,22 @@ from canaria.evidence import (
     Counts,
     Evidence,
     PublishedCounts,
+    Ranking,
     Tradeoff,
     Weighted,
 )
 from canaria.rules import Bet, Commitment, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top
-from canaria.rules._guesses import Guesses, OneShot
+from canaria.rules._guesses import Guesses, OneShot, falling
 from canaria.validation import invalid
-from canaria.validation._games import Known
+from canaria.validation._games import KNOWN, Known
 
 _COMMITTED: Final = 50
 
 Audit = Callable[[Any, Any, float, float], float]
-"""`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1."""
+"""`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1.
+
+Unless scores may know bits, the order of the list may depend on the bits: break ties at random.
+"""
 
 
 class Auditor(Protocol):
@@ -49,21 +53,25 @@ class Auditor(Protocol):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A function of scores, bits, delta and confidence."""
+    """A function of scores, bits, delta and confidence; what it says below 0 is 0, that is, nothing."""
 
     name: str
     audit: Audit
     known: Known = "nothing"
     control: bool = False
 
+    def __post_init__(self) -> None:
+        if self.known not in KNOWN or not callable(self.audit):
+            raise InputError(
+                f"auditor {self.name} must be a function whose scores know one of {', '.join(KNOWN)}, "
+                f"got {shown(self.audit)} and {shown(self.known)}"
+            )
+
     def bound(
         self, scores: Floats, bits: Bits, delta: float, confidence: float, rng: np.random.Generator
     ) -> float:
-        """What the function says; anything but a number of at least 0 is an error."""
-        found = float(self.audit(scores.copy(), bits.copy(), delta, confidence))
-        if not found >= 0:
-            raise ValueError(f"a lower bound must be a number of at least 0, got {found}")
-        return found
+        """What the function says, which gets arrays of its own."""
+        return self.audit(scores.copy(), bits.astype(np.int64), delta, confidence)
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,16 @@ class InOrder:
 
 
 @dataclass(frozen=True)
+class BySize:
+    """Guess every sign, and rank the guesses by the sizes of the scores, ties in random order."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit to signs and order."""
+        order = falling(np.abs(scores), rng)
+        return OneShot(Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8)), Ranking)
+
+
+@dataclass(frozen=True)
 class EverySign:
     """Guess every element, +1 where the score is 0: only signs can adapt to revealed bits."""
 
@@ -165,6 +183,7 @@ def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
 
 OURS: Final = (
     Ours("ranked", Ranked()),
+    Ours("ranking", BySize()),
     Ours("tails:50", Tails(_COMMITTED)),
     Ours("top:20", Top(20)),
     Ours("surest:50", Surest(_COMMITTED)),

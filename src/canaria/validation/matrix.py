@@ -30,6 +30,11 @@ class Matrix:
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells if cell.flagged and not cell.control))
 
     @property
+    def failing(self) -> tuple[str, ...]:
+        """Auditors that gave no bound in some audit."""
+        return tuple(dict.fromkeys(cell.auditor for cell in self.cells if cell.errors))
+
+    @property
     def missed(self) -> tuple[str, ...]:
         """Controls that these audits were too few to flag."""
         controls = dict.fromkeys(cell.auditor for cell in self.cells if cell.control)
@@ -54,7 +59,7 @@ class Matrix:
             )
         if self.missed:
             sentences.append(f"Too few audits to flag a control: {', '.join(self.missed)}.")
-        if not self.over_claiming:
+        if not self.over_claiming and not self.failing:
             sentences.insert(
                 0, "No auditor claims more than the truth too often, as far as these audits show."
             )
@@ -63,7 +68,12 @@ class Matrix:
     def to_json(self) -> str:
         """Every cell, and the verdict."""
         cells = [cell.to_dict() for cell in self.cells]
-        record = {"over-claiming": self.over_claiming, "missed": self.missed, "cells": cells}
+        record = {
+            "over-claiming": self.over_claiming,
+            "failing": self.failing,
+            "missed": self.missed,
+            "cells": cells,
+        }
         return json.dumps(record, allow_nan=False, ensure_ascii=False)
 
     def files(self) -> dict[str, bytes]:
@@ -123,7 +133,7 @@ class Matrix:
                 "text": f"{cell.tightness:.2f}",
                 "marked": False,
                 "about": cell.case.about,
-                "seen": f"mean of {cell.audits - cell.errors:,} bounds",
+                "seen": f"mean of {cell.answered:,} bounds",
             }
             for cell in self.cells
             if cell.tightness is not None

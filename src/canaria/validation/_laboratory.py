@@ -3,12 +3,15 @@
 import inspect
 import math
 import re
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +24,7 @@ from canaria.store import Store, source_digest
 from canaria.validation._cell import Cell
 from canaria.validation._games import Case
 from canaria.validation.attacks import ADAPTIVE
-from canaria.validation.auditors import INVALID, OURS, Auditor, Foreign, Ours
+from canaria.validation.auditors import INVALID, OURS, Audit, Auditor, Foreign, Ours
 from canaria.validation.cases import ONE_RUN
 from canaria.validation.matrix import Matrix
 
@@ -68,6 +71,17 @@ class Laboratory:
         _validate.integer("claims", self.claims, 0)
         _validate.integer("seed", self.seed, 0)
         _validate.confidence(self.confidence)
+        names = [auditor.name for auditor in self.auditors]
+        if len(set(names)) < len(names):
+            raise InputError(f"auditors must have different names, got {shown(names)}")
+        for case in self.cases:
+            if CASES.get(case.name) is not case:
+                raise InputError(f"case must be one of the laboratory's own, got {shown(case.name)}")
+        if not any(True for _ in self.cells()):
+            needs = ", ".join(f"{case.name} ({case.known})" for case in self.cases)
+            raise InputError(
+                f"no auditor need withstand these cases; their scores know more than allowed: {needs}"
+            )
 
     def settings(self) -> dict[str, Any]:
         """What decides the results: also the code, so that no run is resumed by another."""
@@ -114,9 +128,11 @@ class Laboratory:
         """
         cells = list(self.cells())
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
+        if executor is not None:
+            self._require_portable()
         if store is None:
-            names = {block: name for name, block in blocks.items()}
-            rows = {names[block]: found for block, found in run_tasks(run_block, list(names), executor)}
+            tasks = [(name, *block) for name, block in blocks.items()]
+            rows = {task[0]: found for task, found in run_tasks(_run_named, tasks, executor)}
         else:
             run_blocks(run_block, blocks, store, executor, on_block)
             rows = {name: store.load(name) for name in blocks}
@@ -127,9 +143,19 @@ class Laboratory:
             )
         )
 
+    def _require_portable(self) -> None:
+        for auditor in self.auditors:
+            try:
+                ForkingPickler.dumps(auditor)
+            except Exception as error:
+                raise InputError(
+                    f"auditor {auditor.name} cannot be sent to other processes ({type(error).__name__}); "
+                    "make it a function of a module, or use one worker"
+                ) from None
+
 
 def laboratory(
-    auditors: Sequence[str | Auditor] = (),
+    auditors: Sequence[str | Auditor | Audit] = (),
     cases: Sequence[str] = (),
     audits: int = 200,
     claims: int = 0,
@@ -138,16 +164,13 @@ def laboratory(
 ) -> Laboratory:
     """A laboratory for auditors, ours by name; if none is given, for all of ours and the controls.
 
-    >>> from canaria.validation import Foreign, laboratory
+    >>> from canaria.validation import laboratory
     >>> def timid(scores, bits, delta, confidence):
     ...     return 0.0
-    >>> len(laboratory([Foreign("timid", timid)]).cases)
-    29
+    >>> len(laboratory([timid]).cases)
+    30
     """
-    chosen = [
-        replace(_named("auditor", one, AUDITORS), control=False) if isinstance(one, str) else one
-        for one in auditors
-    ]
+    chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(
         tuple(chosen) or tuple(AUDITORS.values()),
         tuple(_named("case", name, CASES) for name in dict.fromkeys(cases)) or tuple(CASES.values()),
@@ -185,12 +208,20 @@ def run_block(
     return [{"audits": audits, "false": false, "total": total, "errors": errors[:1], "failed": len(errors)}]
 
 
+def _run_named(_: str, *block: Any) -> list[Row]:
+    return run_block(*block)
+
+
 def _answer(auditor: Auditor, *asked: Any) -> float | str:
     """A bound, or what went wrong: an auditor that fails now and then is still measured."""
     try:
-        return auditor.bound(*asked)
-    except Exception as error:
+        with redirect_stdout(sys.stderr):
+            found = np.asarray(auditor.bound(*asked))
+        if found.size != 1 or found.dtype.kind not in "iuf" or np.isnan(found).any():
+            raise TypeError(f"a bound must be one number, got {shown(found.tolist())}")
+    except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {shown(str(error))}"
+    return max(0.0, float(found.item()))
 
 
 def _counted(auditor: Auditor, case: Case, confidence: float, rows: list[Row]) -> Cell:
@@ -219,18 +250,29 @@ def _file(block: Block) -> str:
 
 
 def _fingerprint(auditor: Auditor) -> str:
-    """A digest of a foreign auditor's module, as far as it has a source."""
+    """A digest of the modules that a foreign auditor comes from, as far as they have a source."""
     if not isinstance(auditor, Foreign):
         return ""
-    module = inspect.getmodule(auditor.audit)
-    try:
-        source = inspect.getsource(module) if module else ""
-    except (OSError, TypeError):
-        source = ""
-    return sha256(source.encode()).hexdigest()[:16]
+    digest = sha256()
+    for module in (sys.modules.get(auditor.name.partition(":")[0]), inspect.getmodule(auditor.audit)):
+        with suppress(OSError, TypeError):
+            digest.update(inspect.getsource(module).encode() if module else b"")
+    return digest.hexdigest()[:16]
+
+
+def _auditor(given: "str | Auditor | Audit") -> Auditor:
+    if isinstance(given, str):
+        found: Auditor = replace(_named("auditor", given, AUDITORS), control=False)
+        return found
+    if callable(given) and not hasattr(given, "bound"):
+        return Foreign(getattr(given, "__name__", type(given).__name__), given)
+    return given  # type: ignore[return-value]
 
 
 def _named(what: str, name: str, known: dict[str, Any]) -> Any:
     if name not in known:
-        raise InputError(f"{what} must be one of {', '.join(known)}, got {shown(name)}{nearest(name, known)}")
+        own = " or module:function" if what == "auditor" else ""
+        raise InputError(
+            f"{what} must be one of {', '.join(known)}{own}, got {shown(name)}{nearest(name, known)}"
+        )
     return known[name]
