@@ -1,7 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
+INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures pictures validity docs clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training figures pictures validity fuzz docs clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -50,6 +51,9 @@ validity: .venv/installed  ## every auditor against every case, in full, into ca
 pictures: .venv/installed-test  ## those of the documentation, from real runs
 	$(BIN)/python benchmarks/pictures.py
 
+fuzz: .venv/installed-fuzz  ## readers, command line and numerics under attack; in full: make fuzz INPUTS=1000000
+	$(BIN)/python -m fuzz --inputs $(INPUTS)
+
 docs: .venv/installed-test  ## the documentation, into site; no network is used
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -66,4 +70,8 @@ clean:
 
 .venv/installed-test: .venv/created pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
+	touch $@ .venv/installed
+
+.venv/installed-fuzz: .venv/created pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[fuzz]"
 	touch $@ .venv/installed

@@ -117,7 +117,7 @@ def split(depth: int, width: int = 1) -> dict[str, Any]:
         (split(2, 40), "at most 1000 parts"),
         (
             {"kind": "Ranking", "grid": [10**15], "counts": [6 * 10**14], "elements": 10**15},
-            "at most 100000000000",
+            "at most 100000000 guesses",
         ),
         (
             {"kind": "Tradeoff", "correct": 6 * 10**6, "taken": 10**7, "elements": 10**7},

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from canaria import InputError
+from canaria import Counts, InputError, Result, lower_bound
 from canaria.parallel import run_blocks
 from canaria.store import FORMAT, Store, checksum, write_atomically
-from tests.report.test_page import scored
 
+RESULT = Result(lower_bound(Counts(90, 100, 100)), claimed=1.0)
 ROWS = [{"epsilon": 0.1 + 0.2, "rule": "ε ≥ 1"}]
 HOLD = """
 import sys
@@ -31,7 +31,9 @@ with Store.open(sys.argv[1], {"seed": 0}, resume=True):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files; but the lock, which names a process."""
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if path.name != "canaria-run.lock"}
 
 
 def enter(folder: Path, settings: dict[str, Any], resume: bool) -> None:
@@ -56,7 +58,7 @@ def test_foreign_folders_are_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(InputError, match=r"must be empty or a canaria run, got .*thesis\.tex"):
         enter(tmp_path, {"seed": 0}, resume=True)
-    assert contents(tmp_path) == {"thesis.tex": b"mine"}
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_other_runs_are_refused(tmp_path: Path) -> None:
@@ -84,10 +86,9 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     """The second is told who is there; when that one is killed, the folder is free at once."""
     with holder(tmp_path / "run") as process:
         before = contents(tmp_path)
-        told = rf"run is in use by process {process.pid}; wait for it, or choose another folder"
-        for resume in (False, True):
-            with pytest.raises(InputError, match=told):
-                enter(tmp_path / "run", {"seed": 0}, resume)
+        told = rf"run is in use by process {process.pid} on \S+; wait for it, or choose another folder"
+        with pytest.raises(InputError, match=told):
+            enter(tmp_path / "run", {"seed": 0}, True)
         assert contents(tmp_path) == before
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
@@ -106,20 +107,20 @@ def test_also_within_one_process(tmp_path: Path) -> None:
 def test_killed_before_it_began(tmp_path: Path) -> None:
     """A lock and a draft of the settings are all that is there: a new run, with or without --resume."""
     (tmp_path / "canaria-run.lock").write_text("1\n")
-    (tmp_path / ".canaria-run.json.17").write_text('{"form')
+    (tmp_path / ".canaria-run.json.17.draft").write_text('{"form')
     enter(tmp_path, {}, resume=False)
-    assert sorted(contents(tmp_path)) == ["canaria-run.json", "canaria-run.lock"]
+    assert list(contents(tmp_path)) == ["canaria-run.json"]
 
 
 def test_drafts_are_swept_and_nothing_else(tmp_path: Path) -> None:
     with Store.open(tmp_path, {}, resume=False) as store:
         store.save("laplace/0-0", ROWS)
         store.write("laplace.jsonl", b"{}")
-    kept = set(contents(tmp_path)) | {".notes", ".notes.txt"}
-    (tmp_path / ".notes").write_text("mine")
-    (tmp_path / ".notes.txt").write_text("mine")
-    (tmp_path / ".laplace.jsonl.17").write_text("{")
-    (tmp_path / "blocks" / "laplace" / ".0-1.json.17").write_text("{")
+    (tmp_path / ".notes.2026").write_text("mine")
+    (tmp_path / "blocks" / "notes.17.draft").write_text("mine")
+    kept = set(contents(tmp_path))
+    (tmp_path / ".laplace.jsonl.17.draft").write_text("{")
+    (tmp_path / "blocks" / "laplace" / ".0-1.json.17.draft").write_text("{")
     with Store.open(tmp_path, {}, resume=True) as store:
         assert not store.has("laplace/0-1")
     assert set(contents(tmp_path)) == kept
@@ -218,7 +219,7 @@ def no_file_above(size: int) -> Iterator[None]:
 
 def test_no_room_leaves_what_was_there(tmp_path: Path) -> None:
     """Blocks, files of the result, result files: the error is one line, and no draft stays."""
-    saved = scored().save(tmp_path / "result.json").read_bytes()
+    saved = RESULT.save(tmp_path / "result.json").read_bytes()
     with Store.open(tmp_path / "run", {}, resume=False) as store:
         store.save("a", ROWS)
         store.write("a.jsonl", b"earlier")
@@ -229,7 +230,7 @@ def test_no_room_leaves_what_was_there(tmp_path: Path) -> None:
             with pytest.raises(InputError, match=r"a\.jsonl cannot be written: File too large"):
                 store.write("a.jsonl", saved)
             with pytest.raises(InputError, match=r"result\.json cannot be written: File too large"):
-                scored().save(tmp_path / "result.json")
+                RESULT.save(tmp_path / "result.json")
         assert contents(tmp_path) == before
         store.save("a", ROWS * 1000)
         assert store.load("a") == ROWS * 1000
@@ -238,7 +239,7 @@ def test_no_room_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     """Writing where nothing can be written: /dev/full refuses every byte."""
     target = tmp_path / "block.json"
-    (tmp_path / f".block.json.{os.getpid()}").symlink_to("/dev/full")
+    (tmp_path / f".block.json.{os.getpid()}.draft").symlink_to("/dev/full")
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
         write_atomically(target, b"x" * 10)
     assert not target.exists()

@@ -40,6 +40,8 @@ _LARGEST_EPSILON: Final = 750.0
 _BUDGET_SHARE: Final = 0.9
 _TINY: Final = 1e-300
 _ROUNDING: Final = 1e-8
+_BELOW_ONE: Final = 1 - 2.0**-50
+"""So that a part's p-value, divided by its share, is at most the level in floating point too."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = 
     if isinstance(evidence, Split):
         best = -1.0
         for part, share in zip(evidence.parts, evidence.shares, strict=True):
-            best = max(best, _last_refuted(part, delta, level * share, best))
+            best = max(best, _last_refuted(part, delta, level * share * _BELOW_ONE, best))
         return best
     if evidence.inversion == "bisection":
         return _bisect(evidence, delta, level)

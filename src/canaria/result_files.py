@@ -26,8 +26,8 @@ _LARGEST_FILE: Final = 64 * 2**20
 _LARGEST_EPSILON: Final = 1e6
 _DEEPEST: Final = 4
 _MOST_PARTS: Final = 1000
-_MOST_GUESSES: Final = {"Ranking": 10**11, "Tradeoff": 10**6}
-"""What a file may ask to be recomputed: beyond, one inversion takes minutes or gigabytes."""
+_MOST_GUESSES: Final = {"Ranking": 10**8, "Tradeoff": 10**6}
+"""What a file may ask to be recomputed: beyond, a few bytes ask for many seconds."""
 _SAME: Final = 1e-8
 _LONGEST_TEXT: Final = 20_000
 _MOST_LINES: Final = 200

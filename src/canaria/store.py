@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ FORMAT: Final = 1
 """The format of a run's files; a reader refuses any other."""
 _SETTINGS: Final = "canaria-run.json"
 _LOCK: Final = "canaria-run.lock"
-_DRAFT: Final = re.compile(r"\.(.+)\.\d+")
+_DRAFT: Final = re.compile(r"\.(.+)\.\d+\.draft")
 
 
 class DamagedError(InputError):
@@ -105,17 +106,20 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove what a killed process was writing."""
-        for place in (self.folder, *self.folder.glob("blocks/**/")):
-            for entry in place.iterdir():
-                if _DRAFT.fullmatch(entry.name) and entry.is_file():
-                    entry.unlink(missing_ok=True)
+        for entry in self.folder.rglob(".*"):
+            if _DRAFT.fullmatch(entry.name):
+                with suppress(OSError):
+                    entry.unlink()
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder that is neither empty nor a run, also not one that was killed before it began."""
+    """Refuse a folder that is neither empty nor a run, nor one that was killed before it began.
+
+    First the list, then the settings: those of a run that begins at this moment are there before its blocks.
+    """
     found = sorted(entry.name for entry in path.iterdir())
     begun = [name for name in found if name == _LOCK or _drafted(name) == _SETTINGS]
-    if _SETTINGS not in found and found != begun:
+    if found != begun and not (path / _SETTINGS).exists():
         raise InputError(f"output folder {path} must be empty or a canaria run, got {shown(found)}")
 
 
@@ -124,19 +128,20 @@ def _locked(path: Path) -> Iterator[None]:
     """Hold the operating system's lock on a run; it ends with the process, however that ends."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path / _LOCK)
+    lock, before = FileLock(path / _LOCK), _holder(path)
     try:
         lock.acquire(timeout=0)
-    except Timeout:
+    except Timeout:  # older versions of filelock have emptied the file
+        holder = _holder(path) or before or "another process"
         raise InputError(
-            f"output folder {path} is in use by {_holder(path)}; wait for it, or choose another folder"
+            f"output folder {path} is in use by {holder}; wait for it, or choose another folder"
         ) from None
     except (OSError, NotImplementedError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"output folder {path} cannot be locked: {reason}") from None
     try:
         with suppress(OSError):
-            (path / _LOCK).write_text(f"{os.getpid()}\n", encoding="ascii")
+            (path / _LOCK).write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
         yield
     finally:
         lock.release()
@@ -144,9 +149,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _holder(path: Path) -> str:
     try:
-        return f"process {int((path / _LOCK).read_text(encoding='ascii'))}"
-    except (OSError, ValueError):
-        return "another process"
+        return (path / _LOCK).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def folder(path: str | Path) -> Path:
@@ -176,7 +181,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with draft.open("wb") as stream:
             stream.write(content)
@@ -220,8 +225,10 @@ def _read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise DamagedError(f"{path} is damaged") from None
-    if not isinstance(record, dict) or record.get("checksum") != checksum(record):
+    if not isinstance(record, dict):
         raise DamagedError(f"{path} is damaged")
     if record.get("format") != FORMAT:
         raise DamagedError(f"{path} must be of format {FORMAT}, got {shown(record.get('format'))}")
+    if record.get("checksum") != checksum(record):
+        raise DamagedError(f"{path} is damaged")
     return record

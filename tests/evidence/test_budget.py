@@ -18,7 +18,7 @@ def test_reference_values() -> None:
     """Theory section 6: greedy 0.671, hedge 0.717."""
     evidence = Budget(80, 100, 100, 64_000)
     flips = lambda epsilon: 64_000 * 1e-5 / (1 + np.exp(epsilon))  # noqa: E731
-    assert evidence._greedy(0.671, flips(0.671)) == pytest.approx(0.05, abs=2e-4)
+    assert evidence._greedy(0.671, flips(0.671))[0] == pytest.approx(0.05, abs=2e-4)
     assert evidence.p_value(0.717, 1e-5) == pytest.approx(0.05, abs=1e-4)
     assert lower_bound(evidence, 1e-5).epsilon == 0.71
 
@@ -39,7 +39,8 @@ def test_recursion_is_the_naive_one(budget: int, correct: int, price: float) -> 
         return max(p * hit + (1 - p) * miss, hit - price * (1 - p))
 
     expected = price * flips + wins(budget, correct)
-    assert Budget(correct, budget, budget, 100)._at_price(epsilon, flips, price) == pytest.approx(expected)
+    cost = Budget(correct, budget, budget, 100)._at_price(epsilon, flips, price)
+    assert cost.total == pytest.approx(expected)
 
 
 def test_no_adaptive_spending_of_delta_beats_the_p_value() -> None:
@@ -67,3 +68,28 @@ def test_large_budgets_are_answered() -> None:
     """10^9 guesses: the greedy rule, in closed form."""
     bound = lower_bound(Budget(7 * 10**8, 10**9, 10**9, 10**9), 1e-9).epsilon
     assert 0.83 <= bound <= lower_bound(Counts(7 * 10**8, 10**9, 10**9)).epsilon
+
+
+@pytest.mark.parametrize(
+    ("correct", "epsilon", "delta"), [(80, 0.71, 1e-5), (80, 1.2, 1e-9), (95, 1.0, 1e-4)]
+)
+def test_hedge_is_the_infimum_over_prices(correct: int, epsilon: float, delta: float) -> None:
+    """No price of ever finer grids around the best is better, by more than the documented rounding."""
+    evidence, flips = Budget(correct, 100, 100, 64_000), 64_000 * delta / (1 + np.exp(epsilon))
+    found, best = evidence._hedged(epsilon, flips), 0.03
+    for factor in (30.0, 1.05, 1.001, 1.00002):
+        costs = [
+            evidence._at_price(epsilon, flips, best * factor**power) for power in np.linspace(-1, 1, 100)
+        ]
+        total, best = min((cost.total, cost.price) for cost in costs)
+        assert found <= total * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 60])
+@pytest.mark.parametrize("delta", [1e-6, 1e-4, 1e-3])
+def test_screen_agrees_with_the_p_value(size: int, delta: float) -> None:
+    """With the hedge, and beyond 2,000 guesses without it."""
+    evidence, claims = Budget(40 * size, 50 * size, 50 * size, 3000 * size), np.linspace(0, 2, 41)
+    for claim, verdict in zip(claims, evidence.screen(claims, delta / size, 0.05), strict=True):
+        if verdict:
+            assert (evidence.p_value(float(claim), delta / size) <= 0.05) == (verdict > 0)

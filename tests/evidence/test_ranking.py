@@ -102,9 +102,8 @@ def test_gaps_in_the_ladder_of_flips_only_raise_the_p_value() -> None:
     epsilon, delta = 0.8, 1e-3
     boundary = evidence._boundary(epsilon)
     flips = np.arange(60)
-    crossed = np.array(
-        [_laws.crossing(evidence.grid, evidence._lowered(boundary, j), epsilon) for j in flips]
-    )
+    lowered = [np.where(boundary > evidence.grid, boundary, boundary - j) for j in flips]
+    crossed = np.array([_laws.crossing(evidence.grid, limits, epsilon) for limits in lowered])
     exact, _ = _laws.greedy_flips(crossed, flips, 3000 * delta / (1 + np.exp(epsilon)))
     assert exact <= evidence.p_value(epsilon, delta) <= exact + 0.02
 

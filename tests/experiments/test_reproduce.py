@@ -51,20 +51,27 @@ def heed_interrupts() -> None:
 def test_killed_and_resumed_is_the_same(
     tmp_path: Path, undisturbed: dict[str, bytes], blow: signal.Signals
 ) -> None:
-    """Struck as soon as some blocks are done, then resumed."""
+    """Struck as soon as some blocks are done, then resumed.
+
+    A terminal interrupts the workers too. Reading standard error to its end waits for them.
+    """
     folder = tmp_path / "run"
-    words = [COMMAND, "reproduce", NAME, "--trials", "80", "--workers", "1", "--out", str(folder)]
-    heeding = {"preexec_fn": heed_interrupts}
+    words = [COMMAND, "reproduce", NAME, "--trials", "80", "--workers", "2", "--out", str(folder)]
+    heeding = {"preexec_fn": heed_interrupts, "start_new_session": True}
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, **heeding) as running:
         deadline = time.monotonic() + 60
         while len(list(folder.glob("blocks/*/*.json"))) < 5:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        os.kill(running.pid, blow)
-        _, told = running.communicate()
+        if blow == signal.SIGINT:
+            os.killpg(running.pid, blow)
+        else:
+            os.kill(running.pid, blow)
+        _, told = running.communicate(timeout=60)
     if blow == signal.SIGINT:
         assert running.returncode == 130
-        assert "go on with --resume" in told
+        assert told.endswith(f"canaria: interrupted; finished blocks are in {folder}, go on with --resume\n")
+        assert "Traceback" not in told
     finished = len(list(folder.glob("blocks/*/*.json")))
     assert 5 <= finished < 40
     again = installed(*words[1:])
@@ -86,7 +93,7 @@ def cluster() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     running = [subprocess.Popen(scheduler_words, **quiet)]  # type: ignore[call-overload]
     running += [subprocess.Popen(worker_words, **quiet) for _ in range(2)]  # type: ignore[call-overload]
     try:
-        yield address, running[1:]
+        yield address, running
     finally:
         for process in running:
             process.kill()
@@ -98,7 +105,7 @@ def test_dask_cluster_that_loses_a_worker_gives_the_same(
     undisturbed: dict[str, bytes],
     cluster: tuple[str, list[subprocess.Popen[bytes]]],
 ) -> None:
-    address, workers = cluster
+    address, processes = cluster
     folder = tmp_path / "run"
     words = [COMMAND, "reproduce", NAME, "--trials", "80", "--dask", address, "--out", str(folder)]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as running:
@@ -107,9 +114,30 @@ def test_dask_cluster_that_loses_a_worker_gives_the_same(
             assert time.monotonic() < deadline
             assert running.poll() is None, running.stderr.read() if running.stderr else ""
             time.sleep(0.02)
-        workers[0].kill()
+        processes[1].kill()
         assert running.wait(timeout=240) == 0
     assert data(folder) == undisturbed
+
+
+@pytest.mark.full
+def test_dask_cluster_that_is_lost_is_one_line(
+    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    """Its scheduler dies; above the line is Dask's own log."""
+    address, processes = cluster
+    folder = tmp_path / "run"
+    words = [COMMAND, "reproduce", NAME, "--trials", "800", "--dask", address, "--out", str(folder)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        deadline = time.monotonic() + 120
+        while len(list(folder.glob("blocks/*/*.json"))) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        processes[0].kill()
+        _, told = running.communicate(timeout=240)
+    assert running.returncode == 2
+    assert told.splitlines()[-1] == (
+        f"canaria: Dask cluster '{address}' was lost; finished blocks are in {folder}, go on with --resume"
+    )
 
 
 def test_blocks_do_not_depend_on_how_many_there_are() -> None:

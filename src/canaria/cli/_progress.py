@@ -41,7 +41,6 @@ def progress() -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with warnings.catch_warnings(), Progress(*columns, console=Console(stderr=True)) as bar:
-        warnings.simplefilter("always")
         warnings.showwarning = _one_line
         task = bar.add_task("blocks", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -51,5 +51,5 @@ def report(
 def _same_file(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
-    except OSError:
+    except (OSError, ValueError):
         return False

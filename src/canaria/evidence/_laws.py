@@ -48,19 +48,22 @@ def convolve(left: Floats, right: Floats) -> tuple[Floats, float]:
 
 
 def crossing(looks: Integers, boundary: Integers, epsilon: float) -> float:
-    """Pr[Y_k >= c for some look (k, c)], Y_k the sum of k independent Bernoulli(p(epsilon)).
-
-    The walk goes from look to look: convolve with the increment's law, absorb what has crossed.
-    """
+    """Pr[Y_k >= c for some look (k, c)], Y_k the sum of k independent Bernoulli(p(epsilon))."""
     reachable = boundary <= looks
-    looks, boundary = looks[reachable], boundary[reachable]
-    if len(looks) == 0:
+    if not reachable.any():
         return 0.0
+    return crossing_of(windows(np.diff(looks[reachable], prepend=0), epsilon), boundary[reachable])
+
+
+def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
+    """The same for a walk whose steps between looks have the given laws, and looks that can all be crossed.
+
+    The walk goes from look to look: convolve with the law of the step, absorb what has crossed.
+    """
     if boundary.min() <= 0:
         return 1.0
-    steps = np.diff(looks, prepend=0)
-    alive, lowest, crossed = np.ones(1), 0, len(looks) * SLIVER
-    for (low, chances), limit in zip(windows(steps, epsilon), boundary.tolist(), strict=True):
+    alive, lowest, crossed = np.ones(1), 0, len(boundary) * SLIVER
+    for (low, chances), limit in zip(steps, boundary.tolist(), strict=True):
         alive, error = convolve(alive, chances)
         lowest += low
         kept = max(0, limit - lowest)

@@ -2,11 +2,11 @@
 
 import bisect
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from functools import lru_cache
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from canaria import _validate
 from canaria._validate import Floats
@@ -14,7 +14,17 @@ from canaria.evidence import _binomial
 from canaria.evidence._protocol import FAIR_COINS, Progress, Tally, kind
 
 HEDGED_UP_TO: Final = 2000
-_LARGEST_PRICE: Final = 1.0
+_CLOSE: Final = 1 - 1e-10
+_MOST_PRICES: Final = 60
+_BELOW_GREEDY: Final = 0.7
+
+
+class _Cost(NamedTuple):
+    """What a price of flips costs in all, and the slope of that in the price."""
+
+    price: float
+    total: float
+    slope: float
 
 
 @kind
@@ -86,13 +96,12 @@ class Budget:
         flips = float(_binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0:
             return _binomial.rounded_up(float(_binomial.tail(self.correct, self.budget, epsilon)))
-        greedy = self._greedy(epsilon, flips)
         if self.budget > HEDGED_UP_TO:
-            return _binomial.rounded_up(greedy)
-        return _binomial.rounded_up(min(greedy, self._hedged(epsilon, flips)))
+            return _binomial.rounded_up(self._greedy(epsilon, flips)[0])
+        return _binomial.rounded_up(self._hedged(epsilon, flips))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the binomial tail alone and by the simplest bounds with flips."""
+        """Settle claims by the binomial tail alone, by simple bounds with flips, and by the rule itself."""
         verdict = np.full(len(epsilons), -1, dtype=np.int8)
         end = bisect.bisect_left(
             epsilons, True, key=lambda claim: bool(_binomial.tail(self.correct, self.budget, claim) > level)
@@ -106,40 +115,96 @@ class Budget:
         tails = _binomial.tail(self.correct - lowered[:, None], self.budget, open_claims)
         simple = (tails + flips / (lowered[:, None] + 1)).min(axis=0)
         verdict[:end][simple * _binomial.ROUND_UP <= level] = 1
+        last = int(np.flatnonzero(np.append(1, verdict == 1))[-1])
+        if self.budget <= HEDGED_UP_TO:
+            last += self._hedged_run(epsilons[last:end], flips[last:], level)
+            verdict[last:] = -1
+        else:
+            last += self._greedy_run(epsilons[last:end], flips[last:], level)
+        verdict[:last] = 1
         return verdict
 
-    def _greedy(self, epsilon: float, flips: float) -> float:
-        """Turn misses into hits where the fewest are needed, until the flips are spent."""
+    def _hedged_run(self, epsilons: Floats, flips: Floats, level: float) -> int:
+        """How many claims, from the first, the hedge refutes, by bisection.
+
+        At a fixed price times 1 - p its total, n delta price (1 - p) + W, rises with p, so its infimum rises
+        with epsilon.
+        """
+
+        def kept(claim: int) -> bool:
+            hedged = self._hedged(float(epsilons[claim]), float(flips[claim]), level / _binomial.ROUND_UP)
+            return hedged * _binomial.ROUND_UP > level
+
+        return bisect.bisect_left(range(len(epsilons)), True, key=kept)
+
+    def _greedy_run(self, epsilons: Floats, flips: Floats, level: float) -> int:
+        """How many claims, from the first, the greedy rule surely refutes.
+
+        Flips fall and chances rise with epsilon, so the flips of the first claim of a stretch and the chances
+        of its last bound the p-value of each.
+        """
+        done, width = 0, 8
+        while width > 0 and done < len(epsilons):
+            end = min(done + width, len(epsilons))
+            most = self._greedy(float(epsilons[end - 1]), float(flips[done]))[0]
+            done, width = (end, 2 * width) if most * _binomial.ROUND_UP <= level else (done, width // 2)
+        return done
+
+    def _greedy(self, epsilon: float, flips: float) -> tuple[float, float]:
+        """Turn misses into hits where the fewest are needed, until flips are spent; and the last price."""
         lowered = _flip_counts(self.correct)
         reached = _binomial.tail(self.correct - lowered, self.budget, epsilon)
-        gains, prices = np.diff(reached), lowered[:-1] + 1
-        spent = np.cumsum(gains * prices)
+        gains, needed = np.diff(reached), lowered[:-1] + 1
+        spent = np.cumsum(gains * needed)
         full = int(np.searchsorted(spent, flips, side="right"))
         if full == len(gains):
-            return 1.0
+            return 1.0, 0.0
         left = flips - (spent[full - 1] if full else 0.0)
-        return float(reached[full]) + float(left) / float(prices[full])
+        return float(reached[full]) + float(left) / float(needed[full]), 1 / float(needed[full])
 
-    def _hedged(self, epsilon: float, flips: float) -> float:
-        """The infimum over prices; any price gives a valid bound, so a rough search is enough."""
-        best = optimize.minimize_scalar(
-            lambda log_price: self._at_price(epsilon, flips, float(np.exp(log_price))),
-            bounds=(np.log(1e-6), np.log(_LARGEST_PRICE)),
-            method="bounded",
-            options={"xatol": 1e-3},
-        )
-        return float(best.fun)
+    def _hedged(self, epsilon: float, flips: float, level: float = 0.0) -> float:
+        """The infimum over prices, or with less work a total that is on the same side of `level`.
 
-    def _at_price(self, epsilon: float, flips: float, price: float) -> float:
-        right, wrong = float(_binomial.success(epsilon)), float(_binomial.failure(epsilon))
-        wins = np.zeros(self.correct + 1)
-        wins[0] = 1.0
+        Any price gives a valid bound. The total is convex in the price, so its tangents at two prices meet
+        below the infimum; where they meet is the next price. The first two are about that of the greedy
+        rule, where the infimum mostly is. At price 0 every miss is flipped, at 1 none.
+        """
+        greedy, last = self._greedy(epsilon, flips)
+        low = _Cost(0.0, 1.0, flips - self.correct * float(_binomial.failure(epsilon)))
+        high = _Cost(1.0, flips + float(_binomial.tail(self.correct, self.budget, epsilon)), flips)
+        best, prices = min(1.0, greedy, high.total), [last, _BELOW_GREEDY * last]
+        for _ in range(_MOST_PRICES if low.slope < 0 else 0):
+            across = high.slope * high.price - low.slope * low.price
+            meet = (low.total - high.total + across) / (high.slope - low.slope)
+            least = low.total + low.slope * (meet - low.price)
+            if best <= level or least > level > 0 or least >= best * _CLOSE:
+                break
+            price = prices.pop() if prices else meet
+            if low.price < price < high.price:
+                new = self._at_price(epsilon, flips, price)
+                best = min(best, new.total)
+                low, high = (new, high) if new.slope < 0 else (low, new)
+        return best
+
+    def _at_price(self, epsilon: float, flips: float, price: float) -> _Cost:
+        """The recursion over the guesses left, by how many misses may still come (first column: too few).
+
+        W = W_hit - (1 - p) min(W_hit - W_miss, price), the same as the maximum above. The second row holds
+        its slope in the price.
+        """
+        wrong = float(_binomial.failure(epsilon))
+        wins = np.zeros((2, self.budget - self.correct + 2))
+        wins[0, 1:] = 1.0
         for _ in range(self.budget):
-            hit, miss = wins[:-1], wins[1:]
-            wins[1:] = np.maximum(right * hit + wrong * miss, hit - price * wrong)
-        return price * flips + float(wins[-1])
+            lost = wins[:, 1:] - wins[:, :-1]
+            np.copyto(lost[1], 1.0, where=lost[0] > price)
+            np.minimum(lost[0], price, out=lost[0])
+            lost *= wrong
+            wins[:, 1:] -= lost
+        return _Cost(price, price * flips + float(wins[0, -1]), flips + float(wins[1, -1]))
 
 
+@lru_cache(maxsize=8)
 def _flip_counts(correct: int) -> npt.NDArray[np.int64]:
     """0, 1, 2, ..., with growing gaps beyond 4,096; a gap is charged at its cheap end."""
     near = np.arange(min(correct, 4096) + 1)

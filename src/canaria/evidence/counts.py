@@ -127,22 +127,21 @@ class PublishedCounts(_CountFields):
         upper = float(_binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0:
             return _binomial.rounded_up(upper)
-        return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon))
+        return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
 
-    def _average(self, lowered: int, epsilon: float) -> float:
-        lowered_tail = _binomial.tail(self.correct - lowered, self.taken, epsilon)
-        return float(lowered_tail - _binomial.tail(self.correct, self.taken, epsilon)) / lowered
+    def _average(self, lowered: int, epsilon: float, upper: float) -> float:
+        return float(_binomial.tail(self.correct - lowered, self.taken, epsilon) - upper) / lowered
 
-    def _best_average(self, epsilon: float) -> float:
+    def _best_average(self, epsilon: float, upper: float) -> float:
         mode = math.floor((self.taken + 1) * float(_binomial.success(epsilon)))
         low, high = max(1, self.correct - mode), self.correct
         while low < high:
             middle = (low + high) // 2
-            if self._average(middle + 1, epsilon) > self._average(middle, epsilon):
+            if self._average(middle + 1, epsilon, upper) > self._average(middle, epsilon, upper):
                 low = middle + 1
             else:
                 high = middle
-        return self._average(low, epsilon)
+        return self._average(low, epsilon, upper)
 
 
 @kind

@@ -115,13 +115,16 @@ class Ranking:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         boundary = self._boundary(epsilon)
+        reachable = boundary <= self.grid
+        boundary, looks = boundary[reachable], self.grid[reachable]
+        steps = _laws.windows(np.diff(looks, prepend=0), epsilon)
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        seen = [_laws.crossing(self.grid, boundary, epsilon)]
+        seen = [_laws.crossing_of(steps, boundary)]
         total, left = seen[0], budget
         for flips in _LADDER[1:]:
             if left <= 0 or total >= 1:
                 break
-            seen.append(_laws.crossing(self.grid, self._lowered(boundary, flips), epsilon))
+            seen.append(_laws.crossing_of(steps, boundary - flips))
             total, left = _laws.greedy_flips(np.array(seen), _LADDER[: len(seen)], budget)
         return _binomial.rounded_up(total + max(left, 0.0) / (_LADDER[len(seen) - 1] + 1))
 
@@ -148,9 +151,6 @@ class Ranking:
         smallest = float(tails.min())
         boundary = _laws.smallest_counts(self.grid, smallest * _binomial.ROUND_UP, epsilon)
         return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
-
-    def _lowered(self, boundary: Integers, flips: int) -> Integers:
-        return np.where(boundary > self.grid, boundary, boundary - flips)
 
     def _union_bound(self, epsilon: float, budget: float) -> float:
         boundary = self._boundary(epsilon)

@@ -31,8 +31,11 @@ class Split:
     inversion: ClassVar[str] = "parts"
 
     def __post_init__(self) -> None:
-        parts = tuple(self.parts)
-        shares = tuple(_validate.real("shares", share) for share in self.shares)
+        parts = _all("parts", self.parts)
+        shares = tuple(_validate.real("shares", share) for share in _all("shares", self.shares))
+        for part in parts:
+            if not callable(getattr(part, "p_value", None)):
+                raise InputError(f"parts must be evidence, got {_validate.shown(part)}")
         _validate.same_length("shares", len(shares), "parts", len(parts))
         if not parts or min(shares) <= 0 or max(shares) > 1 or math.fsum(shares) > 1:
             raise InputError(
@@ -91,3 +94,10 @@ class Split:
     def from_dict(cls, parts: Any, shares: Any) -> "Split":
         """Read what `to_dict` wrote."""
         return cls(tuple(from_dict(part) for part in parts), tuple(shares))
+
+
+def _all(name: str, values: Any) -> tuple[Any, ...]:
+    try:
+        return tuple(values)
+    except TypeError:
+        raise InputError(f"{name} must be a sequence, got {_validate.shown(values)}") from None

@@ -19,7 +19,9 @@ from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Prog
 
 Curve = Callable[[float], float]
 
-_SMALLEST_LEVEL: Final = 1e-15
+_SMALLEST_LEVEL: Final = 1e-250
+_STEP: Final = 1e-10
+_BLOCK: Final = 4096
 LARGEST: Final = 10**7
 """The most guesses: a claim costs O(correct)."""
 _CHECKED: Final = np.linspace(0.0, 1.0, 41)
@@ -32,7 +34,7 @@ class Gaussian:
     mu: float
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("mu", self.mu)
+        _validate.assign(self, mu=_validate.nonnegative("mu", self.mu))
 
     def __call__(self, rate: float) -> float:
         """The smallest false negative rate."""
@@ -51,8 +53,8 @@ class Approximate:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("epsilon", self.epsilon)
-        _validate.delta(self.delta)
+        epsilon, delta = _validate.nonnegative("epsilon", self.epsilon), _validate.delta(self.delta)
+        _validate.assign(self, epsilon=epsilon, delta=delta)
 
     def __call__(self, rate: float) -> float:
         """The smallest false negative rate."""
@@ -64,6 +66,14 @@ class Approximate:
         steep = x * grow - math.expm1(min(self.epsilon, 700.0)) - self.delta
         steep -= 4e-16 * grow if self.epsilon > 0 else 0.0
         return max(0.0, steep, math.exp(-self.epsilon) * (x - self.delta))
+
+    def line(self, x: float) -> tuple[float, float]:
+        """The slope of the curve at 1 - x, in x, and where the next line begins."""
+        grow, fall = math.exp(min(self.epsilon, 700.0)), math.exp(-self.epsilon)
+        if grow <= fall:
+            return 1.0, math.inf
+        bend = (grow - 1 + self.delta + 4e-16 * grow - fall * self.delta) / (grow - fall)
+        return (fall, bend) if x <= bend else (grow, math.inf)
 
 
 def gaussian(mu: float) -> Gaussian:
@@ -158,21 +168,16 @@ class Tradeoff:
     def curve_p_value(self, curve: Curve) -> float:
         """The smallest level at which the curve is refuted, rounded up."""
         below = _at_complement(_checked(curve))
-        low, high = math.log(_SMALLEST_LEVEL), 0.0
-        if self._rejects(below, _SMALLEST_LEVEL):
-            return _SMALLEST_LEVEL
-        while high - low > 1e-10:
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._rejects(below, math.exp(middle)) else (middle, high)
-        return math.exp(high)
+        return _smallest_level(lambda level: self._rejects(below, level))
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The p-value against the curve of (epsilon, delta)-DP."""
-        return self.curve_p_value(Approximate(epsilon, delta))
+        curve = Approximate(epsilon, delta)
+        return _smallest_level(lambda level: self._rejects_lines(curve, level))
 
     def refuted(self, epsilon: float, delta: float, level: float) -> bool:
-        """Whether the claim is refuted at that level, without finding the p-value."""
-        return self._rejects(Approximate(epsilon, delta).at_complement, level)
+        """Whether the p-value, which is rounded up, is at most that level; without finding it."""
+        return self._rejects_lines(Approximate(epsilon, delta), level * (1 - 2 * _STEP))
 
     def gaussian_mu(self, confidence: float = 0.95) -> float:
         """The largest mu whose Gaussian curve is refuted, rounded down.
@@ -203,6 +208,41 @@ class Tradeoff:
             right += count / (self.taken - count) * (more - wrong)
             wrong = more
         return right + wrong > limit
+
+    def _rejects_lines(self, curve: Approximate, level: float) -> bool:
+        """The same recursion for a curve of two lines, many steps at once.
+
+        On a line of slope s the right side grows by g_i d, where g_i = i / (taken - i), and d by the factor
+        s g_i: running products and sums, whose rounding the limit allows for.
+        """
+        right, wrong = (
+            level * self.correct / self.elements,
+            level * (self.taken - self.correct) / self.elements,
+        )
+        limit = self.taken / self.elements * (1 + 1e-12 + 4e-16 * self.correct)
+        gain, start = curve.at_complement(right) - wrong, self.correct - 1
+        while start >= 0 and gain > 0 and right + wrong <= limit:
+            slope, bend = curve.line(right)
+            counts = np.arange(start, max(-1, start - _BLOCK), -1, dtype=np.float64)
+            grown = counts / (self.taken - counts)
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                gains = gain * np.cumprod(np.append(1.0, slope * grown))
+                rights = right + np.cumsum(grown * gains[:-1])
+            last = int(np.argmax(np.append(rights[:-1] > min(bend, limit), True)))
+            wrong = curve.at_complement(float(rights[last - 1]) if last else right)
+            right, start = float(rights[last]), start - last - 1
+            gain = float(gains[last + 1]) if right <= bend else curve.at_complement(right) - wrong
+        return right + wrong > limit
+
+
+def _smallest_level(rejects: Callable[[float], bool]) -> float:
+    low, high = math.log(_SMALLEST_LEVEL), 0.0
+    if rejects(_SMALLEST_LEVEL):
+        return _SMALLEST_LEVEL
+    while high - low > _STEP:
+        middle = (low + high) / 2
+        low, high = (low, middle) if rejects(math.exp(middle)) else (middle, high)
+    return math.exp(high)
 
 
 def _checked(curve: Curve) -> Curve:

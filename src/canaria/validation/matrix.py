@@ -166,7 +166,7 @@ def _heading(cell: Cell) -> str:
 
 def _auditor_row(cells: tuple[Cell, ...]) -> list[str]:
     fair = [cell for cell in cells if cell.case.fair] or list(cells)
-    worst = min(fair, key=lambda cell: (cell.chance, -cell.rate))
+    worst = _worst(fair)
     shown = [cell.tightness for cell in fair if cell.tightness is not None]
     flagged = sum(cell.flagged for cell in fair)
     verdict = f"{worst.verdict} in {flagged} of {len(fair)} cases" if flagged else worst.verdict
@@ -179,6 +179,11 @@ def _auditor_row(cells: tuple[Cell, ...]) -> list[str]:
         f"{sum(shown) / len(shown):.2f}" if shown else "",
         verdict,
     ]
+
+
+def _worst(cells: list[Cell]) -> Cell:
+    """The cell that chance explains least; of several, the one with the highest rate."""
+    return min(cells, key=lambda cell: (cell.chance, -cell.rate))
 
 
 def _case_row(cell: Cell) -> list[str]:
@@ -199,10 +204,11 @@ def _rate(cell: Cell) -> tuple[str, str, str]:
 
 
 def _accusation(cells: tuple[Cell, ...]) -> str:
-    flagged = [cell for cell in cells if cell.flagged]
-    worst = max(flagged, key=lambda cell: cell.rate)
+    fair = [cell for cell in cells if cell.case.fair]
+    flagged = [cell for cell in fair if cell.flagged]
+    worst = _worst(flagged)
     return (
-        f"{worst.auditor} OVER-CLAIMS in {len(flagged)} of {len(cells)} cases, worst in {worst.case.name} "
+        f"{worst.auditor} OVER-CLAIMS in {len(flagged)} of {len(fair)} cases, worst in {worst.case.name} "
         f"({worst.case.about}): {_share(worst.rate)} of its claims are false where "
         f"{_share(worst.nominal)} may be."
     )

@@ -1,0 +1,89 @@
+"""Evidence of every kind: made, held against a claim, bounded, written and read back."""
+
+import json
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._validate import InputError
+from canaria.bound import lower_bound
+from canaria.evidence import (
+    Bets,
+    Budget,
+    Counts,
+    Evidence,
+    PublishedCounts,
+    Ranking,
+    Split,
+    Tradeoff,
+    UncommittedCounts,
+    Weighted,
+    from_dict,
+    to_dict,
+)
+from fuzz import draw, harness
+
+_SIZES: Final = draw.Sizes()
+_MAKERS: Final[dict[Any, int]] = {
+    Counts: 3,
+    PublishedCounts: 3,
+    UncommittedCounts: 3,
+    Tradeoff: 3,
+    Budget: 4,
+    Ranking: 3,
+    Bets: 3,
+    Split: 2,
+    Ranking.from_dict: 3,
+    Weighted.from_dict: 4,
+    Bets.from_dict: 3,
+}
+"""What makes evidence, and of how many arguments."""
+
+
+def one(data: bytes) -> None:
+    """Most inputs make sense; some are any values at all, which must be refused in one line."""
+    source = draw.Source(data)
+    confidence, delta, claim = draw.confidence(source), draw.delta(source), draw.epsilon(source)
+    try:
+        made = _anything(source) if source.ConsumeIntInRange(0, 5) == 0 else draw.evidence(source, _SIZES)
+        if source.ConsumeIntInRange(0, 19) == 0:
+            confidence, delta, claim = (source.PickValueInList(list(draw.ODD)) for _ in range(3))
+        p_value = made.p_value(claim, delta)
+        if not 0 <= p_value <= 1:
+            raise AssertionError(f"{p_value=} {claim=} {delta=} {made}")
+        harness.check(lower_bound(made, delta, draw.patient(made, confidence)))
+        written = to_dict(made)
+        assert to_dict(from_dict(json.loads(json.dumps(written, allow_nan=False)))) == written
+    except InputError as error:
+        harness.check_refusal(error)
+
+
+def _anything(source: draw.Source) -> Evidence:
+    """A constructor given what it may not expect."""
+    make = source.PickValueInList(list(_MAKERS))
+    values = [_value(source) for _ in range(_MAKERS[make])]
+    if make is Weighted.from_dict and source.ConsumeBool():
+        return Weighted(values[0], weights=values[1], losses=values[2], elements=values[3])
+    return make(*values)
+
+
+def _value(source: draw.Source) -> Any:
+    way = source.ConsumeIntInRange(0, 5)
+    if way == 0:
+        return source.PickValueInList(list(draw.ODD))
+    if way == 1:
+        return source.ConsumeIntInRange(0, 60)
+    if way == 2:
+        return np.array(source.ConsumeIntListInRange(source.ConsumeIntInRange(0, 8), -1, 2))
+    if way == 3:
+        return [source.PickValueInList(list(draw.ODD)) for _ in range(source.ConsumeIntInRange(0, 4))]
+    if way == 4:
+        return "".join(
+            source.PickValueInList(["0", "1", "1"]) for _ in range(source.ConsumeIntInRange(0, 20))
+        )
+    return source.ConsumeFloatList(source.ConsumeIntInRange(0, 6))
+
+
+if __name__ == "__main__":
+    seeds = (np.random.default_rng(seed).bytes(200) for seed in range(100))
+    harness.run("evidence", one, seeds)

@@ -1,0 +1,371 @@
+"""Every p-value once more, from its definition: 60 digits by mpmath, laws in exact integers.
+
+`refuted(evidence, epsilon, delta, level)` says whether the exact p-value of that kind of evidence is at
+most `level`. Nothing of the implementation is used but the fields of the evidence; of weighted evidence
+also its rounding to the lattice, checked here up to ties.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import mpmath
+import numpy as np
+from mpmath import mpf
+from scipy import special
+
+from canaria.evidence import (
+    Bets,
+    Budget,
+    Counts,
+    Evidence,
+    PublishedCounts,
+    Ranking,
+    Split,
+    Tradeoff,
+    UncommittedCounts,
+    Weighted,
+)
+
+mpmath.mp.dps = 60
+_SUMMED: Final = 20_000
+_SPARE_BITS: Final = 220
+_LATTICE: Final = 40
+_HEDGED: Final = 2000
+_HEDGE_BITS: Final = 400
+
+
+def refuted(evidence: Evidence, epsilon: float, delta: float, level: Any) -> bool:
+    """Whether the exact p-value against the claim is at most `level`."""
+    return _TESTS[type(evidence)](evidence, mpf(epsilon), mpf(delta), mpf(level))
+
+
+def flips(elements: int, epsilon: mpf, delta: mpf) -> mpf:
+    """N delta / (1 + e^epsilon)."""
+    return elements * delta / (1 + mpmath.exp(epsilon))
+
+
+def pmf(correct: int, taken: int, epsilon: mpf) -> mpf:
+    """Pr[Binomial(taken, p(epsilon)) = correct]."""
+    logs = mpmath.loggamma(taken + 1) - mpmath.loggamma(correct + 1) - mpmath.loggamma(taken - correct + 1)
+    return mpmath.exp(logs + (correct - taken) * epsilon - taken * mpmath.log1p(mpmath.exp(-epsilon)))
+
+
+@lru_cache(maxsize=4096)
+def tail(correct: int, taken: int, epsilon: mpf) -> mpf:
+    """Pr[Binomial(taken, p(epsilon)) >= correct]: a sum from its largest term, or an integral."""
+    if correct <= 0 or correct > taken:
+        return mpf(correct <= 0)
+    right = 1 / (1 + mpmath.exp(-epsilon))
+    above = correct > taken * right
+    if taken > _SUMMED:
+        return _integrated(correct, taken, epsilon, above)
+    start = correct if above else correct - 1
+    part = _summed(start, taken, epsilon, 1 if above else -1)
+    return part if above else 1 - part
+
+
+def _summed(start: int, taken: int, epsilon: mpf, step: int) -> mpf:
+    """The sum of the law from `start` away from its mean."""
+    term, total, count, odds = pmf(start, taken, epsilon), mpf(0), start, mpmath.exp(epsilon)
+    while 0 <= count <= taken and term > total * mpf(10) ** -45:
+        total += term
+        term *= odds * (taken - count) / (count + 1) if step > 0 else count / (odds * (taken - count + 1))
+        count += step
+    return total
+
+
+def _integrated(correct: int, taken: int, epsilon: mpf, above: bool) -> mpf:
+    """The incomplete beta integral over the failure probability, in pieces as long as it decays."""
+    right, wrong = mpf(correct), mpf(taken - correct + 1)
+    edge = 1 / (1 + mpmath.exp(epsilon))
+    scale = mpmath.loggamma(right + wrong) - mpmath.loggamma(right) - mpmath.loggamma(wrong)
+
+    def density(q: mpf) -> mpf:
+        return mpmath.exp(scale + (right - 1) * mpmath.log1p(-q) + (wrong - 1) * mpmath.log(q))
+
+    slope = abs((wrong - 1) / edge - (right - 1) / (1 - edge))
+    spread = mpmath.sqrt(right * wrong / (right + wrong) ** 3)
+    reach = min(spread, 1 / slope) if slope > 0 else spread
+    way = 1 if above else -1
+    ends = [edge + way * reach * length for length in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)]
+    inside = [end for end in ends if 0 < end < 1] + ([] if 0 < ends[-1] < 1 else [mpf(above)])
+    with mpmath.workdps(40):
+        part = abs(mpmath.quad(density, inside))
+    return part if above else 1 - part
+
+
+def _counts(evidence: Counts, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    right, taken = evidence.correct, evidence.taken
+    if right == 0:
+        return level >= 1
+    upper = tail(right, taken, epsilon)
+    return (
+        upper + evidence.elements * delta * upper * (1 - upper) / (right * pmf(right, taken, epsilon))
+        <= level
+    )
+
+
+def _published(evidence: PublishedCounts, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    right, taken = evidence.correct, evidence.taken
+    if right == 0:
+        return level >= 1
+    upper = tail(right, taken, epsilon)
+    lowered = range(1, right + 1) if right <= 400 else [_steepest(right, taken, float(epsilon))]
+    best = max((tail(right - i, taken, epsilon) - upper) / i for i in lowered)
+    return upper + 2 * evidence.elements * delta * best <= level
+
+
+def _steepest(right: int, taken: int, epsilon: float) -> int:
+    """About where the published average is largest; any other place gives a smaller p-value."""
+    p = float(special.expit(epsilon))
+    spots = np.unique(np.geomspace(1, right, 4000).astype(np.int64))
+    upper = (
+        special.bdtrc(right - 1, taken, p) if right < 2**31 else special.betainc(right, taken - right + 1, p)
+    )
+    averages = (special.betainc(np.maximum(right - spots, 1), taken - right + spots + 1, p) - upper) / spots
+    return int(spots[np.argmax(averages)])
+
+
+def _uncommitted(evidence: UncommittedCounts, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    upper = tail(evidence.correct, evidence.taken, epsilon)
+    return upper + flips(evidence.elements, epsilon, delta) <= level
+
+
+def _greedy(reached: Callable[[int], mpf], most: int, budget: mpf, level: mpf) -> bool:
+    """Whether min_j (q_0 + ... + q_j + B) / (j + 1) <= level, the greedy delta rule; q rises with j."""
+    total = budget
+    for lowered in range(most + 1):
+        chance = reached(lowered)
+        if lowered > 0 and chance * lowered >= total:
+            return False
+        total += chance
+        if total <= level * (lowered + 1):
+            return True
+    return False
+
+
+def _budget(evidence: Budget, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    """By the greedy rule, or by the hedge at some price: every price is valid."""
+    right, budget = evidence.correct, evidence.budget
+    force = flips(evidence.elements, epsilon, delta)
+    if level >= 1 or tail(right, budget, epsilon) > level:
+        return level >= 1
+    if force == 0 or _greedy_binomial(right, budget, epsilon, force) <= level:
+        return True
+    return budget <= _HEDGED and _hedged(right, budget, epsilon, force, level)
+
+
+def _greedy_binomial(right: int, taken: int, epsilon: mpf, force: mpf) -> mpf:
+    """(q_0 + ... + q_j + B) / (j + 1) at about the best j: any j gives a p-value that is valid.
+
+    q_i = Pr[W >= v - i], so the sum is E[(W - v + j + 1)_+] - E[(W - v)_+].
+    """
+    p, low, high = float(special.expit(float(epsilon))), 0, right
+    while low < high:
+        middle = (low + high) // 2
+        reached = special.betainc(max(right - middle - 1, 1), taken - right + middle + 2, p)
+        summed = _excess(right - middle - 1, taken, epsilon) - _excess(right, taken, epsilon)
+        low, high = (low, middle) if reached * (middle + 1) >= summed + force else (middle + 1, high)
+    summed = _excess(right - low - 1, taken, epsilon) - _excess(right, taken, epsilon)
+    return (summed + force) / (low + 1)
+
+
+def _excess(start: int, taken: int, epsilon: mpf) -> mpf:
+    """E[(W - start)_+] for W ~ Binomial(taken, p(epsilon))."""
+    mean = taken / (1 + mpmath.exp(-epsilon))
+    return mean * tail(start, taken - 1, epsilon) - start * tail(start + 1, taken, epsilon)
+
+
+def _hedged(right: int, budget: int, epsilon: mpf, force: mpf, level: mpf) -> bool:
+    """Tangents of the convex cost close in on its minimum, and prove it where no price is low enough."""
+    low, high = (
+        _at_price(right, budget, epsilon, force, mpf(0)),
+        _at_price(right, budget, epsilon, force, mpf(1)),
+    )
+    while high.slope > 0 and min(low.value, high.value) > level:
+        meet = (low.value - high.value + high.slope * high.price - low.slope * low.price) / (
+            high.slope - low.slope
+        )
+        if low.value + low.slope * (meet - low.price) > level:
+            return False
+        new = _at_price(right, budget, epsilon, force, meet)
+        low, high = (new, high) if new.slope < 0 else (low, new)
+    return min(low.value, high.value) <= level
+
+
+class _Cost(NamedTuple):
+    price: mpf
+    value: mpf
+    slope: mpf
+
+
+def _at_price(right: int, budget: int, epsilon: mpf, force: mpf, price: mpf) -> _Cost:
+    """The total price B + W and its slope; W = max(p W_hit + (1 - p) W_miss, W_hit - price (1 - p))."""
+    one = 1 << _HEDGE_BITS
+    wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), _HEDGE_BITS)
+    cost = _fixed(price / (1 + mpmath.exp(epsilon)), _HEDGE_BITS)
+    value = np.array([one] + [0] * right, dtype=object)
+    slope = np.array([0] * (right + 1), dtype=object)
+    for _ in range(budget):
+        hit, miss, hit_slope, miss_slope = value[:-1], value[1:], slope[:-1], slope[1:]
+        chance, bought = hit - ((hit - miss) * wrong >> _HEDGE_BITS), hit - cost
+        mixed = hit_slope - ((hit_slope - miss_slope) * wrong >> _HEDGE_BITS)
+        forced = (bought > chance).astype(bool)
+        slope[1:] = np.where(forced, hit_slope - wrong, mixed)
+        value[1:] = np.where(forced, bought, chance)
+    won, rate = mpf(int(value[-1])) / one, mpf(int(slope[-1])) / one
+    return _Cost(price, price * force + won, force + rate)
+
+
+def _fixed(value: mpf, bits: int) -> int:
+    return int(mpmath.floor(mpmath.ldexp(value, bits)))
+
+
+def _bits(level: mpf) -> int:
+    return _SPARE_BITS + max(0, -int(mpmath.floor(mpmath.log(level, 2)))) if level > 0 else _SPARE_BITS
+
+
+def _ranking(evidence: Ranking, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    looks, counts = evidence.grid.tolist(), evidence.counts.tolist()
+    if level >= 1:
+        return True
+    smallest = min(tail(v, k, epsilon) for v, k in zip(counts, looks, strict=True))
+    if smallest > level:
+        return False
+    boundary = [_smallest_count(k, smallest, epsilon) for k in looks]
+    reachable = [(k, c) for k, c in zip(looks, boundary, strict=True) if c <= k]
+
+    def reached(lowered: int) -> mpf:
+        return crossing([k for k, _ in reachable], [c - lowered for _, c in reachable], epsilon, _bits(level))
+
+    return _greedy(reached, looks[-1], flips(evidence.elements, epsilon, delta), level)
+
+
+def _smallest_count(taken: int, level: mpf, epsilon: mpf) -> int:
+    low, high = 0, taken + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tail(middle, taken, epsilon) <= level else (middle, high)
+    return high
+
+
+def crossing(looks: Sequence[int], boundary: Sequence[int], epsilon: mpf, bits: int) -> mpf:
+    """Pr[a walk of Bernoulli(p) steps reaches c by step k, for some look (k, c)], one step at a time."""
+    if min(boundary) <= 0:
+        return mpf(1)
+    one = 1 << bits
+    wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), bits)
+    limits = dict(zip(looks, boundary, strict=True))
+    alive, crossed = np.array([one], dtype=object), 0
+    for step in range(1, looks[-1] + 1):
+        missed = alive * wrong >> bits
+        alive = np.append(missed, 0) + np.append(0, alive - missed)
+        if step in limits:
+            crossed += int(alive[limits[step] :].sum()) if len(alive) > limits[step] else 0
+            alive = alive[: limits[step]]
+    return mpf(crossed) / one
+
+
+def _weighted(evidence: Weighted, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    weights = _lattice(evidence, float(epsilon))
+    statistic = int(weights @ evidence.hits)
+    room = level - flips(evidence.elements, epsilon, delta)
+    if statistic == 0 or room <= 0:
+        return statistic == 0 and room >= 1
+    bits = _bits(room)
+    wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), bits)
+    law = np.array([1 << bits], dtype=object)
+    for weight in weights[weights > 0].tolist():
+        missed, nothing = law * wrong >> bits, np.zeros(weight, dtype=object)
+        law = np.append(missed, nothing) + np.append(nothing, law - missed)
+    return mpf(int(law[statistic:].sum())) / (1 << bits) <= room
+
+
+def _lattice(evidence: Weighted, epsilon: float) -> Any:
+    """The weights as the evidence rounded them, after a check that exact rounding differs at ties only."""
+    used = evidence.lattice_weights(epsilon)
+    if evidence.losses is not None:
+        cap = math.log(4 * len(evidence.losses))
+        sizes, start = np.minimum(np.abs(evidence.losses), cap), Fraction(epsilon)
+    else:
+        sizes, start = np.asarray(evidence.weights), Fraction(0)
+    whole = evidence.losses is None and sizes.max() <= _LATTICE and (sizes == np.rint(sizes)).all()
+    top = Fraction(_LATTICE) if whole else Fraction(float(sizes.max()))
+    if top - start < Fraction(1e-300):
+        assert not used.any()
+        return used
+    blur = Fraction(1e-14) * (1 + _LATTICE * max(top, start) / (top - start))
+    for size, weight in zip(sizes.tolist(), used.tolist(), strict=True):
+        exact = _LATTICE * (Fraction(size) - start) / (top - start)
+        assert max(0, exact - Fraction(1, 2) - blur) <= weight <= max(0, exact + Fraction(1, 2) + blur)
+    return used
+
+
+def _bets(evidence: Bets, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    room = level - flips(evidence.elements, epsilon, delta)
+    if room <= 0:
+        return False
+    return _largest_wealth(evidence, epsilon) * room >= 1
+
+
+def _largest_wealth(evidence: Bets, epsilon: mpf) -> mpf:
+    right, wrong = 1 / (1 + mpmath.exp(-epsilon)), 1 / (1 + mpmath.exp(epsilon))
+    if evidence.confidences is None:
+        return _largest_mixture(evidence.hits, epsilon)
+    wealth = largest = mpf(1)
+    for stated, hit in zip(evidence.confidences.tolist(), evidence.hits.tolist(), strict=True):
+        if mpf(stated) > right:
+            wealth *= mpf(stated) / right if hit else (1 - mpf(stated)) / wrong
+            largest = max(largest, wealth)
+    return largest
+
+
+def _largest_mixture(hits: Any, epsilon: mpf) -> mpf:
+    """Pr[Binomial(N + 1, p) <= h] / ((1 - p) (N + 1) Pr[Binomial(N, p) = h]), where it is about largest."""
+    right, taken = np.cumsum(hits), np.arange(1, len(hits) + 1)
+    log_right, log_wrong = -np.logaddexp(0, -float(epsilon)), -np.logaddexp(0, float(epsilon))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rough = np.log(special.betainc(taken - right + 1, right + 1, math.exp(log_wrong)) / (taken + 1))
+        rough -= special.gammaln(taken + 1) - special.gammaln(right + 1) - special.gammaln(taken - right + 1)
+        rough -= right * log_right + (taken - right + 1) * log_wrong
+    largest = mpf(1)
+    for place in np.argsort(-np.nan_to_num(rough, nan=-np.inf))[:4].tolist():
+        v, k = int(right[place]), int(taken[place])
+        below = 1 - tail(v + 1, k + 1, epsilon)
+        largest = max(largest, below * (1 + mpmath.exp(epsilon)) / ((k + 1) * pmf(v, k, epsilon)))
+    return largest
+
+
+def _tradeoff(evidence: Tradeoff, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    """The recursion of theory section 9 against the curve of (epsilon, delta)."""
+    grow, fall = mpmath.exp(epsilon), mpmath.exp(-epsilon)
+    right = level * evidence.correct / evidence.elements
+    wrong = level * (evidence.taken - evidence.correct) / evidence.elements
+    limit = mpf(evidence.taken) / evidence.elements
+    for count in range(evidence.correct - 1, -1, -1):
+        if right + wrong > limit:
+            return True
+        more = max(wrong, (right - delta) * fall, 1 - delta - (1 - right) * grow)
+        right, wrong = right + mpf(count) / (evidence.taken - count) * (more - wrong), more
+    return right + wrong > limit
+
+
+def _split(evidence: Split, epsilon: mpf, delta: mpf, level: mpf) -> bool:
+    pairs = zip(evidence.parts, evidence.shares, strict=True)
+    return level >= 1 or any(refuted(part, epsilon, delta, level * mpf(share)) for part, share in pairs)
+
+
+_TESTS: Final[dict[type, Callable[[Any, mpf, mpf, mpf], bool]]] = {
+    Counts: _counts,
+    PublishedCounts: _published,
+    UncommittedCounts: _uncommitted,
+    Budget: _budget,
+    Ranking: _ranking,
+    Weighted: _weighted,
+    Bets: _bets,
+    Tradeoff: _tradeoff,
+    Split: _split,
+}

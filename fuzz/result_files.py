@@ -1,0 +1,193 @@
+"""Result files: any bytes, and results with fields changed; what holds is explained."""
+
+import copy
+import io
+import json
+import math
+import sys
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+
+from canaria._validate import InputError
+from canaria.bound import lower_bound
+from canaria.conforming import Conformance
+from canaria.evidence import Evidence, from_dict
+from canaria.report.page import page
+from canaria.report.section import explain
+from canaria.report.terminal import show
+from canaria.result_files import check, read_checked, read_result
+from canaria.results import Histogram, Result, checksum
+from canaria.theory.ladders import ladder_of_scores
+from fuzz import draw, harness
+
+_SIZES: Final = draw.Sizes(hits=30, counts=10**9, curves=10**5, hedged=30)
+_EXPLAINED_UP_TO: Final = 10**4
+_EXPLAINED: Final = 3
+_PAGES: Final = 15
+_VALUES: Final = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    0.5,
+    1e-300,
+    1e308,
+    -0.0,
+    10**15,
+    2**31,
+    10**400,
+    "",
+    "inf",
+    "nan",
+]
+_VALUES += [
+    "\x1b[2J",
+    "<script>",
+    "\u202e",
+    "x" * 300,
+    [],
+    {},
+    [1],
+    [[]],
+    {"kind": "Counts"},
+    [0.5, "inf"],
+    "1101",
+]
+_KINDS: Final = [
+    "Counts",
+    "Budget",
+    "Tradeoff",
+    "Ranking",
+    "Weighted",
+    "Bets",
+    "Split",
+    "PublishedCounts",
+    "Nothing",
+]
+
+
+def one(data: bytes) -> None:
+    """Read, recompute, and explain what holds."""
+    source = draw.Source(data)
+    text, ways = _file(source), [source.ConsumeIntInRange(0, most) for most in (1, _EXPLAINED, _PAGES)]
+    before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text))
+    try:
+        if ways[0] == 0:
+            stored = read_result("-")
+            json.dumps(check(stored).to_dict(), allow_nan=False)
+            harness.check(lower_bound(stored.result.bound.evidence, 1e-5))
+        else:
+            result, record = read_checked("-")
+            harness.check(result.bound)
+            if ways[1] == 0 and result.bound.evidence.elements <= _EXPLAINED_UP_TO:
+                _explain(result, record["checksum"], drawn=ways[2] == 0)
+    except InputError as error:
+        harness.check_refusal(error)
+    finally:
+        sys.stdin = before
+
+
+def _explain(result: Result, digest: str, drawn: bool) -> None:
+    section = explain(result, digest)
+    written = io.StringIO()
+    show([section], Console(file=written, width=100))
+    json.dumps(section.to_dict(), allow_nan=False)
+    text = written.getvalue() + (page([section]) if drawn else "") + str(result)
+    if "\x1b[2J" in text or ("<script>" in result.name and drawn and "<script></" in text):
+        raise AssertionError("text of a file got through")
+
+
+def _file(source: draw.Source) -> bytes:
+    """Any bytes; evidence of any form; or a sound result, changed in a few places."""
+    way = source.ConsumeIntInRange(0, 7)
+    if way == 0:
+        return source.ConsumeBytes(harness.MOST_BYTES)
+    record = _record(source)
+    if way == 1:
+        record["evidence"] = {"kind": source.PickValueInList(_KINDS), **_fields(source)}
+    for _ in range(source.ConsumeIntInRange(0, 3)):
+        _change(source, record)
+    if source.ConsumeIntInRange(0, 7) > 0:
+        record["checksum"] = checksum(record)
+    return json.dumps(record).encode()
+
+
+def _record(source: draw.Source) -> dict[str, Any]:
+    evidence, delta = draw.evidence(source, _SIZES), draw.delta(source)
+    bound = lower_bound(
+        evidence, delta, max(draw.confidence(source), 0.05), adjacency="replace", rule="Ranked()"
+    )
+    claimed = source.PickValueInList([None, 0.0, 1.0, 50.0, math.inf])
+    plain = source.ConsumeBool()
+    ladder = None if plain or claimed is None else ladder_of_scores(claimed, bound)
+    told = {} if plain else {"note": "told", "histogram": "of scores"}
+    part = Conformance(0.5, 1.0, 1.0, 1.0, {"noise": 0.5}) if source.ConsumeBool() else None
+    return copy.deepcopy(
+        Result(bound, claimed, "audit", _histogram(evidence), ladder, part, told, 3).to_dict()
+    )
+
+
+def _histogram(evidence: Evidence) -> Histogram | None:
+    if evidence.elements > 1000:
+        return None
+    return Histogram.of(np.arange(evidence.elements), np.arange(evidence.elements) % 2, bins=4)
+
+
+def _fields(source: draw.Source) -> dict[str, Any]:
+    names = [
+        "correct",
+        "taken",
+        "elements",
+        "budget",
+        "hits",
+        "grid",
+        "counts",
+        "weights",
+        "losses",
+        "confidences",
+    ]
+    names += ["parts", "shares"]
+    chosen = {source.PickValueInList(names) for _ in range(source.ConsumeIntInRange(0, 5))}
+    return {name: source.PickValueInList(_VALUES) for name in sorted(chosen)}
+
+
+def _change(source: draw.Source, record: dict[str, Any]) -> None:
+    """Change one place: replace, take away, or add."""
+    place: Any = record
+    for _ in range(source.ConsumeIntInRange(0, 4)):
+        inner = [
+            one
+            for one in (place.values() if isinstance(place, dict) else place)
+            if one and isinstance(one, dict | list)
+        ]
+        if not inner:
+            break
+        place = source.PickValueInList(inner)
+    keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+    value, way = source.PickValueInList(_VALUES), source.ConsumeIntInRange(0, 5)
+    if not keys:
+        return
+    key = source.PickValueInList(keys)
+    if way == 0:
+        del place[key]
+    elif way == 1 and isinstance(place, dict):
+        place["more"] = value
+    elif way == 2 and isinstance(place[key], int | float) and not isinstance(place[key], bool):
+        place[key] = place[key] * source.PickValueInList([2, 0.5, -1, 1 + 1e-9]) + source.PickValueInList(
+            [0, 1, -1]
+        )
+    else:
+        place[key] = value
+
+
+if __name__ == "__main__":
+    seeds = [np.random.default_rng(seed).bytes(300) for seed in range(80)]
+    kept = Result(
+        lower_bound(from_dict({"kind": "Counts", "correct": 7, "taken": 9, "elements": 9}))
+    ).to_json()
+    harness.run("result_files", one, [*seeds, bytes(1) + kept.encode()])
