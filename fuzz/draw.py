@@ -87,9 +87,9 @@ def confidence(source: Source) -> float:
 
 
 def patient(evidence: Evidence, asked: Any) -> Any:
-    """The confidence, where a grid is walked at least 0.01: below, the walk is long, and nobody asks."""
+    """The confidence, where a grid is walked at least 0.05: below, the walk is long, and nobody asks."""
     walked = evidence.inversion != "bisection" and isinstance(asked, float)
-    return max(asked, 1e-2) if walked else asked
+    return max(asked, 0.05) if walked else asked
 
 
 def epsilon(source: Source) -> float:
@@ -104,9 +104,9 @@ def epsilon(source: Source) -> float:
     return source.ConsumeFloatInRange(0.0, 6.0)
 
 
-def size(source: Source, largest: int) -> int:
-    """A size from 1, log-uniform."""
-    return min(largest, max(1, round(math.exp(source.ConsumeProbability() * math.log(largest)))))
+def size(source: Source, largest: int, skew: int = 1) -> int:
+    """A size from 1, log-uniform, or the smaller the likelier."""
+    return min(largest, max(1, round(math.exp(source.ConsumeProbability() ** skew * math.log(largest)))))
 
 
 def right(source: Source, taken: int) -> int:
@@ -135,7 +135,7 @@ def hits(source: Source, largest: int) -> Any:
     """Right and wrong guesses: bit by bit, or many at once, the surest first."""
     if source.ConsumeIntInRange(0, 3) == 0:
         return np.frombuffer(source.ConsumeBytes(min(largest, 64)) or b"\1", dtype=np.uint8) % 2 == 1
-    length = size(source, largest)
+    length = size(source, largest, skew=2)
     best, worst = 1 - share(source) / 2, 0.5
     rng = np.random.default_rng(source.ConsumeIntInRange(0, 2**32 - 1))
     return rng.random(length) < np.linspace(best, worst if source.ConsumeBool() else best, length)
@@ -162,10 +162,10 @@ def numbers(source: Source, length: int) -> Any:
 class Sizes:
     """How large evidence may get: hits, counts, counts of trade-off curves, budgets that are hedged."""
 
-    hits: int = 120
+    hits: int = 300
     counts: int = 10**9
     curves: int = 10**6
-    hedged: int = 120
+    hedged: int = 300
 
 
 def _elements(source: Source, length: int) -> int:

@@ -120,13 +120,9 @@ def _published(evidence: PublishedCounts, epsilon: mpf, delta: mpf, level: mpf) 
 
 def _steepest(right: int, taken: int, epsilon: float) -> int:
     """About where the published average is largest; any other place gives a smaller p-value."""
-    p = float(special.expit(epsilon))
-    spots = np.unique(np.geomspace(1, right, 4000).astype(np.int64))
-    upper = (
-        special.bdtrc(right - 1, taken, p) if right < 2**31 else special.betainc(right, taken - right + 1, p)
-    )
-    averages = (special.betainc(np.maximum(right - spots, 1), taken - right + spots + 1, p) - upper) / spots
-    return int(spots[np.argmax(averages)])
+    p, spots = float(special.expit(epsilon)), np.unique(np.geomspace(1, right, 4000).astype(np.int64))
+    reached = special.betainc(np.maximum(right - spots, 1), taken - right + spots + 1, p)
+    return int(spots[np.argmax((reached - special.betainc(right, taken - right + 1, p)) / spots)])
 
 
 def _uncommitted(evidence: UncommittedCounts, epsilon: mpf, delta: mpf, level: mpf) -> bool:

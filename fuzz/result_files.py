@@ -153,7 +153,7 @@ def _fields(source: draw.Source) -> dict[str, Any]:
     ]
     names += ["parts", "shares"]
     chosen = {source.PickValueInList(names) for _ in range(source.ConsumeIntInRange(0, 5))}
-    return {name: source.PickValueInList(_VALUES) for name in sorted(chosen)}
+    return {name: copy.deepcopy(source.PickValueInList(_VALUES)) for name in sorted(chosen)}
 
 
 def _change(source: draw.Source, record: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def _change(source: draw.Source, record: dict[str, Any]) -> None:
             break
         place = source.PickValueInList(inner)
     keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-    value, way = source.PickValueInList(_VALUES), source.ConsumeIntInRange(0, 5)
+    value, way = copy.deepcopy(source.PickValueInList(_VALUES)), source.ConsumeIntInRange(0, 5)
     if not keys:
         return
     key = source.PickValueInList(keys)

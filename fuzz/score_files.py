@@ -49,7 +49,7 @@ _ENDS: Final = ["\n", "\r\n", "\r", "\n\n", "", "\x0b", "\u2028"]
 def one(data: bytes) -> None:
     """Read; of what was read audit a part, if it is small."""
     source = draw.Source(data)
-    delta, confidence = draw.delta(source), max(draw.confidence(source), 1e-2)
+    delta, confidence = draw.delta(source), max(draw.confidence(source), 0.05)
     audited, rule, text = source.ConsumeIntInRange(0, _AUDITED) == 0, _rule(source), _file(source)
     before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text))
     try:

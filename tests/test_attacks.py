@@ -15,6 +15,7 @@ from canaria import (
     Counts,
     InputError,
     Online,
+    PublishedCounts,
     Ranked,
     Ranking,
     Result,
@@ -264,3 +265,73 @@ def test_shares_add_up_to_one_as_they_should() -> None:
     for shares in ((1e308,) * 3, (0.6, 0.6), (float("inf"), 0.1)):
         with pytest.raises(InputError, match="shares must be positive and add up to at most 1"):
             Split((Counts(1, 1, 1),) * len(shares), shares)
+
+
+@pytest.mark.parametrize(
+    ("correct", "taken", "epsilon"),
+    [
+        (135_820_369_465_442, 135_820_369_465_444, 32.8),
+        (266_564_689_520_651, 266_564_689_520_653, 33.3),
+        (10**15 - 3, 10**15, 34.0),
+    ],
+)
+def test_p_values_of_more_than_a_thousand_million_guesses_round_up(
+    correct: int, taken: int, epsilon: float
+) -> None:
+    """1 - p(epsilon) is not rounded: the correction for that fell short by up to one part in a thousand."""
+    truth = oracles.precise_tail(correct, taken, epsilon)
+    for evidence in (Counts(correct, taken, taken), Budget(correct, taken, taken, taken)):
+        assert truth <= evidence.p_value(epsilon) <= truth * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("confidence", [2.0**-52, 0.95, 1 - 1e-9, 1 - 2.0**-53])
+def test_trade_off_bounds_are_refuted_by_their_own_p_value(confidence: float) -> None:
+    """P-values stopped at 1e-15, and were rounded up past levels near 1."""
+    for evidence in (Tradeoff(6074, 6074, 6074), Tradeoff(90, 100, 1000)):
+        bound = lower_bound(evidence, 0.0, confidence)
+        assert bound.epsilon > 0
+        assert evidence.p_value(bound.epsilon) <= 1 - confidence
+
+
+def test_trade_off_bounds_from_the_most_guesses_are_answered() -> None:
+    """Ten million: step by step this took minutes."""
+    bound = lower_bound(Tradeoff(6 * 10**6, 10**7, 10**7), 1e-9).epsilon
+    assert 0.404 < bound < lower_bound(Counts(6 * 10**6, 10**7, 10**7), 1e-9).epsilon
+
+
+@pytest.mark.parametrize(
+    ("correct", "taken", "share"),
+    [(2_654_309, 2_654_310, 0.342312541078584), (8_690_580, 8_690_580, 0.7469653891501328)],
+)
+def test_bounds_of_splits_are_refuted_by_their_own_p_value(correct: int, taken: int, share: float) -> None:
+    """A part's p-value divided by its share was above the level by a rounding error."""
+    parts = (PublishedCounts(correct, taken, taken), Counts(1, 2, 2))
+    evidence = Split(parts, (share, 1 - share - 1e-12))
+    bound = lower_bound(evidence, 1e-5).epsilon
+    assert bound > 6
+    assert evidence.p_value(bound, 1e-5) <= 1 - 0.95
+
+
+@pytest.mark.parametrize(
+    ("parts", "shares"), [(3, (1.0,)), (np.array(3), (1.0,)), ((Counts(1, 1, 1),), 1.0), ((None,), (1.0,))]
+)
+def test_what_is_not_evidence_cannot_be_split(parts: Any, shares: Any) -> None:
+    with pytest.raises(InputError, match="must be"):
+        Split(parts, shares)
+
+
+def test_names_that_no_file_can_have() -> None:
+    """In another process they cannot be typed; a program may still hand them on."""
+    ran = canaria("report", "a\0b", "--out", "page.html")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("noise", ["1e-9", "0.001"])
+def test_plans_with_next_to_no_noise_are_refused(noise: str) -> None:
+    """The tighter accountant asked for more memory than there is, or for more than can be counted."""
+    ran = canaria(
+        *("plan", "--epsilon", "2", "--delta", "1e-5", "--steps", "1", "--sample-rate", "0.1"),
+        *("--noise-multiplier", noise),
+    )
+    assert ran.code == 2
+    assert "noise_multiplier must keep the claim epsilon = 2" in ran.err

@@ -2,11 +2,9 @@
 
 import os
 import re
-import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from functools import cache
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -182,9 +180,16 @@ def test_one_of_three_opens_a_new_folder(tmp_path: Path) -> None:
     assert list(wins) == [1] * 100
 
 
-def no_file_above(size: int) -> Callable[[], None]:
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def no_file_above(size: int, work: Work) -> Work:
     """Files cannot grow beyond a size, as on a disk that gets full (but the error is "File too large")."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return Work(work.name, (sys.executable, "-c", LIMITED, str(size), *work.words))
 
 
 def test_a_worker_dies_the_disk_is_full_and_a_block_is_damaged(tmp_path: Path) -> None:
@@ -205,7 +210,7 @@ def test_a_worker_dies_the_disk_is_full_and_a_block_is_damaged(tmp_path: Path) -
     assert len(finished) > 1
     assert finished.items() <= expected.items()
 
-    with work.start(folder, preexec_fn=no_file_above(2000)) as process:
+    with no_file_above(2000, work).start(folder) as process:
         told, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert re.fullmatch(

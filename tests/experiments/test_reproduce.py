@@ -42,9 +42,12 @@ def test_two_processes_give_the_same(tmp_path: Path, undisturbed: dict[str, byte
     assert {Path(path).suffix for path in written} == {".json", ".jsonl", ".png", ".svg"}
 
 
-def heed_interrupts() -> None:
-    """A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+HEEDING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that."""
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
@@ -57,8 +60,8 @@ def test_killed_and_resumed_is_the_same(
     """
     folder = tmp_path / "run"
     words = [COMMAND, "reproduce", NAME, "--trials", "80", "--workers", "2", "--out", str(folder)]
-    heeding = {"preexec_fn": heed_interrupts, "start_new_session": True}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, **heeding) as running:
+    heeding = [sys.executable, "-c", HEEDING, *words]
+    with subprocess.Popen(heeding, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         deadline = time.monotonic() + 60
         while len(list(folder.glob("blocks/*/*.json"))) < 5:
             assert time.monotonic() < deadline

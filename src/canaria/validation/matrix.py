@@ -117,7 +117,7 @@ class Matrix:
             rows,
             "False claims, in percent of audits",
             f"nominal: {_share(self.cells[0].nominal)}; framed: beyond chance\n"
-            "bits that are not fair (half, half-counted) break every auditor that believes them",
+            "half, half-counted: the bits are not fair, and no auditor is to blame",
             "rate over nominal",
             [0, 1, 2],
             ["#4a90c2", "#f4f4f0", "#c0392b"],
