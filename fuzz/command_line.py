@@ -1,9 +1,7 @@
 """The command line, in this process: exit codes 0, 1 and 2, and one line where something is wrong."""
 
 import io
-import os
 import sys
-import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -189,7 +187,5 @@ def _prepare() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        _prepare()
-        harness.run("command_line", one, [np.random.default_rng(seed).bytes(120) for seed in range(200)])
+    seeds = [np.random.default_rng(seed).bytes(120) for seed in range(200)]
+    harness.run("command_line", one, seeds, _prepare)

@@ -8,9 +8,11 @@ of three tries, as a machine that others use too makes one look slow).
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,7 +30,7 @@ from canaria.bound import Bound
 
 FOUND: Final = Path(__file__).parent / "found"
 LONGEST_SECONDS: Final = 1.0
-_HANGING_SECONDS: Final = 60
+_HANGING_SECONDS: Final = 30.0
 MOST_BYTES: Final = 4096
 _MOST_FAULTS: Final = 10
 Target = Callable[[bytes], None]
@@ -89,13 +91,22 @@ def _keep(name: str, data: bytes) -> Path:
 
 
 def _seconds(target: Target, data: bytes) -> float:
+    """How much processor time an input takes; one that does not end is stopped."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, _HANGING_SECONDS)
     started = time.process_time()
-    target(data)
+    try:
+        target(data)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return time.process_time() - started
 
 
-def run(name: str, target: Target, seeds: Iterable[bytes]) -> None:
-    """Fuzz a target from the command line."""
+def _stop(*_: object) -> None:
+    raise TimeoutError(f"more than {_HANGING_SECONDS} s")
+
+
+def run(name: str, target: Target, seeds: Iterable[bytes], prepare: Callable[[], None] | None = None) -> None:
+    """Fuzz a target from the command line; `prepare` puts the files that it needs into the current folder."""
     parser = argparse.ArgumentParser(prog=f"python -m fuzz.{name}")
     parser.add_argument("--inputs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
@@ -103,32 +114,42 @@ def run(name: str, target: Target, seeds: Iterable[bytes]) -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     warnings.simplefilter("error", RuntimeWarning)
-    if options.replay:
-        print(f"{_seconds(target, options.replay.read_bytes()):.3f} s")
-        return
+    signal.signal(signal.SIGVTALRM, _stop)
     FOUND.mkdir(exist_ok=True)
-    watch = Watch(name, target)
-    with tempfile.TemporaryDirectory() as corpus:
-        for number, seed in enumerate(seeds):
-            watch(seed)
-            Path(corpus, str(number)).write_bytes(seed)
-        arguments = {
-            "atheris_runs": options.inputs,
-            "seed": options.seed,
-            "max_len": MOST_BYTES,
-            "timeout": _HANGING_SECONDS,
-            "rss_limit_mb": 8192,
-            "artifact_prefix": f"{FOUND}/",
-            "verbosity": 0,
-        }
-        atheris.Setup([sys.argv[0], *(f"-{key}={value}" for key, value in arguments.items()), corpus], watch)
+    kept = options.replay and options.replay.read_bytes()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        if prepare is not None:
+            prepare()
+        if kept is not None:
+            print(f"{_seconds(target, kept):.3f} s")
+            return
+        watch = Watch(name, target)
         try:
-            atheris.Fuzz()
+            _fuzz(watch, options.inputs, options.seed, seeds)
         finally:
             watch.tell()
-            sys.stdout.flush()
             if watch.faults:
                 os._exit(1)
+
+
+def _fuzz(watch: Watch, inputs: int, seed: int, seeds: Iterable[bytes]) -> None:
+    corpus = Path("corpus")
+    corpus.mkdir()
+    for number, data in enumerate(seeds):
+        watch(data)
+        (corpus / str(number)).write_bytes(data)
+    arguments = {
+        "atheris_runs": inputs,
+        "seed": seed,
+        "max_len": MOST_BYTES,
+        "timeout": 10**6,
+        "report_slow_units": 10**6,
+        "rss_limit_mb": 8192,
+        "artifact_prefix": f"{FOUND}/",
+        "verbosity": 0,
+    }
+    atheris.Setup([sys.argv[0], *(f"-{key}={value}" for key, value in arguments.items()), str(corpus)], watch)
+    atheris.Fuzz()
 
 
 def check(bound: Bound) -> None:
