@@ -3,8 +3,8 @@
     python -m fuzz.evidence --inputs 250000
     python -m fuzz.evidence --replay fuzz/found/evidence-0123456789ab
 
-An input fails if it raises anything but what it may, or takes more than a second of processor time (the best
-of three tries, as a machine that others use too makes one look slow).
+An input fails if it raises anything but what it may, or takes more than a second of processor time. The watch
+on what it reaches slows canaria several times, so one that looks slow is replayed in a process without it.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ from canaria.bound import Bound
 FOUND: Final = Path(__file__).parent / "found"
 LONGEST_SECONDS: Final = 1.0
 _HANGING_SECONDS: Final = 30.0
+_TRIES: Final = 2
 MOST_BYTES: Final = 4096
 _MOST_FAULTS: Final = 10
 Target = Callable[[bytes], None]
@@ -52,18 +54,27 @@ class Watch:
         self.inputs += 1
         try:
             took = _seconds(self.target, data)
-            if took > LONGEST_SECONDS:
-                took = min(took, *(_seconds(self.target, data) for _ in range(2)))
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             self._keep(
                 data, f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno}", str(error)
             )
             return
+        if took > LONGEST_SECONDS:
+            took = self._replayed(data)
         if took > self.slowest:
             self.slowest, self.slowest_input = took, data
         if took > LONGEST_SECONDS:
             self._keep(data, f"{took:.1f} s", "slower than allowed")
+
+    def _replayed(self, data: bytes) -> float:
+        path = _keep(self.name, data)
+        words = [sys.executable, "-m", f"fuzz.{self.name}", "--replay", str(path)]
+        told = subprocess.run(words, cwd=FOUND.parents[1], check=True, capture_output=True, text=True).stdout
+        took = float(told.split()[0])
+        if took <= LONGEST_SECONDS:
+            path.unlink()
+        return took
 
     def _keep(self, data: bytes, fault: str, message: str) -> None:
         if fault in self.faults:
@@ -121,7 +132,7 @@ def run(name: str, target: Target, seeds: Iterable[bytes], prepare: Callable[[],
         if prepare is not None:
             prepare()
         if kept is not None:
-            print(f"{_seconds(target, kept):.3f} s")
+            print(f"{min(_seconds(target, kept) for _ in range(_TRIES)):.3f} s")
             return
         watch = Watch(name, target)
         try:

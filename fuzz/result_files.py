@@ -26,6 +26,7 @@ _SIZES: Final = draw.Sizes(hits=30, counts=10**9, curves=10**5, hedged=30)
 _EXPLAINED_UP_TO: Final = 10**4
 _EXPLAINED: Final = 3
 _PAGES: Final = 15
+_LARGEST: Final = 1e300
 _VALUES: Final = [
     None,
     True,
@@ -177,7 +178,7 @@ def _change(source: draw.Source, record: dict[str, Any]) -> None:
         del place[key]
     elif way == 1 and isinstance(place, dict):
         place["more"] = value
-    elif way == 2 and isinstance(place[key], int | float) and not isinstance(place[key], bool):
+    elif way == 2 and isinstance(place[key], int | float) and abs(place[key]) < _LARGEST:
         place[key] = place[key] * source.PickValueInList([2, 0.5, -1, 1 + 1e-9]) + source.PickValueInList(
             [0, 1, -1]
         )

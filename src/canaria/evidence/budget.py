@@ -143,7 +143,7 @@ class Budget:
         Flips fall and chances rise with epsilon, so the flips of the first claim of a stretch and the chances
         of its last bound the p-value of each.
         """
-        done, width = 0, 8
+        done, width = 0, 1
         while width > 0 and done < len(epsilons):
             end = min(done + width, len(epsilons))
             most = self._greedy(float(epsilons[end - 1]), float(flips[done]))[0]
