@@ -75,7 +75,9 @@ _KINDS: Final = [
 def one(data: bytes) -> None:
     """Read, recompute, and explain what holds."""
     source = draw.Source(data)
-    text, ways = _file(source), [source.ConsumeIntInRange(0, most) for most in (1, _EXPLAINED, _PAGES)]
+    with harness.not_counted():
+        text = _file(source)
+    ways = [source.ConsumeIntInRange(0, most) for most in (1, _EXPLAINED, _PAGES)]
     before, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(text))
     try:
         if ways[0] == 0:
