@@ -335,3 +335,10 @@ def test_plans_with_next_to_no_noise_are_refused(noise: str) -> None:
     )
     assert ran.code == 2
     assert "noise_multiplier must keep the claim epsilon = 2" in ran.err
+
+
+def test_games_of_more_elements_than_can_be_are_refused() -> None:
+    """The rounds of an adaptive game were laid out before anybody looked at how many."""
+    ran = canaria("run", "xor", "--n", "99999999999999999999", "--adaptive")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "n must be an integer between 1 and" in ran.err

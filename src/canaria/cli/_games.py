@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from canaria import _validate
 from canaria._validate import InputError
 from canaria.bound import Bound
 from canaria.cli._load import load_function
@@ -32,13 +33,14 @@ def play_named(
     audited: Any, score: str | None, rule: str | None, n: int, trials: int, adaptive: bool, seed: int
 ) -> list[Transcript]:
     """Play against it, with a score and a rule by name."""
+    size = _validate.integer("n", n, 1)
     return play_many(
         audited,
         load_function(score) if score else None,
         parse_rule(rule) if rule else None,
-        n,
+        size,
         trials,
-        audited.rounds(n) if adaptive else None,
+        audited.rounds(size) if adaptive else None,
         seed,
     )
 
