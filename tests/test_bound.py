@@ -16,14 +16,14 @@ from canaria.evidence import Tally
 class Jagged:
     """Evidence of a user: refuted at the listed claims only; nothing but the protocol is offered."""
 
-    refuted: tuple[float, ...]
+    listed: tuple[float, ...]
     inversion: str = "grid"
     method: str = "jagged"
     assumptions: tuple[str, ...] = ("nothing",)
     elements: int = 1000
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
-        return 0.01 if any(math.isclose(epsilon, claim) for claim in self.refuted) else 0.5
+        return 0.01 if any(math.isclose(epsilon, claim) for claim in self.listed) else 0.5
 
     def tally(self, epsilon: float) -> Tally:
         return Tally(3, 4)

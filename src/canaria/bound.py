@@ -207,17 +207,21 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
     if isinstance(evidence, Split):
         parts = zip(evidence.parts, evidence.shares, strict=True)
         return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
-    if isinstance(evidence, Decided):
-        return evidence.refuted(truth, delta, level)
     if evidence.inversion == "bisection":
-        return evidence.p_value(truth, delta) <= level
+        return _refutes(evidence, truth, delta, level)
     start = _first_claim(evidence, delta, level) if evidence.inversion == "late grid" else 0
     claims = EPSILON_GRID[start:]
     tried = claims[claims >= truth][:1]
     if len(tried) == 0:
         return False
     settled = int(evidence.screen(tried, delta, level)[0]) if isinstance(evidence, Screened) else 0
-    return settled > 0 or (settled == 0 and evidence.p_value(float(tried[0]), delta) <= level)
+    return settled > 0 or (settled == 0 and _refutes(evidence, float(tried[0]), delta, level))
+
+
+def _refutes(evidence: Evidence, claim: float, delta: float, level: float) -> bool:
+    if isinstance(evidence, Decided):
+        return evidence.refuted(claim, delta, level)
+    return evidence.p_value(claim, delta) <= level
 
 
 def _bisect(evidence: Evidence, delta: float, level: float) -> float:
@@ -258,19 +262,19 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
     start = _first_claim(evidence, delta, level) if evidence.inversion == "late grid" else 0
     claims = EPSILON_GRID[start:]
     beyond = int(np.searchsorted(claims, beat, side="right"))
-    if 0 < beyond < len(claims) and evidence.p_value(float(claims[beyond]), delta) > level:
+    if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
         return 0.0
     settled = (
         evidence.screen(claims, delta, level)
         if isinstance(evidence, Screened)
         else np.zeros(len(claims), dtype=np.int8)
     )
-    run = int(np.argmax(np.append(settled, 0) != 1))
+    run, walked = int(np.argmax(np.append(settled, 0) != 1)), False
     while run < len(claims) and settled[run] >= 0:
-        if settled[run] == 0 and evidence.p_value(float(claims[run]), delta) > level:
+        if settled[run] == 0 and not _refutes(evidence, float(claims[run]), delta, level):
             break
-        run += 1
-    while run > 0 and evidence.p_value(float(claims[run - 1]), delta) > level:
+        run, walked = run + 1, settled[run] == 0
+    while run > 0 and not walked and evidence.p_value(float(claims[run - 1]), delta) > level:
         run -= 1
     return float(claims[run - 1]) if run > 0 else 0.0
 

@@ -120,14 +120,16 @@ def test_p_value_falls_with_hits_and_rises_with_delta(hits: list[bool], epsilon:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-4, 1e-3]), st.floats(0.6, 0.97))
-def test_screen_agrees_with_the_p_value(seed: int, delta: float, accuracy: float) -> None:
-    """Claims that the screen settles are settled the same way by the exact p-value."""
-    hits = np.random.default_rng(seed).random(120) < accuracy
-    evidence, claims = Ranking(hits), np.linspace(0, 4, 30)
-    for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
-        if verdict:
-            assert (evidence.p_value(float(claim), delta) <= 0.05) == (verdict > 0)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-4, 1e-3, 1e-2]), st.floats(0.6, 0.97))
+def test_screen_and_verdict_agree_with_the_p_value(seed: int, delta: float, accuracy: float) -> None:
+    """Claims that are settled for less are settled the same way by the exact p-value."""
+    rng = np.random.default_rng(seed)
+    hits = rng.random(int(rng.integers(20, 800))) < accuracy
+    evidence, claims, level = Ranking(hits), np.arange(0, 4, 0.05), float(rng.choice([0.01, 0.05, 0.5]))
+    for claim, verdict in zip(claims.tolist(), evidence.screen(claims, delta, level), strict=True):
+        expected = evidence.p_value(claim, delta) <= level
+        assert evidence.refuted(claim, delta, level) == expected
+        assert verdict in (0, 1 if expected else -1)
 
 
 def test_counts_at_the_looks_are_all_that_matters() -> None:

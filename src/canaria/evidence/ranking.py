@@ -1,6 +1,7 @@
 """Evidence from a ranking: every number of guesses at once (theory: ranking)."""
 
 import bisect
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -113,20 +114,45 @@ class Ranking:
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
+        low = high = 1.0
+        for low, high in self._closer(epsilon, delta):
+            if low == high:
+                break
+        return high
+
+    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+        """Whether the p-value is at most a level; fewer flips may tell."""
+        return next(
+            high <= level for low, high in self._closer(epsilon, delta) if low > level or high <= level
+        )
+
+    def _closer(self, epsilon: float, delta: float) -> Iterator[tuple[float, float]]:
+        """Bounds on the p-value, ever closer as misses that need more flips are turned, at last equal.
+
+        With few flips counted exactly, the others buy nothing; or as much as if all needed the next number,
+        or as the union bound over looks says: a walk that crosses only the lower of two boundaries is between
+        them at some look.
+        """
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
         boundary, looks = boundary[reachable], self.grid[reachable]
         steps = _laws.windows(np.diff(looks, prepend=0), epsilon)
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        seen = [_laws.crossing_of(steps, boundary)]
-        total, left = seen[0], budget
-        for flips in _LADDER[1:]:
-            if left <= 0 or total >= 1:
-                break
-            seen.append(_laws.crossing_of(steps, boundary - flips))
-            total, left = _laws.greedy_flips(np.array(seen), _LADDER[: len(seen)], budget)
-        return _binomial.rounded_up(total + max(left, 0.0) / (_LADDER[len(seen) - 1] + 1))
+        flips = _LADDER if budget > 0 else _LADDER[:1]
+        tails = _binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon).sum(axis=0)
+        seen = np.zeros(0)
+        for place in range(len(flips)):
+            seen = np.append(seen, _laws.crossing_of(steps, boundary - flips[place]))
+            low, left = _laws.greedy_flips(seen, flips[: place + 1], budget)
+            high = low + max(left, 0.0) / (flips[place] + 1)
+            if left <= 0 or low >= 1 or place + 1 == len(flips):
+                low = high
+            else:
+                beyond = seen[-1] + tails[place + 1 :] - tails[place]
+                most, unspent = _laws.greedy_flips(np.append(seen, beyond), flips, budget)
+                high = min(high, most + max(unspent, 0.0) / (flips[-1] + 1))
+            yield _binomial.rounded_up(low), _binomial.rounded_up(high)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the union bound over looks, with and without flips."""
@@ -137,10 +163,14 @@ class Ranking:
         smallest = tails.min(axis=0, initial=1.0)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
         verdict[:end][len(self.grid) * smallest + budget <= level] = 1
-        for index in np.flatnonzero(verdict == 0):
-            if self._union_bound(float(epsilons[index]), float(budget[index])) > level:
-                break
-            verdict[index] = 1
+        done, width, growth = int(np.argmin(verdict == 1)), 1, 2
+        while width > 0 and done < end:
+            stretch = slice(done, min(done + width, end))
+            if self._union_bound(epsilons[stretch], smallest[stretch], budget[stretch]) <= level:
+                done, width = stretch.stop, growth * width
+            else:
+                width, growth = width // 2, 1
+        verdict[:done] = 1
         return verdict
 
     def _smallest_tail(self, epsilon: float) -> float:
@@ -152,13 +182,21 @@ class Ranking:
         boundary = _laws.smallest_counts(self.grid, smallest * _binomial.ROUND_UP, epsilon)
         return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
 
-    def _union_bound(self, epsilon: float, budget: float) -> float:
-        boundary = self._boundary(epsilon)
+    def _union_bound(self, epsilons: Floats, smallest: Floats, budget: Floats) -> float:
+        """A number that no p-value of a stretch of rising claims exceeds.
+
+        Chances and smallest tails rise with epsilon, flips fall. So each boundary of the stretch is at least
+        that of the first chances at the last smallest tail, and is crossed at most as often as by the last
+        chances with the first flips.
+        """
+        boundary = _laws.smallest_counts(
+            self.grid, float(smallest[-1]) * _binomial.ROUND_UP, float(epsilons[0])
+        )
         reachable = boundary <= self.grid
-        flips = _LADDER if budget > 0 else _LADDER[:1]
+        flips = _LADDER[::2] if budget[0] > 0 else _LADDER[:1]
         lowered = boundary[reachable][:, None] - flips
-        tails = _binomial.tail(lowered, self.grid[reachable][:, None], epsilon)
-        return float((tails.sum(axis=0) + budget / (flips + 1)).min())
+        tails = _binomial.tail(lowered, self.grid[reachable][:, None], float(epsilons[-1]))
+        return float((tails.sum(axis=0) + budget[0] / (flips + 1)).min())
 
 
 def _checked_grid(grid: Any, length: int | None) -> Integers:

@@ -47,10 +47,18 @@ class OneShot:
 
 
 def falling(scores: Floats, rng: np.random.Generator) -> Integers:
-    """The elements from the highest score to the lowest, ties in random order."""
+    """The elements from the highest score to the lowest, ties in random order.
+
+    The slower stable sort, which gives the same order on every machine, is only needed where there are ties.
+    """
     shuffled = rng.permutation(len(scores))
-    order: Integers = shuffled[np.argsort(-scores[shuffled], kind="stable")]
-    return order
+    keys = -scores[shuffled]
+    order = np.argsort(keys)
+    sorted_keys = keys[order]
+    if (sorted_keys[1:] == sorted_keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+    found: Integers = shuffled[order]
+    return found
 
 
 def highest(scores: Floats, k: int, rng: np.random.Generator) -> Integers:
