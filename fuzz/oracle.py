@@ -34,7 +34,7 @@ _SUMMED: Final = 20_000
 _SPARE_BITS: Final = 220
 _LATTICE: Final = 40
 _HEDGED: Final = 2000
-_HEDGE_BITS: Final = 400
+_NEAR: Final = (mpf(1), mpf(0.9), mpf(0.7))
 
 
 def refuted(evidence: Evidence, epsilon: float, delta: float, level: Any) -> bool:
@@ -149,13 +149,18 @@ def _budget(evidence: Budget, epsilon: mpf, delta: mpf, level: mpf) -> bool:
     force = flips(evidence.elements, epsilon, delta)
     if level >= 1 or tail(right, budget, epsilon) > level:
         return level >= 1
-    if force == 0 or _greedy_binomial(right, budget, epsilon, force) <= level:
+    if force == 0:
         return True
-    return budget <= _HEDGED and _hedged(right, budget, epsilon, force, level)
+    greedy, price = _greedy_binomial(right, budget, epsilon, force)
+    if greedy <= level or budget > _HEDGED:
+        return bool(greedy <= level)
+    with mpmath.workprec(_bits(level)):
+        near = (_at_price(right, budget, epsilon, force, share * price, _bits(level)) for share in _NEAR)
+        return any(cost.value <= level for cost in near) or _hedged(right, budget, epsilon, force, level)
 
 
-def _greedy_binomial(right: int, taken: int, epsilon: mpf, force: mpf) -> mpf:
-    """(q_0 + ... + q_j + B) / (j + 1) at about the best j: any j gives a p-value that is valid.
+def _greedy_binomial(right: int, taken: int, epsilon: mpf, force: mpf) -> tuple[mpf, mpf]:
+    """(q_0 + ... + q_j + B) / (j + 1) and 1 / (j + 1) at about the best j: any j gives a valid p-value.
 
     q_i = Pr[W >= v - i], so the sum is E[(W - v + j + 1)_+] - E[(W - v)_+].
     """
@@ -166,7 +171,7 @@ def _greedy_binomial(right: int, taken: int, epsilon: mpf, force: mpf) -> mpf:
         summed = _excess(right - middle - 1, taken, epsilon) - _excess(right, taken, epsilon)
         low, high = (low, middle) if reached * (middle + 1) >= summed + force else (middle + 1, high)
     summed = _excess(right - low - 1, taken, epsilon) - _excess(right, taken, epsilon)
-    return (summed + force) / (low + 1)
+    return (summed + force) / (low + 1), 1 / mpf(low + 1)
 
 
 def _excess(start: int, taken: int, epsilon: mpf) -> mpf:
@@ -177,9 +182,10 @@ def _excess(start: int, taken: int, epsilon: mpf) -> mpf:
 
 def _hedged(right: int, budget: int, epsilon: mpf, force: mpf, level: mpf) -> bool:
     """Tangents of the convex cost close in on its minimum, and prove it where no price is low enough."""
+    bits = _bits(level)
     low, high = (
-        _at_price(right, budget, epsilon, force, mpf(0)),
-        _at_price(right, budget, epsilon, force, mpf(1)),
+        _at_price(right, budget, epsilon, force, mpf(0), bits),
+        _at_price(right, budget, epsilon, force, mpf(1), bits),
     )
     while high.slope > 0 and min(low.value, high.value) > level:
         meet = (low.value - high.value + high.slope * high.price - low.slope * low.price) / (
@@ -187,7 +193,7 @@ def _hedged(right: int, budget: int, epsilon: mpf, force: mpf, level: mpf) -> bo
         )
         if low.value + low.slope * (meet - low.price) > level:
             return False
-        new = _at_price(right, budget, epsilon, force, meet)
+        new = _at_price(right, budget, epsilon, force, meet, bits)
         low, high = (new, high) if new.slope < 0 else (low, new)
     return min(low.value, high.value) <= level
 
@@ -198,17 +204,17 @@ class _Cost(NamedTuple):
     slope: mpf
 
 
-def _at_price(right: int, budget: int, epsilon: mpf, force: mpf, price: mpf) -> _Cost:
+def _at_price(right: int, budget: int, epsilon: mpf, force: mpf, price: mpf, bits: int) -> _Cost:
     """The total price B + W and its slope; W = max(p W_hit + (1 - p) W_miss, W_hit - price (1 - p))."""
-    one = 1 << _HEDGE_BITS
-    wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), _HEDGE_BITS)
-    cost = _fixed(price / (1 + mpmath.exp(epsilon)), _HEDGE_BITS)
+    one = 1 << bits
+    wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), bits)
+    cost = _fixed(price / (1 + mpmath.exp(epsilon)), bits)
     value = np.array([one] + [0] * right, dtype=object)
     slope = np.array([0] * (right + 1), dtype=object)
     for _ in range(budget):
         hit, miss, hit_slope, miss_slope = value[:-1], value[1:], slope[:-1], slope[1:]
-        chance, bought = hit - ((hit - miss) * wrong >> _HEDGE_BITS), hit - cost
-        mixed = hit_slope - ((hit_slope - miss_slope) * wrong >> _HEDGE_BITS)
+        chance, bought = hit - ((hit - miss) * wrong >> bits), hit - cost
+        mixed = hit_slope - ((hit_slope - miss_slope) * wrong >> bits)
         forced = (bought > chance).astype(bool)
         slope[1:] = np.where(forced, hit_slope - wrong, mixed)
         value[1:] = np.where(forced, bought, chance)

@@ -130,7 +130,8 @@ class PublishedCounts(_CountFields):
         return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
 
     def _average(self, lowered: int, epsilon: float, upper: float) -> float:
-        return float(_binomial.tail(self.correct - lowered, self.taken, epsilon) - upper) / lowered
+        reached = float(_binomial.tail(self.correct - lowered, self.taken, epsilon)) * _binomial.ROUND_UP
+        return (reached - upper) / lowered
 
     def _best_average(self, epsilon: float, upper: float) -> float:
         mode = math.floor((self.taken + 1) * float(_binomial.success(epsilon)))

@@ -1,0 +1,175 @@
+"""What the measurements say: who holds, who shows more, which targets are met."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from side_by_side.field import HINDSIGHT, RANKED, Auditor
+
+MEDIAN_RATIO = 1.25
+OF_HINDSIGHT = {1.0: 0.78, 2.0: 0.86, 3.0: 0.90}
+OVER_JAX, OVER_LOOP = 100, 10_000
+COUNTED, SCORED = str(10**5), str(10**5)
+
+
+class Shown(NamedTuple):
+    """The mean bound of an auditor in a setting, its standard error, and of how many audits."""
+
+    mean: float
+    error: float
+    audits: int
+
+
+class Target(NamedTuple):
+    """What must hold, whether it does, and what was measured."""
+
+    text: str
+    met: bool
+    measured: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All parts, as kept."""
+
+    known: dict[str, Any]
+
+    @cached_property
+    def settings(self) -> list[dict[str, Any]]:
+        """What was audited."""
+        return list(self.known["tightness"]["settings"])
+
+    @cached_property
+    def auditors(self) -> list[Auditor]:
+        """Ours, hindsight, and every method of every peer."""
+        rows = self.known["tightness"]["answers"]
+        return [Auditor(row["peer"], row["name"], row["gaussian"]) for row in rows]
+
+    @cached_property
+    def answers(self) -> dict[Auditor, list[dict[str, Any]]]:
+        """Bounds and seconds by setting, or why there are none."""
+        rows = self.known["tightness"]["answers"]
+        return {auditor: row["cells"] for auditor, row in zip(self.auditors, rows, strict=True)}
+
+    def cases(self, auditor: Auditor) -> list[dict[str, Any]]:
+        """Rates of false claims; from the second look where there was one."""
+        second = self.known.get("second look", {})
+        return list(second.get(str(auditor)) or self.known["validity"].get(str(auditor), []))
+
+    def caught(self, auditor: Auditor) -> dict[str, Any] | None:
+        """The case in which it over-claims most clearly, if there is one."""
+        flagged = [case for case in self.cases(auditor) if case["flagged"]]
+        return max(flagged, key=lambda case: case["low"], default=None)
+
+    def holds(self, auditor: Auditor) -> bool:
+        """Whether it claims a bound for every mechanism and was not caught claiming too much."""
+        return auditor != HINDSIGHT and not auditor.gaussian and self.caught(auditor) is None
+
+    def shown(self, auditor: Auditor, place: int) -> Shown | None:
+        """What it showed in a setting."""
+        bounds = np.array(self.answers[auditor][place]["bounds"])
+        if len(bounds) == 0:
+            return None
+        error = float(bounds.std(ddof=1)) / math.sqrt(len(bounds)) if len(bounds) > 1 else 0.0
+        return Shown(float(bounds.mean()), error, len(bounds))
+
+    def ahead(self, auditor: Auditor, place: int) -> float | None:
+        """By how many standard errors it shows more than ours, on the same audits; None without an answer."""
+        theirs = np.array(self.answers[auditor][place]["bounds"])
+        if len(theirs) == 0:
+            return None
+        more = theirs - np.array(self.answers[RANKED][place]["bounds"])[: len(theirs)]
+        error = float(more.std(ddof=1)) / math.sqrt(len(more)) if len(more) > 1 else 0.0
+        mean = float(more.mean())
+        return mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
+
+    def beats_ours(self, auditor: Auditor) -> bool:
+        """Whether one that holds shows more than ours in some setting, beyond a standard error."""
+        ahead = [self.ahead(auditor, place) for place in range(len(self.settings))]
+        return self.holds(auditor) and any(errors is not None and errors > 1 for errors in ahead)
+
+    def best_peer(self, place: int) -> tuple[Auditor, Shown] | None:
+        """The method of a peer that holds and shows the most."""
+        found = [(one, self.shown(one, place)) for one in self.auditors if one != RANKED and self.holds(one)]
+        answered = [(one, shown) for one, shown in found if shown is not None]
+        return max(answered, key=lambda pair: pair[1].mean, default=None)
+
+    def ratio(self, place: int) -> float | None:
+        """Ours over the best peer, on the audits that it got to; None where either shows nothing."""
+        best, ours = self.best_peer(place), self.answers[RANKED][place]["bounds"]
+        if best is None or best[1].mean == 0:
+            return None if best is None or not any(ours) else math.inf
+        return float(np.mean(ours[: best[1].audits])) / best[1].mean
+
+    def of_hindsight(self, place: int) -> float | None:
+        """Ours over the best number of guesses in hindsight."""
+        ours, most = self.shown(RANKED, place), self.shown(HINDSIGHT, place)
+        return None if ours is None or most is None or most.mean == 0 else ours.mean / most.mean
+
+    def targets(self) -> list[Target]:
+        """All of them."""
+        return [self._ahead(), self._median(), *self._hindsight(), *self._counts(), *self._scores()]
+
+    def _ahead(self) -> Target:
+        lost = []
+        for place, setting in enumerate(self.settings):
+            for auditor in self.auditors:
+                errors = self.ahead(auditor, place) if self.holds(auditor) else None
+                if errors is not None and errors > 1:
+                    lost.append(f"{setting['name']} ({auditor})")
+        counted = sum(self.ratio(place) is not None for place in range(len(self.settings)))
+        text = "`Ranked`, untuned, shows at least as much as every valid method of a peer, in every setting"
+        return Target(text, not lost, "; ".join(lost) or f"{counted} settings")
+
+    def _median(self) -> Target:
+        ratios = [one for place in range(len(self.settings)) if (one := self.ratio(place)) is not None]
+        median = float(np.median(ratios))
+        text = f"ours over the best valid peer: median at least {MEDIAN_RATIO}"
+        return Target(text, median >= MEDIAN_RATIO, f"{median:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+
+    def _hindsight(self) -> list[Target]:
+        found = []
+        for shift, least in OF_HINDSIGHT.items():
+            shares = {
+                setting["n"]: share
+                for place, setting in enumerate(self.settings)
+                if setting["shift"] == shift and setting["n"] >= 1000
+                if (share := self.of_hindsight(place)) is not None
+            }
+            text = f"of the best number of guesses in hindsight, shift {shift:g}: at least {least:.0%}"
+            measured = ", ".join(f"{share:.1%} (n = {n:,})" for n, share in shares.items())
+            found.append(Target(text, min(shares.values()) >= least, measured))
+        return found
+
+    def _counts(self) -> list[Target]:
+        taken = {row["what"]: row["seconds"].get(COUNTED) for row in self.known["speed"]["counts"]}
+        ours = next(seconds for what, seconds in taken.items() if what.startswith("canaria"))
+        found = []
+        for name, least in (("jax-privacy", OVER_JAX), ("published", OVER_LOOP)):
+            text = f"a bound from 10⁵ guesses: {least:,} times as fast as {name}"
+            theirs = [seconds for what, seconds in taken.items() if what.startswith(name) and seconds]
+            told = f"{theirs[0] / ours:,.0f} times" if theirs else "not measured"
+            found.append(Target(text, bool(theirs) and theirs[0] / ours >= least, told))
+        return found
+
+    def _scores(self) -> list[Target]:
+        found = []
+        for shift, rows in self.known["speed"]["scores"].items():
+            ours, *peers = rows
+            jax = [row for row in peers if row["what"].startswith("jaxprivacy") and SCORED in row["seconds"]]
+            fastest = min(jax, key=lambda row: row["seconds"][SCORED], default=None)
+            text = f"10⁵ scores, shift {shift}: not slower than the fastest valid strategy of jax-privacy"
+            ratio = fastest["seconds"][SCORED] / ours["seconds"][SCORED] if fastest else math.nan
+            told = f"{ratio:.2f} times as fast as {fastest['what']}" if fastest else "not measured"
+            found.append(Target(text, ratio >= 1, told))
+            sizes = [int(size) for size in ours["seconds"] if int(size) >= 10**4]
+            first, last = min(sizes), max(sizes)
+            grown = ours["seconds"][str(last)] / ours["seconds"][str(first)]
+            allowed = last * math.log(last) / (first * math.log(first))
+            text = f"from {first:,} to {last:,} scores, shift {shift}: no faster than n log n"
+            told = f"{grown:,.0f} times the time, where n log n allows {allowed:,.0f}"
+            found.append(Target(text, grown <= allowed, told))
+        return found

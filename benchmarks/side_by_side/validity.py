@@ -1,0 +1,55 @@
+"""How often each auditor claims more than the truth: the laboratory's cases, asked in its own environment."""
+
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canaria.validation import CASES, Case, Cell
+from canaria.validation.cases import randomised_response
+from side_by_side.field import RANKED, Answer, Auditor, Field
+
+CONFIDENCE = 0.95
+PLAYED = (
+    CASES["rr-0-1000"],
+    Case("rr-1-1000", "randomised response, 1,000", 1.0, randomised_response(1.0), n=1000),
+    Case("rr-3-2000", "randomised response, 2,000", 3.0, randomised_response(3.0), n=2000),
+    *(CASES[name] for name in ("rr-0", "ties-0", "laplace-2", "one-sided-1")),
+    *(CASES[name] for name in ("extremal-half", "all-or-nothing-0", "leaky-1")),
+)
+"""Truths 0 and 1 first, as the table shows; then what else tells a valid auditor from another."""
+MOST, LIMIT, SECONDS = 4000, 20.0, 4.0
+LONGER = 15
+"""How much more time a rival gets: one that showed more than ours and was not caught."""
+
+
+def measured(field: Field, seconds: float = SECONDS, only: Iterable[Auditor] = ()) -> dict[str, Any]:
+    """Rates of false claims, from as many audits as the time allows, by auditor and case."""
+    auditors = list(only) or [RANKED, *field.auditors()]
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = []
+        for case in PLAYED:
+            rng = np.random.default_rng([11, zlib.crc32(case.name.encode())])
+            games = case.draw((MOST, case.n), rng, 1 - CONFIDENCE)
+            file = Path(folder) / f"{case.name}.npz"
+            np.savez(file, scores=games.scores, bits=games.bits)
+            limits = {"limit": LIMIT, "seconds": seconds}
+            tasks.append({"file": str(file), "delta": case.delta, "confidence": CONFIDENCE, **limits})
+        found = field.all_asked("validity", auditors, tasks)
+    return {
+        str(auditor): [_cell(auditor, *pair) for pair in zip(PLAYED, answers, strict=True)]
+        for auditor, answers in found.items()
+    }
+
+
+def _cell(auditor: Auditor, case: Case, answer: Answer) -> dict[str, Any]:
+    bounds = np.array(answer["bounds"])
+    false = int((bounds > case.epsilon * (1 + 1e-9) + 1e-9).sum())
+    mean = float(bounds.mean()) if len(bounds) else 0.0
+    found = Cell(
+        str(auditor), False, case, CONFIDENCE, len(bounds), false, 0, mean, 0, 0, answer["error"] or None
+    )
+    return {**found.to_dict(), "n": case.n}
