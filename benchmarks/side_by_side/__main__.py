@@ -35,8 +35,7 @@ def measure(part: str, field: Field, known: dict[str, Any]) -> Any:
     found = Findings(known)
     if part == "second look":
         rivals = [auditor for auditor in field.auditors() if found.beats_ours(auditor)]
-        longer = validity.SECONDS * validity.LONGER
-        return validity.measured(field, longer, rivals) if rivals else {}
+        return validity.second_look(field, known["validity"], rivals)
     return {
         "counts": speed.from_counts(field),
         "scores": speed.from_scores(field, [one for one in field.auditors() if found.holds(one)]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from canaria.validation import CASES, Case, Cell
 from canaria.validation.cases import randomised_response
-from side_by_side.field import RANKED, Answer, Auditor, Field
+from side_by_side.field import RANKED, Answer, Auditor, Field, Task
 
 CONFIDENCE = 0.95
 PLAYED = (
@@ -26,23 +26,41 @@ LONGER = 15
 """How much more time a rival gets: one that showed more than ours and was not caught."""
 
 
-def measured(field: Field, seconds: float = SECONDS, only: Iterable[Auditor] = ()) -> dict[str, Any]:
+def measured(field: Field) -> dict[str, Any]:
     """Rates of false claims, from as many audits as the time allows, by auditor and case."""
-    auditors = list(only) or [RANKED, *field.auditors()]
     with tempfile.TemporaryDirectory() as folder:
-        tasks = []
-        for case in PLAYED:
-            rng = np.random.default_rng([11, zlib.crc32(case.name.encode())])
-            games = case.draw((MOST, case.n), rng, 1 - CONFIDENCE)
-            file = Path(folder) / f"{case.name}.npz"
-            np.savez(file, scores=games.scores, bits=games.bits)
-            limits = {"limit": LIMIT, "seconds": seconds}
-            tasks.append({"file": str(file), "delta": case.delta, "confidence": CONFIDENCE, **limits})
-        found = field.all_asked("validity", auditors, tasks)
+        tasks = [_task(case, Path(folder), SECONDS) for case in PLAYED]
+        found = field.all_asked("validity", [RANKED, *field.auditors()], tasks)
     return {
         str(auditor): [_cell(auditor, *pair) for pair in zip(PLAYED, answers, strict=True)]
         for auditor, answers in found.items()
     }
+
+
+def second_look(field: Field, first: dict[str, Any], rivals: Iterable[Auditor]) -> dict[str, Any]:
+    """The same with more audits, the most suspicious case first, up to the first that tells."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for rival in rivals:
+            cells = list(first[str(rival)])
+            for place in sorted(range(len(PLAYED)), key=lambda place: cells[place]["chance"]):
+                print(f"second look: {rival}, {PLAYED[place].name}", flush=True)
+                task = _task(PLAYED[place], Path(folder), LONGER * SECONDS)
+                cells[place] = _cell(rival, PLAYED[place], field.asked(rival, [task])[0])
+                if cells[place]["flagged"]:
+                    break
+            found[str(rival)] = cells
+    return found
+
+
+def _task(case: Case, folder: Path, seconds: float) -> Task:
+    file = folder / f"{case.name}.npz"
+    if not file.exists():
+        rng = np.random.default_rng([11, zlib.crc32(case.name.encode())])
+        games = case.draw((MOST, case.n), rng, 1 - CONFIDENCE)
+        np.savez(file, scores=games.scores, bits=games.bits)
+    limits = {"limit": LIMIT, "seconds": seconds}
+    return {"file": str(file), "delta": case.delta, "confidence": CONFIDENCE, **limits}
 
 
 def _cell(auditor: Auditor, case: Case, answer: Answer) -> dict[str, Any]:
