@@ -113,7 +113,7 @@ def fdp_all_if_refuted(scores: Floats, bits: Bits, delta: float, confidence: flo
 
 
 def fdp_best_if_refuted(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """The same, the best of 10 numbers of guesses, as in its tutorial. Claims an "optimal epsilon"."""
+    """The same, the best of 10 numbers of guesses (tutorial). Gaussian. Claims an "optimal epsilon"."""
     if delta == 0:
         return 0.0
     numbers = np.unique(np.geomspace(min(20, len(scores)), len(scores), _NUMBERS_OF_GUESSES).astype(int))

@@ -13,6 +13,7 @@ MEDIAN_RATIO = 1.25
 OF_HINDSIGHT = {1.0: 0.78, 2.0: 0.86, 3.0: 0.90}
 OVER_JAX, OVER_LOOP = 100, 10_000
 COUNTED, SCORED = str(10**5), str(10**5)
+FORMULA = "published"
 
 
 class Shown(NamedTuple):
@@ -91,15 +92,16 @@ class Findings:
         ahead = [self.ahead(auditor, place) for place in range(len(self.settings))]
         return self.holds(auditor) and any(errors is not None and errors > 1 for errors in ahead)
 
-    def best_peer(self, place: int) -> tuple[Auditor, Shown] | None:
+    def best_peer(self, place: int, left_out: str = "") -> tuple[Auditor, Shown] | None:
         """The method of a peer that holds and shows the most."""
-        found = [(one, self.shown(one, place)) for one in self.auditors if one != RANKED and self.holds(one)]
+        rivals = [one for one in self.auditors if one != RANKED and one.peer != left_out and self.holds(one)]
+        found = [(one, self.shown(one, place)) for one in rivals]
         answered = [(one, shown) for one, shown in found if shown is not None]
         return max(answered, key=lambda pair: pair[1].mean, default=None)
 
-    def ratio(self, place: int) -> float | None:
-        """Ours over the best peer, on the audits that it got to; None where either shows nothing."""
-        best, ours = self.best_peer(place), self.answers[RANKED][place]["bounds"]
+    def ratio(self, place: int, left_out: str = "") -> float | None:
+        """Ours over the best peer, on the audits that it got to; None where neither shows anything."""
+        best, ours = self.best_peer(place, left_out), self.answers[RANKED][place]["bounds"]
         if best is None or best[1].mean == 0:
             return None if best is None or not any(ours) else math.inf
         return float(np.mean(ours[: best[1].audits])) / best[1].mean
@@ -115,20 +117,39 @@ class Findings:
 
     def _ahead(self) -> Target:
         lost = []
-        for place, setting in enumerate(self.settings):
-            for auditor in self.auditors:
-                errors = self.ahead(auditor, place) if self.holds(auditor) else None
-                if errors is not None and errors > 1:
-                    lost.append(f"{setting['name']} ({auditor})")
+        for auditor in self.auditors:
+            places = [place for place in range(len(self.settings)) if self._shows_more(auditor, place)]
+            told = [f"{self.settings[place]['name']} ({self._beside(auditor, place)})" for place in places]
+            if told:
+                lost.append(f"`{auditor}` in {'; '.join(told)}")
         counted = sum(self.ratio(place) is not None for place in range(len(self.settings)))
         text = "`Ranked`, untuned, shows at least as much as every valid method of a peer, in every setting"
-        return Target(text, not lost, "; ".join(lost) or f"{counted} settings")
+        return Target(
+            text, not lost, f"less than {'; and than '.join(lost)}" if lost else f"{counted} settings"
+        )
+
+    def _shows_more(self, auditor: Auditor, place: int) -> bool:
+        errors = self.ahead(auditor, place) if self.holds(auditor) else None
+        return errors is not None and errors > 1
+
+    def _beside(self, auditor: Auditor, place: int) -> str:
+        theirs = self.answers[auditor][place]["bounds"]
+        ours = self.answers[RANKED][place]["bounds"][: len(theirs)]
+        return f"{np.mean(ours):.2f} and {np.mean(theirs):.2f} in {len(theirs)} audits"
 
     def _median(self) -> Target:
-        ratios = [one for place in range(len(self.settings)) if (one := self.ratio(place)) is not None]
-        median = float(np.median(ratios))
-        text = f"ours over the best valid peer: median at least {MEDIAN_RATIO}"
-        return Target(text, median >= MEDIAN_RATIO, f"{median:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+        ratios, libraries = (
+            [one for place in range(len(self.settings)) if (one := self.ratio(place, left_out)) is not None]
+            for left_out in ("", FORMULA)
+        )
+        median, others = float(np.median(ratios)), float(np.median(libraries))
+        text = f"ours over the best valid method of a peer: median at least {MEDIAN_RATIO}"
+        told = (
+            f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f}); {others:.2f} "
+            f"({min(libraries):.2f} to {max(libraries):.2f}) over the libraries alone, without the published "
+            "formula, for which somebody has to choose the number of guesses"
+        )
+        return Target(text, median >= MEDIAN_RATIO, told)
 
     def _hindsight(self) -> list[Target]:
         found = []
