@@ -157,8 +157,9 @@ def test_linked_files_and_named_tests_exist(page: Path) -> None:
     text = page.read_text()
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert (page.parent / target).exists(), target
-    for path in re.findall(r"--8<-- \"([^\"]+)\"", text):
+    for path, _, section in (named.partition(":") for named in re.findall(r"--8<-- \"([^\"]+)\"", text)):
         assert (ROOT / path).exists(), path
+        assert f"[start:{section}]" in (ROOT / path).read_text() or not section
     for path, name in re.findall(r"`(?:python )?((?:tests|examples)/[\w/]+\.py)(?:::(\w+))?", text):
         assert (ROOT / path).exists(), path
         assert not name or f"def {name}(" in (ROOT / path).read_text(), name
