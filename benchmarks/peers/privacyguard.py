@@ -108,12 +108,12 @@ def fdp_all(scores: Floats, bits: Bits, delta: float, confidence: float) -> floa
 
 
 def fdp_all_if_refuted(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """The same by bisection (`audit_rh_with_cap`), and 0 if nothing is refuted. Claims the same."""
+    """The same by bisection (`audit_rh_with_cap`), 0 if nothing is refuted. Claims it if Gaussian."""
     return 0.0 if delta == 0 else _if_refuted(_node(scores, bits, delta, confidence, len(scores)))
 
 
 def fdp_best_if_refuted(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """The same, the best of 10 numbers of guesses (tutorial). Gaussian. Claims an "optimal epsilon"."""
+    """The same, the best of 10 numbers of guesses (tutorial). Claims an "optimal epsilon", if Gaussian."""
     if delta == 0:
         return 0.0
     numbers = np.unique(np.geomspace(min(20, len(scores)), len(scores), _NUMBERS_OF_GUESSES).astype(int))

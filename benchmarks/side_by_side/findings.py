@@ -12,7 +12,8 @@ from side_by_side.field import HINDSIGHT, RANKED, Auditor
 MEDIAN_RATIO = 1.25
 OF_HINDSIGHT = {1.0: 0.78, 2.0: 0.86, 3.0: 0.90}
 OVER_JAX, OVER_LOOP = 100, 10_000
-COUNTED, SCORED = str(10**5), str(10**5)
+AT = str(10**5)
+"""The size at which speeds are compared, as JSON has it."""
 FORMULA = "published"
 
 
@@ -79,18 +80,17 @@ class Findings:
 
     def ahead(self, auditor: Auditor, place: int) -> float | None:
         """By how many standard errors it shows more than ours, on the same audits; None without an answer."""
-        theirs = np.array(self.answers[auditor][place]["bounds"])
+        theirs, ours = self._side_by_side(auditor, place)
         if len(theirs) == 0:
             return None
-        more = theirs - np.array(self.answers[RANKED][place]["bounds"])[: len(theirs)]
+        more = theirs - ours
         error = float(more.std(ddof=1)) / math.sqrt(len(more)) if len(more) > 1 else 0.0
         mean = float(more.mean())
         return mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
 
     def beats_ours(self, auditor: Auditor) -> bool:
         """Whether one that holds shows more than ours in some setting, beyond a standard error."""
-        ahead = [self.ahead(auditor, place) for place in range(len(self.settings))]
-        return self.holds(auditor) and any(errors is not None and errors > 1 for errors in ahead)
+        return any(self._shows_more(auditor, place) for place in range(len(self.settings)))
 
     def best_peer(self, place: int, left_out: str = "") -> tuple[Auditor, Shown] | None:
         """The method of a peer that holds and shows the most."""
@@ -101,10 +101,13 @@ class Findings:
 
     def ratio(self, place: int, left_out: str = "") -> float | None:
         """Ours over the best peer, on the audits that it got to; None where neither shows anything."""
-        best, ours = self.best_peer(place, left_out), self.answers[RANKED][place]["bounds"]
-        if best is None or best[1].mean == 0:
-            return None if best is None or not any(ours) else math.inf
-        return float(np.mean(ours[: best[1].audits])) / best[1].mean
+        best = self.best_peer(place, left_out)
+        if best is None:
+            return None
+        theirs, ours = self._side_by_side(best[0], place)
+        if not theirs.any():
+            return math.inf if ours.any() else None
+        return float(ours.mean() / theirs.mean())
 
     def of_hindsight(self, place: int) -> float | None:
         """Ours over the best number of guesses in hindsight."""
@@ -133,9 +136,12 @@ class Findings:
         return errors is not None and errors > 1
 
     def _beside(self, auditor: Auditor, place: int) -> str:
-        theirs = self.answers[auditor][place]["bounds"]
-        ours = self.answers[RANKED][place]["bounds"][: len(theirs)]
-        return f"{np.mean(ours):.2f} and {np.mean(theirs):.2f} in {len(theirs)} audits"
+        theirs, ours = self._side_by_side(auditor, place)
+        return f"{ours.mean():.2f} and {theirs.mean():.2f} in {len(theirs)} audits"
+
+    def _side_by_side(self, auditor: Auditor, place: int) -> tuple[Any, Any]:
+        theirs, ours = (np.array(self.answers[one][place]["bounds"]) for one in (auditor, RANKED))
+        return theirs, ours[: len(theirs)]
 
     def _median(self) -> Target:
         ratios, libraries = (
@@ -166,7 +172,7 @@ class Findings:
         return found
 
     def _counts(self) -> list[Target]:
-        taken = {row["what"]: row["seconds"].get(COUNTED) for row in self.known["speed"]["counts"]}
+        taken = {row["what"]: row["seconds"].get(AT) for row in self.known["speed"]["counts"]}
         ours = next(seconds for what, seconds in taken.items() if what.startswith("canaria"))
         found = []
         for name, least in (("jax-privacy", OVER_JAX), ("published", OVER_LOOP)):
@@ -180,10 +186,10 @@ class Findings:
         found = []
         for shift, rows in self.known["speed"]["scores"].items():
             ours, *peers = rows
-            jax = [row for row in peers if row["what"].startswith("jaxprivacy") and SCORED in row["seconds"]]
-            fastest = min(jax, key=lambda row: row["seconds"][SCORED], default=None)
+            jax = [row for row in peers if row["what"].startswith("jaxprivacy") and AT in row["seconds"]]
+            fastest = min(jax, key=lambda row: row["seconds"][AT], default=None)
             text = f"10⁵ scores, shift {shift}: not slower than the fastest valid strategy of jax-privacy"
-            ratio = fastest["seconds"][SCORED] / ours["seconds"][SCORED] if fastest else math.nan
+            ratio = fastest["seconds"][AT] / ours["seconds"][AT] if fastest else math.nan
             told = f"{ratio:.2f} times as fast as {fastest['what']}" if fastest else "not measured"
             found.append(Target(text, ratio >= 1, told))
             sizes = [int(size) for size in ours["seconds"] if int(size) >= 10**4]
