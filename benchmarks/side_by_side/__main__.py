@@ -32,10 +32,12 @@ def measure(part: str, field: Field, known: dict[str, Any]) -> Any:
         return tightness.measured(field)
     if part == "rest":
         return rest.measured()
-    found = Findings(known)
     if part == "second look":
-        rivals = [auditor for auditor in field.auditors() if found.beats_ours(auditor)]
-        return validity.second_look(field, known["validity"], rivals)
+        looked: dict[str, Any] = {}
+        while rivals := [one for one in Findings({**known, part: looked}).rivals() if str(one) not in looked]:
+            looked |= validity.second_look(field, known["validity"], rivals)
+        return looked
+    found = Findings(known)
     return {
         "counts": speed.from_counts(field),
         "scores": speed.from_scores(field, [one for one in field.auditors() if found.holds(one)]),

@@ -88,9 +88,12 @@ class Findings:
         mean = float(more.mean())
         return mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
 
-    def beats_ours(self, auditor: Auditor) -> bool:
-        """Whether one that holds shows more than ours in some setting, beyond a standard error."""
-        return any(self._shows_more(auditor, place) for place in range(len(self.settings)))
+    def rivals(self) -> list[Auditor]:
+        """On whom the comparison rests: who hold and in some setting are the best peer or ahead of ours."""
+        places = range(len(self.settings))
+        best = [self.best_peer(place, left_out) for place in places for left_out in ("", FORMULA)]
+        ahead = [one for one in self.auditors if any(self._shows_more(one, place) for place in places)]
+        return list(dict.fromkeys([pair[0] for pair in best if pair is not None] + ahead))
 
     def best_peer(self, place: int, left_out: str = "") -> tuple[Auditor, Shown] | None:
         """The method of a peer that holds and shows the most."""

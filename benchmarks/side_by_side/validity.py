@@ -25,7 +25,7 @@ PLAYED = (
 """Truths 0 and 1 first, as the table shows; then what else tells a valid auditor from another."""
 MOST, LIMIT, SECONDS = 4000, 20.0, 4.0
 LONGER, SUSPECTED = 15, 3
-"""How much more time a rival, who showed more than ours and was not caught, gets, and in how many cases."""
+"""How much more time a rival, on whom the comparison rests, gets, and in how many cases."""
 
 
 def measured(field: Field) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_soft_weighs_by_size() -> None:
 def test_ranked_commits_to_three_orders() -> None:
     evidence = Ranked()(SCORES, rng()).reveal(BITS)
     assert isinstance(evidence, Split)
-    assert evidence.shares == (0.5, 0.25, 0.25)
+    assert evidence.shares == (0.7, 0.15, 0.15)
     assert [part.tally(0.0).taken for part in evidence.parts] == [6, 6, 6]
 
 

@@ -5,7 +5,7 @@ upward.
 """
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -76,23 +76,29 @@ def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
     return min(1.0, crossed)
 
 
-def smallest_counts(looks: Integers, level: float, epsilon: float) -> Integers:
+def smallest_counts(looks: Integers, level: Any, epsilon: Any) -> Integers:
     """For each k the smallest c with Pr[Binomial(k, p(epsilon)) >= c] <= level (k + 1 if none).
 
-    Bisection, begun around the normal approximation where that brackets the count, else everywhere.
+    Arguments are broadcast. It is mostly one of the two counts about the normal approximation corrected for
+    skewness; where three tails do not show that, bisection.
     """
-    wrong = float(_binomial.failure(epsilon))
-    deviations = -float(special.ndtri(min(level, 0.5)))
-    centre = np.floor(looks * (1 - wrong) + deviations * np.sqrt(looks * wrong * (1 - wrong)))
-    reach = math.ceil(3 + deviations**2 / 4)
-    low = np.clip(centre - reach, 0, looks).astype(np.int64)
-    high = np.clip(centre + reach, low + 1, looks + 1).astype(np.int64)
-    low = np.where(_binomial.tail(low, looks, epsilon) > level, low, 0)
-    high = np.where(_binomial.tail(high, looks, epsilon) <= level, high, looks + 1)
-    while (high - low > 1).any():
-        middle = (low + high) // 2
-        rare = _binomial.tail(middle, looks, epsilon) <= level
-        low, high = np.where(rare, low, middle), np.where(rare, middle, high)
+    wrong = _binomial.failure(epsilon)
+    deviations = -special.ndtri(np.minimum(level, 0.5))
+    spread = np.sqrt(looks * wrong * (1 - wrong))
+    skewness = (deviations**2 - 1) * (2 * wrong - 1) / 6
+    centre = np.ceil(looks * (1 - wrong) + deviations * spread + skewness + 0.5)
+    never = np.exp(looks * np.log1p(-wrong)) > level
+    likely = np.where(never, looks + 1, np.clip(centre, 2, looks + 1)).astype(np.int64)
+    near = likely - np.arange(2, -1, -1).reshape(3, *likely.ndim * [1])
+    rare = _binomial.tail(near, looks, epsilon) <= level
+    found = rare[-1] & ~rare[0]
+    high = np.where(found, np.where(rare[1], near[1], near[2]), looks + 1)
+    low = np.where(found, high - 1, 0)
+    looks, level, epsilon = np.broadcast_arrays(looks, level, epsilon)
+    while (apart := high - low > 1).any():
+        middle = (low[apart] + high[apart]) // 2
+        rare = _binomial.tail(middle, looks[apart], epsilon[apart]) <= level[apart]
+        low[apart], high[apart] = np.where(rare, low[apart], middle), np.where(rare, middle, high[apart])
     return high
 
 

@@ -16,6 +16,10 @@ from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Pr
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
 _LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512])
+_STRETCHES: Final = (16, 4, 1)
+_STRETCHES_AT_ONCE: Final = 32
+_FOR_FLIPS: Final = np.array([[0.3], [0.6], [0.9]])
+"""Shares of the level that may go to walks that need many flips."""
 
 
 def looks(length: int) -> Integers:
@@ -157,21 +161,16 @@ class Ranking:
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the union bound over looks, with and without flips."""
         end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
-        verdict = np.full(len(epsilons), -1, dtype=np.int8)
-        verdict[:end], epsilons = 0, epsilons[:end]
-        tails = _binomial.tail(self.counts[:, None], self.grid[:, None], epsilons)
-        smallest = tails.min(axis=0, initial=1.0)
-        budget = _binomial.flip_budget(self.elements, epsilons, delta)
-        verdict[:end][len(self.grid) * smallest + budget <= level] = 1
-        done, width, growth = int(np.argmin(verdict == 1)), 1, 2
-        while width > 0 and done < end:
-            stretch = slice(done, min(done + width, end))
-            if self._union_bound(epsilons[stretch], smallest[stretch], budget[stretch]) <= level:
-                done, width = stretch.stop, growth * width
-            else:
-                width, growth = width // 2, 1
-        verdict[:done] = 1
-        return verdict
+        done = 0
+        for width in _STRETCHES:
+            all_refuted = True
+            while all_refuted and done < end:
+                starts = np.arange(done, end, width)[:_STRETCHES_AT_ONCE]
+                ends = np.minimum(starts + width, end)
+                refuted = self._surely_refuted(epsilons[starts], epsilons[ends - 1], delta, level)
+                all_refuted = bool(refuted.all())
+                done = int(ends[-1] if all_refuted else starts[refuted.argmin()])
+        return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
     def _smallest_tail(self, epsilon: float) -> float:
         return float(_binomial.tail(self.counts, self.grid, epsilon).min())
@@ -182,21 +181,21 @@ class Ranking:
         boundary = _laws.smallest_counts(self.grid, smallest * _binomial.ROUND_UP, epsilon)
         return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
 
-    def _union_bound(self, epsilons: Floats, smallest: Floats, budget: Floats) -> float:
-        """A number that no p-value of a stretch of rising claims exceeds.
+    def _surely_refuted(self, first: Floats, last: Floats, delta: float, level: float) -> Hits:
+        """Whether the union bound over looks refutes every claim of a stretch, for each first and last.
 
-        Chances and smallest tails rise with epsilon, flips fall. So each boundary of the stretch is at least
+        Chances and smallest tails rise with epsilon, the budget of flips falls. So each boundary is at least
         that of the first chances at the last smallest tail, and is crossed at most as often as by the last
-        chances with the first flips.
+        chances with the first budget. A walk that needs more than f flips costs f + 1 of it or more; for f of
+        the ladder the p-value charges no less.
         """
-        boundary = _laws.smallest_counts(
-            self.grid, float(smallest[-1]) * _binomial.ROUND_UP, float(epsilons[0])
-        )
-        reachable = boundary <= self.grid
-        flips = _LADDER[::2] if budget[0] > 0 else _LADDER[:1]
-        lowered = boundary[reachable][:, None] - flips
-        tails = _binomial.tail(lowered, self.grid[reachable][:, None], float(epsilons[-1]))
-        return float((tails.sum(axis=0) + budget[0] / (flips + 1)).min())
+        looks = self.grid[:, None]
+        smallest = _binomial.tail(self.counts[:, None], looks, last).min(axis=0) * _binomial.ROUND_UP
+        boundary = _laws.smallest_counts(looks, smallest, first)
+        budget = _binomial.flip_budget(self.elements, first, delta)
+        flips = _LADDER[np.searchsorted(_LADDER[:-1], budget / (level * _FOR_FLIPS) - 1)]
+        tails = _binomial.tail(boundary - flips[:, None], looks, last) * (boundary <= looks)
+        return np.asarray((tails.sum(axis=1) + budget / (flips + 1) <= level).any(axis=0))
 
 
 def _checked_grid(grid: Any, length: int | None) -> Integers:

@@ -96,8 +96,8 @@ KINDS: Final = {
 }
 RULES: Final = {
     "Ranked()": (
-        ": guesses both ends of the scores (with half of the error probability), the high end alone and the "
-        "low end alone (a quarter each), and takes the largest bound"
+        ": guesses both ends of the scores (with 70 % of the error probability), the high end alone and the "
+        "low end alone (15 % each), and takes the largest bound"
     ),
 }
 DERIVED: Final = (
