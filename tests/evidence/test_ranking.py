@@ -132,6 +132,19 @@ def test_screen_and_verdict_agree_with_the_p_value(seed: int, delta: float, accu
         assert verdict in (0, 1 if expected else -1)
 
 
+@pytest.mark.parametrize(("delta", "level"), [(0.01, 0.1), (0.001, 0.01)])
+def test_screen_refutes_no_more_than_the_p_value_where_flips_are_many(delta: float, level: float) -> None:
+    """The ladder of flips makes the p-value larger than it need be; what is settled for less must not tell."""
+    claims = np.arange(0, 4, 0.01)
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        included = rng.integers(0, 2, 3000)
+        evidence = Ranking(included[np.argsort(-rng.normal(3.0 * included))])
+        refuted = int((evidence.screen(claims, delta, level) == 1).sum())
+        for claim in claims[max(0, refuted - 3) : refuted].tolist():
+            assert evidence.p_value(claim, delta) <= level
+
+
 def test_counts_at_the_looks_are_all_that_matters() -> None:
     hits = np.random.default_rng(0).random(500) < 0.8
     evidence = Ranking(hits, elements=700)
