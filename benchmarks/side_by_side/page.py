@@ -134,8 +134,8 @@ def _validity(found: Findings) -> Iterable[str]:
     yield "## How valid"
     yield (
         "How often a bound at 95 % confidence is above the truth; up to 5 % is allowed. Bold: above beyond "
-        "chance (one in 30,000). As many audits as some seconds allow; who showed more than ours and was not "
-        "caught got more. A method that is not caught is not thereby valid."
+        "chance (one in 30,000). As many audits as some seconds allow; who was the best peer or ahead of "
+        "ours somewhere, and not caught, got more. A method that is not caught is not thereby valid."
     )
     columns = [case["case"] for case in found.cases(RANKED)]
     rows = [
