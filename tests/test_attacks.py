@@ -342,3 +342,9 @@ def test_games_of_more_elements_than_can_be_are_refused() -> None:
     ran = canaria("run", "xor", "--n", "99999999999999999999", "--adaptive")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "n must be an integer between 1 and" in ran.err
+
+
+def test_a_mechanism_without_privacy_has_gaps_without_a_warning() -> None:
+    """Infinity was multiplied by 0 for the elements of which nothing is known."""
+    ran = canaria("gaps", "xor-randomized-response", "--epsilon", "inf", "--n", "10", "--k", "1")
+    assert (ran.code, ran.err) == (0, "")

@@ -61,7 +61,7 @@ class XorRandomizedResponse:
     def loss(self, output: Output, known: Bits) -> Floats:
         """Epsilon for the last hidden element, 0 for all others."""
         signs = _last_hidden(output, known)
-        return np.where(signs == 0, 0.0, np.sign(signs) * self.epsilon)
+        return np.where(signs == 0, 0.0, np.copysign(self.epsilon, signs))
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """All but one, then that one."""
