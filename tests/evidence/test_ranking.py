@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from canaria import Ranking, lower_bound
 from canaria.evidence import _binomial, _laws
-from canaria.evidence.ranking import looks
+from canaria.evidence.ranking import _LADDER, looks
 from tests import oracles
 
 HITS = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
@@ -108,6 +108,40 @@ def test_gaps_in_the_ladder_of_flips_only_raise_the_p_value() -> None:
     assert exact <= evidence.p_value(epsilon, delta) <= exact + 0.02
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-5, 1e-3, 1e-2]), st.floats(0, 3))
+def test_bounds_on_the_p_value_close_in_on_the_rule_with_every_crossing(
+    seed: int, delta: float, epsilon: float
+) -> None:
+    """Which crossings are computed, and in which order, must not tell."""
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(5, 5000))
+    evidence = Ranking(rng.random(length) < rng.uniform(0.5, 1), elements=length + int(rng.integers(0, 500)))
+    boundary = evidence._boundary(epsilon)
+    grid, boundary = evidence.grid[boundary <= evidence.grid], boundary[boundary <= evidence.grid]
+    crossed = np.array([_laws.crossing(grid, boundary - flips, epsilon) for flips in _LADDER])
+    budget = evidence.elements * delta / (1 + np.exp(epsilon))
+    expected, _ = _laws.greedy_flips(crossed, _LADDER, budget)
+    low, high = np.array(list(evidence._closer(epsilon, delta))).T
+    assert (np.diff(low) >= -1e-14).all()
+    assert (np.diff(high) <= 1e-14).all()
+    assert low[-1] == high[-1] == pytest.approx(min(1.0, expected), rel=1e-7, abs=1e-12)
+    assert evidence.p_value(epsilon, delta) == pytest.approx(high[-1], abs=1e-14)
+
+
+def test_greedy_rule_pays_for_the_cheapest_misses_first() -> None:
+    """A fifth needs one flip, a tenth needs two or three."""
+    crossings, flips = np.array([0.1, 0.3, 0.4]), np.array([0, 1, 3])
+    for budget, expected in (
+        (0.0, (0.1, 0)),
+        (0.15, (0.25, 0)),
+        (0.3, (0.35, 1)),
+        (0.4, (0.4, 1)),
+        (0.8, (0.5, 2)),
+    ):
+        assert _laws.greedy_flips(crossings, flips, budget) == pytest.approx(expected)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 3), st.sampled_from([0.0, 1e-4, 1e-2]))
 def test_p_value_falls_with_hits_and_rises_with_delta(hits: list[bool], epsilon: float, delta: float) -> None:
@@ -143,6 +177,12 @@ def test_screen_refutes_no_more_than_the_p_value_where_flips_are_many(delta: flo
         refuted = int((evidence.screen(claims, delta, level) == 1).sum())
         for claim in claims[max(0, refuted - 3) : refuted].tolist():
             assert evidence.p_value(claim, delta) <= level
+
+
+def test_screen_rounds_up_like_the_p_value() -> None:
+    evidence = Ranking([1])
+    assert evidence.p_value(0.0) > 0.5
+    assert evidence.screen(np.zeros(1), 0.0, 0.5).tolist() == [0]
 
 
 def test_counts_at_the_looks_are_all_that_matters() -> None:

@@ -8,7 +8,6 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft, special
 
 from canaria._validate import Floats, Integers
@@ -102,17 +101,14 @@ def smallest_counts(looks: Integers, level: Any, epsilon: Any) -> Integers:
     return high
 
 
-def greedy_flips(
-    crossings: "npt.NDArray[np.float64]", lowered: Integers, budget: float
-) -> tuple[float, float]:
+def greedy_flips(crossings: Floats, lowered: Integers, budget: float) -> tuple[float, int]:
     """Spend the budget of flips on the cheapest misses (the greedy delta rule).
 
-    `crossings[i]` is the rejection probability after `lowered[i]` flips. What is newly rejected
-    between two entries is charged the fewest flips that it can have needed. Returns the probability
-    and the unspent budget.
+    `crossings[i]` is the rejection probability after `lowered[i]` flips, rising. What is newly rejected
+    between two entries, or after the last, is charged the fewest flips that it can have needed. Returns the
+    probability, and the entry after which the budget runs out: later ones do not matter.
     """
-    total = float(crossings[0])
-    for gain, price in zip(np.diff(crossings), lowered[:-1] + 1, strict=True):
-        bought = min(max(float(gain), 0.0), budget / price)
-        total, budget = total + bought, budget - bought * price
-    return total, budget
+    prices = lowered + 1
+    costs = np.append(0.0, np.cumsum(np.diff(crossings) * prices[:-1]))
+    last = int(np.searchsorted(costs[1:], budget))
+    return float(crossings[last] + (budget - costs[last]) / prices[last]), last

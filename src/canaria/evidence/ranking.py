@@ -131,32 +131,37 @@ class Ranking:
         )
 
     def _closer(self, epsilon: float, delta: float) -> Iterator[tuple[float, float]]:
-        """Bounds on the p-value, ever closer as misses that need more flips are turned, at last equal.
+        """Bounds on the p-value, ever closer as more boundaries are walked to exactly, at last equal.
 
-        With few flips counted exactly, the others buy nothing; or as much as if all needed the next number,
-        or as the union bound over looks says: a walk that crosses only the lower of two boundaries is between
-        them at some look.
+        A boundary lowered by some flips is crossed at least as often as its easiest look, and at most as
+        often as all its looks together. Of two it is the lower one that is crossed more often, by at most
+        what its looks have more: a walk that crosses it alone is between them at some look. Where the
+        budget may run out, the exact crossing tells most.
         """
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
         boundary, looks = boundary[reachable], self.grid[reachable]
-        steps = _laws.windows(np.diff(looks, prepend=0), epsilon)
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
         flips = _LADDER if budget > 0 else _LADDER[:1]
-        tails = _binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon).sum(axis=0)
-        seen = np.zeros(0)
-        for place in range(len(flips)):
-            seen = np.append(seen, _laws.crossing_of(steps, boundary - flips[place]))
-            low, left = _laws.greedy_flips(seen, flips[: place + 1], budget)
-            high = low + max(left, 0.0) / (flips[place] + 1)
-            if left <= 0 or low >= 1 or place + 1 == len(flips):
-                low = high
-            else:
-                beyond = seen[-1] + tails[place + 1 :] - tails[place]
-                most, unspent = _laws.greedy_flips(np.append(seen, beyond), flips, budget)
-                high = min(high, most + max(unspent, 0.0) / (flips[-1] + 1))
-            yield _binomial.rounded_up(low), _binomial.rounded_up(high)
+        tails = _binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon)
+        union = tails.sum(axis=0)
+        steps: list[tuple[int, Floats]] = []
+        least, most, exact = tails.max(axis=0), np.minimum(union, 1.0), np.zeros(len(flips), dtype=np.bool_)
+        while True:
+            low, last = _laws.greedy_flips(least, flips, budget)
+            high, place = _laws.greedy_flips(most, flips, budget)
+            done = exact[: last + 1].all()
+            yield _binomial.rounded_up(low), _binomial.rounded_up(low if done else max(low, high))
+            if done:
+                return
+            place = int(np.argmin(exact)) if exact[place] else place
+            steps = steps or _laws.windows(np.diff(looks, prepend=0), epsilon)
+            crossing = min(_laws.crossing_of(steps, boundary - flips[place]), most[place])
+            exact[place] = True
+            least[place:] = np.maximum(least[place:], crossing)
+            most[place:] = np.minimum(most[place:], least[place] + union[place:] - union[place])
+            most[:place] = np.minimum(most[:place], most[place])
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the union bound over looks, with and without flips."""
@@ -195,7 +200,8 @@ class Ranking:
         budget = _binomial.flip_budget(self.elements, first, delta)
         flips = _LADDER[np.searchsorted(_LADDER[:-1], budget / (level * _FOR_FLIPS) - 1)]
         tails = _binomial.tail(boundary - flips[:, None], looks, last) * (boundary <= looks)
-        return np.asarray((tails.sum(axis=1) + budget / (flips + 1) <= level).any(axis=0))
+        chances = (tails.sum(axis=1) + budget / (flips + 1)) * _binomial.ROUND_UP
+        return np.asarray((chances <= level).any(axis=0))
 
 
 def _checked_grid(grid: Any, length: int | None) -> Integers:
