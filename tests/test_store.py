@@ -64,7 +64,9 @@ def test_foreign_folders_are_refused_and_left_alone(tmp_path: Path) -> None:
 def test_other_runs_are_refused(tmp_path: Path) -> None:
     enter(tmp_path / "run", {"seed": 0, "names": ("one", "two")}, resume=False)
     before = contents(tmp_path)
-    with pytest.raises(InputError, match="holds another run"):
+    with pytest.raises(InputError, match=r"holds another run: seed is 0 there, 1 here$"):
+        enter(tmp_path / "run", {"seed": 1, "names": ("one", "two")}, resume=True)
+    with pytest.raises(InputError, match=r"names is \['one', 'two'\] there, None here"):
         enter(tmp_path / "run", {"seed": 1}, resume=True)
     with pytest.raises(InputError, match="add --resume"):
         enter(tmp_path / "run", {"seed": 0, "names": ("one", "two")}, resume=False)

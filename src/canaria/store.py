@@ -97,8 +97,9 @@ class Store:
             earlier = _read(self.folder / _SETTINGS).get("settings")
         except DamagedError as error:
             raise InputError(f"{error}; choose another folder") from None
-        if earlier != json.loads(json.dumps(settings)):
-            raise InputError(f"output folder {self.folder} holds another run: {shown(earlier)}")
+        wanted = json.loads(json.dumps(settings))
+        if earlier != wanted:
+            raise InputError(f"output folder {self.folder} holds another run: {_difference(earlier, wanted)}")
         if not resume:
             raise InputError(
                 f"output folder {self.folder} holds this run; add --resume, or choose another folder"
@@ -110,6 +111,16 @@ class Store:
             if _DRAFT.fullmatch(entry.name):
                 with suppress(OSError):
                     entry.unlink()
+
+
+def _difference(earlier: Any, wanted: dict[str, Any]) -> str:
+    if not isinstance(earlier, dict):
+        return shown(earlier)
+    return "; ".join(
+        f"{name} is {shown(earlier.get(name))} there, {shown(wanted.get(name))} here"
+        for name in {**earlier, **wanted}
+        if earlier.get(name) != wanted.get(name)
+    )
 
 
 def _refuse_foreign(path: Path) -> None:
