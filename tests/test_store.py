@@ -68,6 +68,8 @@ def test_other_runs_are_refused(tmp_path: Path) -> None:
         enter(tmp_path / "run", {"seed": 1, "names": ("one", "two")}, resume=True)
     with pytest.raises(InputError, match=r"names is \['one', 'two'\] there, None here"):
         enter(tmp_path / "run", {"seed": 1}, resume=True)
+    with pytest.raises(InputError, match=r"holds another run: more differs$"):
+        enter(tmp_path / "run", {"seed": 0, "names": ("one", "two"), "more": None}, resume=True)
     with pytest.raises(InputError, match="add --resume"):
         enter(tmp_path / "run", {"seed": 0, "names": ("one", "two")}, resume=False)
     assert contents(tmp_path) == before

@@ -116,11 +116,16 @@ class Store:
 def _difference(earlier: Any, wanted: dict[str, Any]) -> str:
     if not isinstance(earlier, dict):
         return shown(earlier)
+    differing = [name for name in {**earlier, **wanted} if _setting(earlier, name) != _setting(wanted, name)]
+    texts = {name: (shown(earlier.get(name)), shown(wanted.get(name))) for name in differing}
     return "; ".join(
-        f"{name} is {shown(earlier.get(name))} there, {shown(wanted.get(name))} here"
-        for name in {**earlier, **wanted}
-        if earlier.get(name) != wanted.get(name)
+        f"{name} is {there} there, {here} here" if there != here else f"{name} differs"
+        for name, (there, here) in texts.items()
     )
+
+
+def _setting(settings: dict[str, Any], name: str) -> list[Any]:
+    return [settings[name]] if name in settings else []
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -106,7 +106,7 @@ def greedy_flips(crossings: Floats, lowered: Integers, budget: float) -> tuple[f
 
     `crossings[i]` is the rejection probability after `lowered[i]` flips, rising. What is newly rejected
     between two entries, or after the last, is charged the fewest flips that it can have needed. Returns the
-    probability, and the entry after which the budget runs out: later ones do not matter.
+    probability, and the entry after which the budget runs out: were later ones higher, it would be the same.
     """
     prices = lowered + 1
     costs = np.append(0.0, np.cumsum(np.diff(crossings) * prices[:-1]))

@@ -125,7 +125,7 @@ class Ranking:
         return high
 
     def refuted(self, epsilon: float, delta: float, level: float) -> bool:
-        """Whether the p-value is at most a level; fewer flips may tell."""
+        """Whether the p-value is at most a level; bounds on it may tell."""
         return next(
             high <= level for low, high in self._closer(epsilon, delta) if low > level or high <= level
         )
