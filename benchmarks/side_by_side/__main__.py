@@ -56,14 +56,16 @@ def main() -> None:
     KEPT.mkdir(exist_ok=True)
     field = assembled()
     known: dict[str, Any] = {}
+    measured = 0.0
     for part in PARTS:
         file = KEPT / f"{part.replace(' ', '-')}.json"
         wanted = [] if options.page else options.only or PARTS
         if part in wanted or not file.exists():
             file.write_text(json.dumps(measure(part, field, known)))
         known[part] = json.loads(file.read_text())
+        measured = max(measured, file.stat().st_mtime)
     run_on = [
-        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"{datetime.fromtimestamp(measured, UTC):%Y-%m-%d}",
         f"{platform.machine()} with {os.cpu_count()} cores",
         f"Python {platform.python_version()}",
         f"NumPy {numpy.__version__}",
