@@ -157,7 +157,7 @@ class Findings:
             f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f}); {others:.2f} "
             f"({min(libraries):.2f} to {max(libraries):.2f}) over the libraries alone, without the published "
             "formula, for which somebody has to choose the number of guesses (docs/hindsight.md: no valid "
-            "rule matches them all)"
+            "rule always matches them all)"
         )
         return Target(text, median >= MEDIAN_RATIO, told)
 
