@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from canaria import InputError, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, audit_scores
+from canaria._validate import CoinWarning
 from tests import oracles
 
 RULES: list[Rule] = [Ranked(), Tails(50), Top(50), Threshold(0.5), Soft(), Online()]
@@ -92,7 +93,7 @@ def test_constant_scores_prove_nothing(rule: Rule, value: float) -> None:
 
 
 def test_result_records_what_was_fixed_beforehand() -> None:
-    bits = np.arange(100) % 2
+    bits = np.arange(100) // 3 % 2
     bound = audit_scores(np.arange(100.0), bits, delta=1e-5, confidence=0.9, rng=0)
     data = bound.to_dict()
     assert (data["rule"], data["confidence"], data["adjacency"]) == ("Ranked()", 0.9, "add-remove")
@@ -153,3 +154,40 @@ def test_more_guesses_than_elements(rule: Rule, message: str) -> None:
 def test_rules_check_their_parameters(make: Any) -> None:
     with pytest.raises(InputError):
         make()
+
+
+@pytest.mark.parametrize("n", [21, 25, 30, 100])
+def test_everything_included_is_no_coin(n: int) -> None:
+    """Random scores would 'prove' 1.73 from 30 elements that were all included."""
+    for bits in (np.ones(n), np.zeros(n)):
+        with pytest.raises(InputError, match="fair coins, got .* with probability .*; toss one fair coin"):
+            audit_scores(np.random.default_rng(0).normal(size=n), bits)
+
+
+@pytest.mark.parametrize("bits", [np.ones(15), np.arange(100) < 70], ids=["15 of 15", "70 of 100"])
+def test_what_coins_hardly_show_is_a_warning(bits: np.ndarray) -> None:
+    with pytest.warns(CoinWarning, match="unless that was chance, nothing is proved"):
+        audit_scores(np.random.default_rng(0).normal(size=len(bits)), bits)
+
+
+def test_thresholds_of_unfair_coins() -> None:
+    """Refused below one in a million, a warning below one in a thousand, both sides together."""
+    for ones in range(0, 101):
+        chance = 2 * sum(math.comb(100, k) for k in range(max(ones, 100 - ones), 101)) / 2**100
+        if chance < 1e-6:
+            with pytest.raises(InputError):
+                audit_scores(np.zeros(100), np.arange(100) < ones)
+        elif chance < 1e-3:
+            with pytest.warns(CoinWarning):
+                audit_scores(np.zeros(100), np.arange(100) < ones)
+        else:
+            audit_scores(np.zeros(100), np.arange(100) < ones)
+
+
+def test_a_sorted_file_is_no_evidence_against_coins_but_a_strict_alternation_is() -> None:
+    scores = np.random.default_rng(0).normal(size=40)
+    for listed in (np.arange(40) < 20, np.arange(40) >= 20):
+        audit_scores(scores, listed)
+    audit_scores(scores[:39], np.arange(39) % 2)
+    with pytest.warns(CoinWarning, match="alternate strictly over 40 elements"):
+        audit_scores(scores, np.arange(40) % 2)

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,7 +15,14 @@ Bits = npt.NDArray[np.int8]
 Integers = npt.NDArray[np.int64]
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
-IMPOSSIBLE_SPLIT: Final = 1e-9
+IMPOSSIBLE: Final = 1e-6
+"""Bits that fair coins show more rarely than this are refused: one honest audit in a million is, too."""
+_UNLIKELY: Final = 1e-3
+_ALTERNATING: Final = 40
+_HOW_TO_TOSS: Final = (
+    "toss one fair coin per canary, before training and independently of everything else, and include the "
+    "canary only on heads (canaria.plant does)"
+)
 LARGEST: Final = 10**15
 """The largest count: above it, doubles lose the digits that bounds need."""
 _SHOWN: Final = 60
@@ -22,6 +30,12 @@ _SHOWN: Final = 60
 
 class InputError(ValueError):
     """An argument, a file or a command that cannot be used; the message is one line."""
+
+    __module__ = "canaria"
+
+
+class CoinWarning(UserWarning):
+    """Hidden bits that fair coins hardly ever show."""
 
     __module__ = "canaria"
 
@@ -129,25 +143,72 @@ def two_valued(name: str, values: Any) -> Hits:
     return np.asarray(array == 1)
 
 
-def _fair_split(larger: int, total: int) -> float:
-    """The chance that fair coins split as unevenly, or more."""
+def fair_chance(heads: int, tosses: int) -> float:
+    """The probability that fair coins show as uneven a split, or a more uneven one.
+
+    >>> fair_chance(10, 10) == 2 * 0.5**10
+    True
+    """
     from scipy import special
 
-    return min(1.0, 2 * float(special.betainc(larger, total - larger + 1, 0.5)))
+    larger = max(heads, tosses - heads)
+    return min(1.0, 2 * float(special.betainc(larger, tosses - larger + 1, 0.5)))
 
 
 def bits(values: Any) -> Bits:
-    """Check hidden bits and return them as -1/+1; a split that no fair coin explains is an error."""
+    """Check hidden bits and return them as -1/+1: what fair coins hardly show is a warning or an error.
+
+    The order of the list is no evidence against coins (members first is usual), unless it alternates.
+    """
     included = two_valued("bits", values)
-    total, ones = len(included), int(included.sum())
-    if total == 0:
+    if len(included) == 0:
         raise InputError("bits must hold at least one element, got none")
-    if _fair_split(max(ones, total - ones), total) < IMPOSSIBLE_SPLIT:
-        raise InputError(
-            f"bits must be independent fair coins, got {ones} included and {total - ones} excluded; "
-            "flip one fair coin per canary and audit again"
+    _require_fair_split(included)
+    if len(included) >= _ALTERNATING and (included[1:] != included[:-1]).all():
+        warnings.warn(
+            f"bits alternate strictly over {len(included)} elements, as if every second one had been "
+            f"included: that is no coin; {_HOW_TO_TOSS}",
+            CoinWarning,
+            stacklevel=4,
         )
     return np.where(included, 1, -1).astype(np.int8)
+
+
+def require_fair_rounds(revealed: Bits) -> None:
+    """Check bits in the order in which rounds reveal them: an order made with sight of them tells them.
+
+    For fair coins and rounds made without them, each two neighbours differ by a fair coin, independently.
+    """
+    included = revealed > 0
+    _require_fair_split(included)
+    changes, pairs = int((included[1:] != included[:-1]).sum()), len(included) - 1
+    chance = fair_chance(changes, pairs) if pairs > 0 else 1.0
+    if chance < IMPOSSIBLE:
+        raise InputError(
+            f"rounds must be made without sight of the bits, got an order in which the bits change {changes} "
+            f"times in {pairs} (fair coins: probability {chance:.1g}); shuffle a list that is sorted by the bits"
+        )
+
+
+def sorted_by_bits(hidden: Bits) -> bool:
+    """Whether a list is in an order that fair coins cannot explain: its positions tell the bits."""
+    pairs = len(hidden) - 1
+    return pairs > 0 and fair_chance(int((hidden[1:] != hidden[:-1]).sum()), pairs) < IMPOSSIBLE
+
+
+def _require_fair_split(included: Hits) -> None:
+    total, ones = len(included), int(included.sum())
+    chance = fair_chance(ones, total)
+    seen = f"{ones} included and {total - ones} excluded, which fair coins show with probability {chance:.1g}"
+    if chance < IMPOSSIBLE:
+        raise InputError(f"bits must be independent fair coins, got {seen}; {_HOW_TO_TOSS}")
+    if chance < _UNLIKELY:
+        warnings.warn(
+            f"bits must be independent fair coins, got {seen}; unless that was chance, nothing is proved: "
+            f"{_HOW_TO_TOSS}",
+            CoinWarning,
+            stacklevel=5,
+        )
 
 
 def generator(rng: Any, purpose: int) -> np.random.Generator:

@@ -6,6 +6,7 @@ from canaria import _validate
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Counts, Evidence
 from canaria.rules import Ranked, Rule, Soft, Threshold
+from canaria.rules.door import guess_once
 
 _TIES: Final = 0x74696573
 
@@ -24,7 +25,8 @@ def audit_scores(
 
     `scores` holds one number per canary, higher meaning "included more likely"; `bits` says which were
     included, by independent fair coins (booleans, 0/1 or -1/+1). The rule commits to its guesses from
-    the scores alone; `rng` breaks ties. `adjacency` says what the audit was about: "add-remove" when an
+    the scores alone; `rng` puts them in random order first, so that ties are broken at random and a list may
+    be sorted by the bits. `adjacency` says what the audit was about: "add-remove" when an
     excluded canary contributes nothing, "replace" when another record takes its place. Scores that are
     all equal say nothing: no guess is taken.
 
@@ -43,5 +45,5 @@ def audit_scores(
     _validate.same_length("scores", len(values), "bits", len(hidden))
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():
-        evidence = rule(values, _validate.generator(rng, _TIES)).reveal(hidden)
+        _, evidence = guess_once(rule, values, hidden, _validate.generator(rng, _TIES))
     return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=repr(rule))

@@ -19,17 +19,16 @@ from canaria.rules import (
     Bet,
     ChoosingRule,
     Guesses,
-    OnlineRounds,
     Ranked,
     Rule,
     Threshold,
 )
+from canaria.rules.door import Guessed, Losses, guess_by_choice, guess_in_rounds, guess_once
 
 _BLOCK: Final = 4_000_000
 _GAME: Final = 0x67616D65
 
 Score = Callable[[Any, Bits], Any]
-Seen = tuple[Guesses | None, Evidence]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +121,10 @@ def replay(
 ) -> Transcript:
     """Guess the bits of a run that has already happened, such as a training run.
 
-    As in `play`, the score sees the bits of a round only after it, and `rng` breaks ties.
+    As in `play`, the score sees the bits of a round only after it. `rng` puts the elements of a round in
+    random order before the rule sees them, so that neither ties nor bets depend on the order of the list; it
+    may be sorted by the bits. `rounds` may not: they are made without sight of the bits. Nor may a score that
+    uses revealed bits rely on the numbering of such a list.
 
     >>> import numpy as np
     >>> from canaria import replay
@@ -136,8 +138,12 @@ def replay(
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
     order = None if rounds is None else _checked_rounds(rounds, len(hidden))
     _require_valid(chosen, order)
-    stream = _validate.generator(rng, _GAME)
-    ((guesses, evidence),) = _guess(_batched(score), chosen, [output], hidden[None], order, stream)
+    stream, losses = _validate.generator(rng, _GAME), _batched(score)
+    if order is not None:
+        _validate.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in order])])
+    elif isinstance(chosen, ChoosingRule) and _validate.sorted_by_bits(hidden):
+        losses = _unmoved(losses)
+    ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
     _require_evidence(evidence, chosen, order, len(hidden))
     return Transcript(hidden, output, guesses, evidence, _validate.adjacency(adjacency), repr(chosen), about)
 
@@ -159,38 +165,38 @@ def _require_adaptive_evidence(evidence: Evidence, guessed: int) -> None:
 
 def _play_block(
     mechanism: Any,
-    losses: Callable[[Any, Bits], Floats],
+    losses: Losses,
     rule: Any,
     order: tuple[Integers, ...] | None,
     shape: tuple[int, int],
     streams: list[np.random.Generator],
 ) -> list[Transcript]:
-    """Games that are sampled together; bits, mechanism and tie-breaks each have their own stream."""
-    bit_rng, run_rng, tie_rng = streams
+    """Games that are sampled together; bits, mechanism and guesses each have their own stream."""
+    bit_rng, run_rng, guess_rng = streams
     bits = 2 * bit_rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
     bits.flags.writeable = False
     outputs = mechanism.sample(bits, run_rng)
     return [
         Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, repr(rule))
-        for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, tie_rng))
+        for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, guess_rng))
     ]
 
 
 def _guess(
-    losses: Callable[[Any, Bits], Floats],
+    losses: Losses,
     rule: Any,
     outputs: Any,
     bits: Bits,
     order: tuple[Integers, ...] | None,
-    tie_rng: np.random.Generator,
-) -> list[Seen]:
+    rng: np.random.Generator,
+) -> list[Guessed]:
     """Let the rule guess the bits of every trial from its output."""
     if isinstance(rule, ChoosingRule) and order is None:
-        return [_play_choosing(losses, rule, outputs[t : t + 1], bits[t]) for t in range(len(bits))]
+        return [guess_by_choice(rule, losses, outputs[t : t + 1], bits[t], rng) for t in range(len(bits))]
     if isinstance(rule, AdaptiveRule):
-        return _play_rounds(losses, rule, outputs, bits, order or (np.arange(bits.shape[1]),))
+        return guess_in_rounds(rule, losses, outputs, bits, order or (np.arange(bits.shape[1]),), rng)
     scores = losses(outputs, np.zeros_like(bits))
-    return [_play_once(rule, row, bits[trial], tie_rng) for trial, row in enumerate(scores)]
+    return [guess_once(rule, row, bits[trial], rng) for trial, row in enumerate(scores)]
 
 
 def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
@@ -227,7 +233,7 @@ def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
     return order
 
 
-def _scorer(mechanism: Any, score: Score | None) -> Callable[[Any, Bits], Floats]:
+def _scorer(mechanism: Any, score: Score | None) -> Losses:
     """Scores of a whole batch, checked."""
     if score is None:
         if not hasattr(mechanism, "loss"):
@@ -236,11 +242,29 @@ def _scorer(mechanism: Any, score: Score | None) -> Callable[[Any, Bits], Floats
     return _batched(score)
 
 
-def _batched(score: Score) -> Callable[[Any, Bits], Floats]:
+def _batched(score: Score) -> Losses:
     """A score of one run, for every run of a batch."""
 
     def scored(outputs: Any, known: Bits) -> Floats:
         return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])
+
+    return scored
+
+
+def _unmoved(losses: Losses) -> Losses:
+    """The same scores, as long as no revealed bit moves the score of a hidden element."""
+    first: Floats | None = None
+
+    def scored(outputs: Any, known: Bits) -> Floats:
+        nonlocal first
+        scores = losses(outputs, known)
+        first = scores if first is None else first
+        if (scores != first)[known == 0].any():
+            raise InputError(
+                "score must not use revealed bits where the list is sorted by the bits: neighbours tell each "
+                "other; shuffle the elements before the audit"
+            )
+        return scores
 
     return scored
 
@@ -254,65 +278,3 @@ def _scores_of(score: Score, output: Any, known: Bits) -> Floats:
     if scores.shape != known.shape:
         raise InputError(f"score must return {len(known)} numbers, one per element, got shape {scores.shape}")
     return _validate.vector("scores", scores, infinite=True)
-
-
-def _play_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator) -> Seen:
-    commitment = rule(scores, rng)
-    if isinstance(commitment, OnlineRounds):
-        return commitment.play(bits)
-    return getattr(commitment, "guesses", None), commitment.reveal(bits)
-
-
-def _play_rounds(
-    losses: Callable[[Any, Bits], Floats],
-    rule: AdaptiveRule,
-    outputs: Any,
-    bits: Bits,
-    order: tuple[Integers, ...],
-) -> list[Seen]:
-    """Guess a round in every trial, reveal it, and go on."""
-    trials = len(bits)
-    known = np.zeros_like(bits)
-    taken = np.zeros(trials, dtype=np.int64)
-    seen: list[list[tuple[Integers, Bits, Floats]]] = [[] for _ in range(trials)]
-    for block in order:
-        scores = losses(outputs, _read_only(known))[:, block]
-        for trial in range(trials):
-            signs = rule.decide(scores[trial], int(taken[trial]))
-            guessed = np.flatnonzero(signs)
-            seen[trial].append((block[guessed], signs[guessed], scores[trial, guessed]))
-            taken[trial] += len(guessed)
-        known[:, block] = bits[:, block]
-    return [_weighed(rule, parts, bits[trial]) for trial, parts in enumerate(seen)]
-
-
-def _play_choosing(
-    losses: Callable[[Any, Bits], Floats], rule: ChoosingRule, output: Any, bits: Bits
-) -> Seen:
-    """Let the rule choose what to guess next, reveal it, and go on until it chooses nothing."""
-    known = np.zeros((1, len(bits)), dtype=np.int8)
-    parts: list[tuple[Integers, Bits, Floats]] = []
-    taken = 0
-    while True:
-        scores = losses(output, _read_only(known))[0]
-        hidden = np.flatnonzero(known[0] == 0)
-        block = hidden[rule.choose(scores[hidden])] if len(hidden) else hidden
-        if len(block) == 0:
-            return _weighed(rule, parts, bits)
-        signs = rule.decide(scores[block], taken)
-        guessed = np.flatnonzero(signs)
-        parts.append((block[guessed], signs[guessed], scores[block[guessed]]))
-        taken += len(guessed)
-        known[0, block] = bits[block]
-
-
-def _read_only(known: Bits) -> Bits:
-    view = known.view()
-    view.flags.writeable = False
-    return view
-
-
-def _weighed(rule: AdaptiveRule, parts: list[tuple[Integers, Bits, Floats]], bits: Bits) -> Seen:
-    order, signs, losses = (np.concatenate(column) for column in zip(*parts, strict=True))
-    guesses = Guesses(order, signs)
-    return guesses, rule.weigh(guesses.hits(bits), losses, len(bits))

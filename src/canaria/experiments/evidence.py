@@ -10,6 +10,7 @@ from canaria.experiments._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.experiments._experiment import Experiment, Row
 from canaria.mechanisms import DpSgd
 from canaria.report.plots import line_chart
+from canaria.rules.door import guess_once
 
 RULES: Final[dict[str, Rule]] = {
     "likelihood, 100 guesses": Surest(100),
@@ -30,7 +31,9 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
         ]
     }
     for series, rule in RULES.items():
-        evidence[series] = [rule(row, rng).reveal(hidden) for row, hidden in zip(losses, bits, strict=True)]
+        evidence[series] = [
+            guess_once(rule, row, hidden, rng)[1] for row, hidden in zip(losses, bits, strict=True)
+        ]
     rounds = optimal.rounds(n)
     for series, bet, order in (
         ("likelihood, bets", Bet(), None),

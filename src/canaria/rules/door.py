@@ -1,0 +1,106 @@
+"""The one door through which every rule is played: it never sees the order of a list.
+
+A list is often sorted by the hidden bits (members first, as in most files). The bits are fair coins all the
+same, but a rule that breaks ties, bets or stops by position would read them off the list. So the elements of
+a round are put in random order before a rule sees their scores, and the bits that it is handed afterwards
+are in the same random order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from canaria._validate import Bits, Floats, Integers
+from canaria.evidence import Evidence
+from canaria.rules._guesses import Guesses, Rule
+from canaria.rules.adaptive import AdaptiveRule, ChoosingRule
+from canaria.rules.online import OnlineRounds
+
+Losses = Callable[[Any, Bits], Floats]
+"""`(outputs, known) -> scores`, each with a leading axis of trials."""
+Guessed = tuple[Guesses | None, Evidence]
+_Part = tuple[Integers, Bits, Floats]
+
+
+def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator) -> Guessed:
+    """Let a rule commit to guesses from the scores alone, then reveal the bits.
+
+    The guesses come back in the numbering of the list; they are None where a rule of a user keeps them.
+    """
+    order = rng.permutation(len(scores))
+    commitment = rule(scores[order], rng)
+    hidden = bits[order]
+    if isinstance(commitment, OnlineRounds):
+        guesses, evidence = commitment.play(hidden)
+        return _relabelled(guesses, order), evidence
+    guesses = getattr(commitment, "guesses", None)
+    return None if guesses is None else _relabelled(guesses, order), commitment.reveal(hidden)
+
+
+def guess_in_rounds(
+    rule: AdaptiveRule,
+    losses: Losses,
+    outputs: Any,
+    bits: Bits,
+    rounds: tuple[Integers, ...],
+    rng: np.random.Generator,
+) -> list[Guessed]:
+    """Guess a round in every trial, reveal it, and go on."""
+    trials = range(len(bits))
+    known = np.zeros_like(bits)
+    taken = np.zeros(len(bits), dtype=np.int64)
+    seen: list[list[_Part]] = [[] for _ in trials]
+    for elements in rounds:
+        scores = losses(outputs, _read_only(known))
+        for trial in trials:
+            part = _decided(rule, rng.permutation(elements), scores[trial], int(taken[trial]))
+            seen[trial].append(part)
+            taken[trial] += len(part[0])
+        known[:, elements] = bits[:, elements]
+    return [_weighed(rule, seen[trial], bits[trial]) for trial in trials]
+
+
+def guess_by_choice(
+    rule: ChoosingRule,
+    losses: Losses,
+    output: Any,
+    bits: Bits,
+    rng: np.random.Generator,
+) -> Guessed:
+    """Let the rule choose what to guess next, reveal it, and go on until it chooses nothing."""
+    known = np.zeros((1, len(bits)), dtype=np.int8)
+    parts: list[_Part] = []
+    taken = 0
+    while True:
+        scores = losses(output, _read_only(known))[0]
+        hidden = rng.permutation(np.flatnonzero(known[0] == 0))
+        elements = hidden[rule.choose(scores[hidden])] if len(hidden) else hidden
+        if len(elements) == 0:
+            return _weighed(rule, parts, bits)
+        parts.append(_decided(rule, elements, scores, taken))
+        taken += len(parts[-1][0])
+        known[0, elements] = bits[elements]
+
+
+def _decided(rule: AdaptiveRule, elements: Integers, scores: Floats, taken: int) -> _Part:
+    """The elements that the rule guesses in a round, its guesses, and the scores they rest on."""
+    signs = rule.decide(scores[elements], taken)
+    guessed = np.flatnonzero(signs)
+    return elements[guessed], signs[guessed], scores[elements[guessed]]
+
+
+def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
+    order, signs, losses = (np.concatenate(column) for column in zip(*parts, strict=True))
+    guesses = Guesses(order, signs)
+    return guesses, rule.weigh(guesses.hits(bits), losses, len(bits))
+
+
+def _relabelled(guesses: Guesses, order: Integers) -> Guesses:
+    return Guesses(order[guesses.order], guesses.signs)
+
+
+def _read_only(known: Bits) -> Bits:
+    view = known.view()
+    view.flags.writeable = False
+    return view
