@@ -18,6 +18,7 @@ import numpy as np
 from diffprivlib import mechanisms
 
 from canaria import Bound, Surest, play
+from canaria.claims import ApproximateDP
 
 
 def cells(kind: Any, **options: Any) -> Callable[..., Any]:
@@ -106,7 +107,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
 
 def main(confidence: float = 0.999, seed: int = 0) -> None:
     for name, claimed, bound in audits(confidence, np.random.default_rng(seed)):
-        verdict = "REFUTED" if bound.refutes(claimed) else "not refuted"
+        verdict = "REFUTED" if bound.refutes(ApproximateDP(claimed, bound.delta)) else "not refuted"
         print(f"{name:<45} claims ({claimed:.3f}, {bound.delta:g}), bound {bound.epsilon:.3f}: {verdict}")
 
 

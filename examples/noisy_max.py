@@ -19,6 +19,7 @@ from diffprivlib.mechanisms import PermuteAndFlip
 from scipy import stats
 
 from canaria import Bound, Surest, classic
+from canaria.claims import ApproximateDP
 
 dp.enable_features("contrib")
 
@@ -111,7 +112,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
 
 def main(confidence: float = 0.99999, seed: int = 0) -> None:
     for name, claimed, bound in audits(confidence, np.random.default_rng(seed)):
-        verdict = "REFUTED" if bound.refutes(claimed) else "not refuted"
+        verdict = "REFUTED" if bound.refutes(ApproximateDP(claimed, bound.delta)) else "not refuted"
         print(f"{name:<45} claims ({claimed:.3f}, {bound.delta:g}), bound {bound.epsilon:.3f}: {verdict}")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from canaria import Bound, Surest, play
+from canaria.claims import ApproximateDP
 
 dp.enable_features("contrib")
 
@@ -109,7 +110,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
 
 def main(confidence: float = 0.99999, seed: int = 0) -> None:
     for name, claimed, bound in audits(confidence, np.random.default_rng(seed)):
-        verdict = "REFUTED" if bound.refutes(claimed) else "not refuted"
+        verdict = "REFUTED" if bound.refutes(ApproximateDP(claimed, bound.delta)) else "not refuted"
         print(f"{name:<45} claims ({claimed:.3f}, {bound.delta:g}), bound {bound.epsilon:.3f}: {verdict}")
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from canaria import Bound, Surest, classic
+from canaria.claims import ApproximateDP
 
 Answers = tuple[bool | float, ...]
 Queries = tuple[int, ...]
@@ -112,7 +113,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
 
 def main(confidence: float = 0.999, seed: int = 0) -> None:
     for name, claimed, bound in audits(confidence, np.random.default_rng(seed)):
-        verdict = "REFUTED" if bound.refutes(claimed) else "not refuted"
+        verdict = "REFUTED" if bound.refutes(ApproximateDP(claimed, bound.delta)) else "not refuted"
         print(f"{name:<45} claims ({claimed:.3f}, {bound.delta:g}), bound {bound.epsilon:.3f}: {verdict}")
 
 

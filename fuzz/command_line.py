@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from canaria.bound import lower_bound
+from canaria.claims import ApproximateDP
 from canaria.cli import main
 from canaria.evidence import Counts, Ranking
 from canaria.report.page import page
@@ -181,7 +182,7 @@ def _prepare() -> None:
     Path("scores.jsonl").write_text("".join(f'{{"score": {s}, "included": {i}}}\n' for s, i in pairs))
     Path("odd.csv").write_bytes(b"score,included\n1,1\n\xff,0\n")
     Path("odd.json").write_text('{"format": 1}')
-    Result(lower_bound(Counts(73, 100, 1000), 1e-5), 2.0).save("result.json")
+    Result(lower_bound(Counts(73, 100, 1000), 1e-5), ApproximateDP(2.0, 1e-5)).save("result.json")
     Result(lower_bound(Ranking(rng.random(60) < 0.9), 1e-5)).save("ranking.json")
     page([explain(Result(lower_bound(Counts(7, 9, 9))))])
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from canaria._validate import InputError
 from canaria.bound import lower_bound
+from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance
 from canaria.evidence import Evidence, from_dict
 from canaria.report.page import page
@@ -128,11 +129,10 @@ def _record(source: draw.Source) -> dict[str, Any]:
     claimed = source.PickValueInList([None, 0.0, 1.0, 50.0, math.inf])
     plain = source.ConsumeBool()
     ladder = None if plain or claimed is None else ladder_of_scores(claimed, bound)
+    claim = None if claimed is None else ApproximateDP(claimed, delta)
     told = {} if plain else {"note": "told", "histogram": "of scores"}
     part = Conformance(0.5, 1.0, 1.0, 1.0, {"noise": 0.5}) if source.ConsumeBool() else None
-    return copy.deepcopy(
-        Result(bound, claimed, "audit", _histogram(evidence), ladder, part, told, 3).to_dict()
-    )
+    return copy.deepcopy(Result(bound, claim, "audit", _histogram(evidence), ladder, part, told, 3).to_dict())
 
 
 def _histogram(evidence: Evidence) -> Histogram | None:

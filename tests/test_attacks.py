@@ -26,6 +26,7 @@ from canaria import (
     Weighted,
     audit_scores,
     lower_bound,
+    together,
 )
 from canaria.evidence import from_dict
 from canaria.results import checksum
@@ -91,6 +92,27 @@ def test_numbers_are_plain_numbers(tmp_path: Path, text: str) -> None:
     path.write_text(f"score,included\n{text},1\n")
     with pytest.raises(InputError):
         read_scores(path)
+
+
+@pytest.mark.parametrize("again", ['"score": 2', '"included": 0'])
+def test_a_line_of_json_names_everything_once(tmp_path: Path, again: str) -> None:
+    """As a CSV file whose header names a column twice is refused."""
+    path = tmp_path / "scores.jsonl"
+    path.write_text('{"score": 1, "included": 1, "note": "fine"}\n{"score": 1, "included": 1, %s}\n' % again)
+    with pytest.raises(InputError, match="line 2 must name everything once, got '(score|included)' twice"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize("count", [3, 7, 49, 98, 103, 1000])
+def test_equal_shares_are_shares(count: int) -> None:
+    """49 times 1/49 is more than 1 in floating point; a bound must still be refuted by its own p-value."""
+    evidence = Split((Counts(80, 100, 1000),) * count, (1 / count,) * count)
+    bound = lower_bound(evidence, 1e-5)
+    assert 0.5 < bound.epsilon < 1.2
+    assert evidence.p_value(bound.epsilon, 1e-5) <= 1 - bound.confidence
+    audits = {str(k): Counts(80, 100, 1000) for k in range(count)}
+    shared = together(audits, 1e-5, shares=dict.fromkeys(audits, 1 / count))
+    assert shared.bound.epsilon == pytest.approx(bound.epsilon, rel=1e-12)
 
 
 @pytest.mark.parametrize(("correct", "taken", "elements"), [(39, 42, 10**9), (28, 28, 10**9), (53, 54, 513)])

@@ -160,7 +160,7 @@ def test_rules_check_their_parameters(make: Any) -> None:
 def test_everything_included_is_no_coin(n: int) -> None:
     """Random scores would 'prove' 1.73 from 30 elements that were all included."""
     for bits in (np.ones(n), np.zeros(n)):
-        with pytest.raises(InputError, match="fair coins, got .* with probability .*; toss one fair coin"):
+        with pytest.raises(InputError, match=r"fair coins, got .* with probability .*; toss one fair coin"):
             audit_scores(np.random.default_rng(0).normal(size=n), bits)
 
 
@@ -172,7 +172,7 @@ def test_what_coins_hardly_show_is_a_warning(bits: np.ndarray) -> None:
 
 def test_thresholds_of_unfair_coins() -> None:
     """Refused below one in a million, a warning below one in a thousand, both sides together."""
-    for ones in range(0, 101):
+    for ones in range(101):
         chance = 2 * sum(math.comb(100, k) for k in range(max(ones, 100 - ones), 101)) / 2**100
         if chance < 1e-6:
             with pytest.raises(InputError):

@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import EPSILON_GRID, Bets, Bound, Counts, InputError, Ranking, Split, Weighted, lower_bound
+from canaria import (
+    EPSILON_GRID,
+    Bets,
+    Bound,
+    Counts,
+    InputError,
+    Ranking,
+    Result,
+    Split,
+    Weighted,
+    lower_bound,
+)
+from canaria.claims import ApproximateDP
 from canaria.evidence import Tally
 
 
@@ -97,15 +109,27 @@ def test_html_escapes_what_users_wrote() -> None:
 
 def test_adjacencies_are_not_compared_across() -> None:
     bound = lower_bound(Counts(90, 100, 100), adjacency="replace")
-    assert bound.refutes(1.0, "replace")
-    assert bound.refutes(1.0)
+    assert bound.refutes(ApproximateDP(1.0, 0, "replace"))
+    assert bound.refutes(ApproximateDP(1.0, 0))
     with pytest.raises(InputError, match="must be the same"):
-        bound.refutes(1.0, "add-remove")
+        bound.refutes(ApproximateDP(1.0, 0, "add-remove"))
+
+
+def test_deltas_are_not_compared_across() -> None:
+    """A bound at a smaller delta says nothing about a claim; at a larger one it says more than is needed."""
+    bound = lower_bound(Counts(90, 100, 100), 1e-5)
+    with pytest.raises(InputError, match=r"the bound is at delta = 1e-05, but the claim is at delta = 0\.02"):
+        bound.refutes(ApproximateDP(1.0, 0.02))
+    assert bound.refutes(ApproximateDP(1.0, 0))
+    with pytest.raises(InputError, match="the delta of its claim, 0, got one at 1e-05"):
+        Result(bound, ApproximateDP(1.0, 0))
+    with pytest.raises(InputError, match="claim must have an epsilon and a delta"):
+        bound.refutes(1.0)  # type: ignore[arg-type]
 
 
 def test_refuted_means_strictly_above() -> None:
     bound = lower_bound(Counts(90, 100, 100))
-    assert not bound.refutes(bound.epsilon)
+    assert not bound.refutes(ApproximateDP(bound.epsilon, 0))
 
 
 @pytest.mark.parametrize(

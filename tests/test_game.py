@@ -433,7 +433,7 @@ def test_a_users_rule_cannot_use_the_order_either() -> None:
 )
 def test_rounds_that_follow_the_bits_are_refused(rounds: Any) -> None:
     bits = members_first(200, np.random.default_rng(0))
-    with pytest.raises(InputError, match="rounds must be made without sight|must be independent fair coins"):
+    with pytest.raises(InputError, match=r"rounds must be made without sight|must be independent fair coins"):
         replay(bits, np.ones(200), lambda output, known: output, Bet(), rounds(bits), rng=0)
 
 

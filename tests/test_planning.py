@@ -14,6 +14,7 @@ from scipy import special
 
 from canaria import InputError, Ranked, Ranking, Soft, Split, Surest, Weighted, lower_bound, plan, play_many
 from canaria.accounting import dpsgd_sigma
+from canaria.claims import ApproximateDP
 from canaria.mechanisms import DpSgd
 from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
 from canaria.planning import Expected, expected_bound, refutation_power
@@ -252,7 +253,7 @@ def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: f
         seen = rng.binomial(included, rate, shape) + rng.normal(scale=sigma / too_small, size=shape)
         table = log_likelihoods_of(seen, per_coordinate, rate, sigma)
         run = Recording(design, bits, seen.sum(axis=0), table, steps, rate, sigma, "sum", seed)
-        refuted.append(run.bound(1e-5).refutes(2.0))
+        refuted.append(run.bound(1e-5).refutes(ApproximateDP(2.0, 1e-5)))
     power = refutation_power(USUAL, 2.0, too_small, 1000, per_coordinate, 1e-5)
     assert 0.05 < power < 0.95
     assert abs(power - np.mean(refuted)) < 4 * math.sqrt(power * (1 - power) / 60)

@@ -25,6 +25,7 @@ from canaria import (
     lower_bound,
     together,
 )
+from canaria.claims import ApproximateDP
 from canaria.evidence import Explained
 from canaria.mechanisms import DpSgd
 from canaria.report.section import explain
@@ -149,7 +150,7 @@ def test_endless_files_are_not_read_to_the_end() -> None:
 
 def test_a_verdict_is_that_of_the_recomputed_bound(tmp_path: Path) -> None:
     """62 of 62 in a budget prove exactly 3: a claim of 3 is not refuted, whatever rounding a file claims."""
-    honest = Result(lower_bound(Budget(62, 62, 62, 62)), 3.0)
+    honest = Result(lower_bound(Budget(62, 62, 62, 62)), ApproximateDP(3.0, 0))
     assert honest.bound.epsilon == 3.0
     record = {**honest.to_dict(), "epsilon": 3.00000002, "refuted": True}
     path = tmp_path / "result.json"

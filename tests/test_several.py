@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError, Result, Split, Surest, lower_bound, play, together
+from canaria.claims import ApproximateDP
 from canaria.mechanisms import RandomizedResponse, XorInPairs
 from canaria.several import confidence_at
 from tests import oracles
@@ -25,8 +26,8 @@ def test_every_audit_is_held_at_its_share() -> None:
     assert seen.bound.confidence == 0.9
     assert seen.bound.evidence == Split((WHITE, BLACK), (0.7, 0.3))
     assert seen.bound.evidence.p_value(seen.bound.epsilon, 1e-5) <= 0.1 * (1 + 1e-12)
-    assert seen.refutes(seen.bound.epsilon - 0.01)
-    assert not seen.refutes(seen.bound.epsilon)
+    assert seen.refutes(ApproximateDP(seen.bound.epsilon - 0.01, seen.bound.delta))
+    assert not seen.refutes(ApproximateDP(seen.bound.epsilon, seen.bound.delta))
 
 
 def test_one_audit_alone_loses_nothing() -> None:
@@ -88,7 +89,7 @@ def test_bounds_hold_at_once(epsilon: float) -> None:
 
     def refuted(confidence: float) -> float:
         least = [
-            next(v for v in range(k + 1) if lower_bound(Counts(v, k, 100), 0.0, confidence).refutes(epsilon))
+            next(v for v in range(k + 1) if lower_bound(Counts(v, k, 100), 0.0, confidence).epsilon > epsilon)
             for k in looks
         ]
         return float((right >= np.array(least)).any(axis=1).mean())

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from canaria import Counts, InputError, Result, lower_bound
+from canaria.claims import ApproximateDP
 from canaria.parallel import run_blocks
 from canaria.store import FORMAT, Store, checksum, write_atomically
 
-RESULT = Result(lower_bound(Counts(90, 100, 100)), claimed=1.0)
+RESULT = Result(lower_bound(Counts(90, 100, 100)), claim=ApproximateDP(1.0, 0))
 ROWS = [{"epsilon": 0.1 + 0.2, "rule": "ε ≥ 1"}]
 HOLD = """
 import sys

@@ -39,6 +39,7 @@ from canaria import (
     play,
     together,
 )
+from canaria.claims import ApproximateDP
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
 from canaria.reach import reach, remedy, size_of
 from canaria.result_files import check, read_result
@@ -56,19 +57,19 @@ def own(output: Any, known: Any) -> Any:
 
 
 def test_a_true_claim_passes_and_gives_the_bound() -> None:
-    bound = assert_private(noisy(1.0), 1.0, score=own)
+    bound = assert_private(noisy(1.0), 1.0, 0, score=own)
     assert 0.3 < bound.epsilon <= 1
     assert bound.confidence == 0.999
     assert bound.adjacency == "add-remove"
     assert bound.evidence.elements == 1000
-    assert bound.epsilon == assert_private(noisy(1.0), 1.0, score=own).epsilon
-    assert bound.epsilon != assert_private(noisy(1.0), 1.0, score=own, rng=1).epsilon
+    assert bound.epsilon == assert_private(noisy(1.0), 1.0, 0, score=own).epsilon
+    assert bound.epsilon != assert_private(noisy(1.0), 1.0, 0, score=own, rng=1).epsilon
 
 
 def test_a_false_claim_fails_with_the_sentence_of_the_bound() -> None:
     """Noise four times too small."""
     with pytest.raises(AssertionError) as caught:
-        assert_private(noisy(0.25), 1.0, score=own)
+        assert_private(noisy(0.25), 1.0, 0, score=own)
     bound = play(noisy(0.25), own, n=1000, rng=0).bound(0.0, 0.999)
     assert str(caught.value) == f"the claim epsilon = 1 at delta 0 is REFUTED. {bound}"
     assert "With 99.9 % confidence epsilon is at least 3." in str(caught.value)
@@ -83,13 +84,13 @@ def test_delta_pairs_rules_and_rounds_reach_the_game() -> None:
     assert bound.evidence == Counts(bound.tally.correct, 100, 300)
     mechanism = XorInPairs()
     with pytest.raises(AssertionError, match="epsilon is at least"):
-        assert_private(mechanism, 3.0, n=400, rounds=mechanism.rounds(400))
+        assert_private(mechanism, 3.0, 0, n=400, rounds=mechanism.rounds(400))
 
 
 def test_the_adjacency_of_the_claim_is_checked() -> None:
-    assert assert_private(RandomizedResponse(1.0), 1.0, adjacency="replace").adjacency == "replace"
+    assert assert_private(RandomizedResponse(1.0), 1.0, 0, adjacency="replace").adjacency == "replace"
     with pytest.raises(InputError, match="can be up to twice"):
-        assert_private(RandomizedResponse(1.0), 1.0, adjacency="add-remove")
+        assert_private(RandomizedResponse(1.0), 1.0, 0, adjacency="add-remove")
 
 
 def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
@@ -99,9 +100,9 @@ def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
     audits = (game, loose, Result(loose), game.evidence, together({"game": loose}))
     assert [assert_private(audit, 1.5, 1e-6).epsilon for audit in audits] == pytest.approx([wanted] * 5)
     runs = classic(RandomizedResponse(2.0), base=[1, -1], index=1, repetitions=300, rng=0)
-    assert assert_private(runs, 2.0).epsilon > 1
+    assert assert_private(runs, 2.0, 0).epsilon > 1
     with pytest.raises(AssertionError, match=r"claim epsilon = 0\.5 at delta 0 is REFUTED"):
-        assert_private(runs, 0.5)
+        assert_private(runs, 0.5, 0)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
 )
 def test_misuse_is_one_line(mechanism: Any, epsilon: float, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        assert_private(mechanism, epsilon, **options)
+        assert_private(mechanism, epsilon, **{"delta": 0, **options})
     assert "\n" not in str(caught.value)
 
 
@@ -173,7 +174,7 @@ def test_nothing_is_refuted_at_a_level_of_delta() -> None:
     with pytest.raises(InputError, match=r"at a false-alarm probability of delta or less, here 0\.001"):
         assert_private(RandomizedResponse(1.0), 1.0, delta=0.0011)
     with pytest.raises(InputError, match=r"cannot fail.*no bound goes so far"):
-        assert_private(RandomizedResponse(1.0), math.inf)
+        assert_private(RandomizedResponse(1.0), math.inf, 0)
     for n in (1, 10, 1000, 100_000):
         assert reach(size_of(Counts(n, n, n)), 1.1e-3, 0.999) == 0
 
@@ -181,11 +182,11 @@ def test_nothing_is_refuted_at_a_level_of_delta() -> None:
 @pytest.mark.parametrize("rule", [Soft(), Bet()], ids=str)
 def test_a_rule_that_believes_the_mechanism_cannot_convict_it(rule: Any) -> None:
     with pytest.raises(InputError, match=r"this test cannot fail: .* believes the losses"):
-        assert_private(RandomizedResponse(1.0), 1.0, rule=rule)
+        assert_private(RandomizedResponse(1.0), 1.0, 0, rule=rule)
     with pytest.raises(InputError, match=r"Bet\(\) believes the losses"):
-        assert_private(XorRandomizedResponse(1.0), 1.0, n=4, rounds=[[0, 1, 2], [3]])
+        assert_private(XorRandomizedResponse(1.0), 1.0, 0, n=4, rounds=[[0, 1, 2], [3]])
     with pytest.raises(AssertionError, match="REFUTED"):
-        assert_private(RandomizedResponse(4.0), 1.0, rule=rule)
+        assert_private(RandomizedResponse(4.0), 1.0, 0, rule=rule)
 
 
 def test_guesses_that_were_too_timid_leave_a_note_and_no_warning() -> None:
@@ -195,7 +196,7 @@ def test_guesses_that_were_too_timid_leave_a_note_and_no_warning() -> None:
         return np.where(rng.random(len(data)) < 1 / (1 + math.exp(-1)), data, ~data)
 
     game = {"score": lambda output, known: np.where(output, 1.0, -1.0), "rule": Bet(), "n": 1000}
-    verdict = examine(response, (1.0, 1e-5), game, 0.999, rng=0)
+    verdict = examine(response, ApproximateDP(1.0, 1e-5), game, 0.999, rng=0)
     assert verdict.passed
     assert verdict.notes[0].startswith("no claim can be refuted with elements=1000")
     assert str(verdict).endswith(verdict.notes[0])
@@ -235,7 +236,7 @@ def test_no_audit_reaches_beyond(kind: str, delta: float) -> None:
 def test_the_size_of_what_took_no_guess_is_not_known() -> None:
     assert size_of(Counts(0, 0, 10)) is None
     assert size_of(Split((Counts(0, 0, 10), Counts(1, 2, 10)), (0.5, 0.5))) is None
-    assert not examine(Counts(0, 0, 10), (1.0, 0.0), {}, 0.95).refuted
+    assert not examine(Counts(0, 0, 10), ApproximateDP(1.0, 0.0), {}, 0.95).refuted
 
 
 def test_a_remedy_is_found_on_both_sides() -> None:
@@ -250,7 +251,7 @@ def test_a_remedy_is_found_on_both_sides() -> None:
 def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     recording = simulated(Dirac(1000), 1)
     assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2
-    verdict = examine_training(recording, (2.0, 1e-5), {}, 0.99)
+    verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
     assert (1 - verdict.bound.confidence, verdict.least) == pytest.approx((0.005, 0.005))
     assert "training is as stated: noise 2." in str(verdict)
@@ -272,7 +273,7 @@ def test_training_with_another_rule() -> None:
 
 def test_few_canaries_leave_the_claim_to_conformance() -> None:
     recording = simulated(Dirac(40), 0)
-    verdict = examine_training(recording, (3.0, 1e-5), {}, 0.999)
+    verdict = examine_training(recording, ApproximateDP(3.0, 1e-5), {}, 0.999)
     assert verdict.passed
     assert verdict.notes[0].startswith(
         "the bound cannot refute the claim, only conformance can fail: even 40"
@@ -291,11 +292,11 @@ def test_what_is_no_training_audit_is_refused() -> None:
         assert_private_training(replace(recording, noise_multiplier=0.0), 1.0, 1e-5)
     planted = plant(np.zeros((50, 3)), np.ones((4, 3)), rng=0)
     with pytest.raises(InputError, match=r"cannot be asked for bound\(delta, confidence\).*pass the bound"):
-        assert_private(planted, 1.0)
+        assert_private(planted, 1.0, 0)
 
 
 def test_a_verdict_is_kept_as_a_result_that_holds(tmp_path: Any) -> None:
-    verdict = examine_training(simulated(Dirac(1000), 0), (2.0, 1e-5), {}, 0.99)
+    verdict = examine_training(simulated(Dirac(1000), 0), ApproximateDP(2.0, 1e-5), {}, 0.99)
     stored = read_result(verdict.result("training", "pytest x").save(tmp_path / "result.json"))
     assert check(stored).holds
     assert stored.result.claimed == 2.0
@@ -306,6 +307,9 @@ def test_a_verdict_is_kept_as_a_result_that_holds(tmp_path: Any) -> None:
 @pytest.mark.full
 def test_correct_training_fails_no_more_often_than_stated() -> None:
     """400 training runs at 10 %: a binomial test with a false-alarm probability of 1e-4."""
-    runs = [examine_training(simulated(Dirac(200), seed), (2.0, 1e-5), {}, 0.9) for seed in range(400)]
+    runs = [
+        examine_training(simulated(Dirac(200), seed), ApproximateDP(2.0, 1e-5), {}, 0.9)
+        for seed in range(400)
+    ]
     failed = sum(not verdict.passed for verdict in runs)
     assert 0 < failed <= stats.binom.isf(1e-4, 400, 0.1)

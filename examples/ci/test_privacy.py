@@ -27,7 +27,9 @@ def noisy_votes(votes, rng, epsilon=2.0):
 
 def test_histogram(assert_private):
     """Many elements, one run: each count tells about one person, the larger the more likely in."""
-    assert_private(noisy_histogram, epsilon=1.0, score=lambda counts, known: counts, adjacency="add-remove")
+    assert_private(
+        noisy_histogram, epsilon=1.0, delta=0, score=lambda counts, known: counts, adjacency="add-remove"
+    )
 
 
 def test_mean(assert_private):
@@ -41,7 +43,7 @@ def test_mean(assert_private):
         score=lambda mean: mean,
         rng=assert_private.seed,
     )
-    assert_private(runs, epsilon=1.0, adjacency="replace")
+    assert_private(runs, epsilon=1.0, delta=0, adjacency="replace")
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
@@ -50,6 +52,7 @@ def test_votes(assert_private, epsilon):
     assert_private(
         lambda votes, rng: noisy_votes(votes, rng, epsilon),
         epsilon=epsilon,
+        delta=0,
         score=lambda votes, known: votes,
         pairs=[(False, True)] * 1000,
     )
@@ -61,4 +64,4 @@ def test_histogram_in_two_ways(assert_private):
     def game(rule):
         return play(noisy_histogram, lambda counts, known: counts, rule, n=1000, rng=assert_private.seed)
 
-    assert_private(together({"ranked": game(None), "learning": game(Online())}), epsilon=1.0)
+    assert_private(together({"ranked": game(None), "learning": game(Online())}), epsilon=1.0, delta=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canaria._version import __version__
 
 if TYPE_CHECKING:
-    from canaria._validate import InputError
+    from canaria._validate import CoinWarning, InputError
     from canaria.audit import audit_scores
     from canaria.bound import EPSILON_GRID, Bound, lower_bound
     from canaria.classic_game import classic
@@ -55,6 +55,7 @@ __all__ = [
     "Bets",
     "Bound",
     "Budget",
+    "CoinWarning",
     "Conformance",
     "Counts",
     "Evidence",
@@ -97,7 +98,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "canaria._validate": ("InputError",),
+    "canaria._validate": ("CoinWarning", "InputError"),
     "canaria.audit": ("audit_scores",),
     "canaria.bound": ("EPSILON_GRID", "Bound", "lower_bound"),
     "canaria.evidence": (

@@ -186,7 +186,7 @@ def require_fair_rounds(revealed: Bits) -> None:
     if chance < IMPOSSIBLE:
         raise InputError(
             f"rounds must be made without sight of the bits, got an order in which the bits change {changes} "
-            f"times in {pairs} (fair coins: probability {chance:.1g}); shuffle a list that is sorted by the bits"
+            f"times in {pairs} (fair coins: probability {chance:.1g}); shuffle a list sorted by the bits"
         )
 
 

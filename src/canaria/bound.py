@@ -13,7 +13,8 @@ from scipy import optimize
 
 from canaria import _validate
 from canaria._numbers import percent, rounded_down
-from canaria._validate import Floats, InputError
+from canaria._validate import Floats, InputError, shown
+from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Capped,
     Decided,
@@ -40,7 +41,7 @@ _LARGEST_EPSILON: Final = 750.0
 _BUDGET_SHARE: Final = 0.9
 _TINY: Final = 1e-300
 _ROUNDING: Final = 1e-8
-_BELOW_ONE: Final = 1 - 2.0**-50
+_BELOW_ONE: Final = 1 - 2.0**-48
 """So that a part's p-value, divided by its share, is at most the level in floating point too."""
 
 
@@ -86,12 +87,18 @@ class Bound:
         """The fixed grid of claims that was walked, in words; None where none is needed."""
         return None if self.evidence.inversion == "bisection" else GRID_IN_WORDS
 
-    def refutes(self, claimed: float, adjacency: str | None = None) -> bool:
-        """Whether the bound lies above a claimed epsilon (of the same adjacency, if given)."""
-        claimed = _validate.nonnegative("claimed", claimed)
-        if adjacency is not None:
-            require_same_adjacency(self.adjacency, _validate.adjacency(adjacency))
-        return self.epsilon > claimed
+    def refutes(self, claim: ApproximateDP) -> bool:
+        """Whether the bound lies above the claim: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
+
+        A claim at a larger delta than the bound's, or of another adjacency, is an InputError.
+        """
+        if not isinstance(claim, ApproximateDP):
+            raise InputError(
+                "claim must have an epsilon and a delta, as in ApproximateDP(2.0, delta=1e-5), "
+                f"got {shown(claim)}"
+            )
+        claim.require_comparable(self.delta, self.adjacency)
+        return self.epsilon > claim.epsilon
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON (infinite numbers as the string "inf")."""
@@ -151,15 +158,6 @@ class Bound:
         )
         cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
         return f"<table>{cells}</table>"
-
-
-def require_same_adjacency(measured: str, claimed: str) -> None:
-    """Check that a bound may be held against a claim: replace-one can cost twice add-remove."""
-    if "unspecified" not in (measured, claimed) and measured != claimed:
-        raise InputError(
-            f"adjacency of the bound ({measured}) and of the claim ({claimed}) must be the same; "
-            "a replace-one epsilon can be up to twice the add-remove one"
-        )
 
 
 def lower_bound(

@@ -14,6 +14,7 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
+from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance, joined
 from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
 from canaria.evidence.ranking import looks
@@ -190,7 +191,7 @@ def _result(record: Any, source: str) -> Result:
     seed = record["seed"]
     return Result(
         _bound(record),
-        None if record["claimed"] is None else _epsilon("claimed", record["claimed"]),
+        _claim(record),
         _words("name", record["name"]),
         _histogram(record["histogram"]),
         _ladder(record["ladder"]),
@@ -237,6 +238,12 @@ def _bound(record: dict[str, Any]) -> Bound:
         _maybe_words("rule", record["rule"]),
         _maybe_words("about", record["about"]),
     )
+
+
+def _claim(record: dict[str, Any]) -> ApproximateDP | None:
+    if record["claimed"] is None:
+        return None
+    return ApproximateDP(_epsilon("claimed", record["claimed"]), _validate.delta(record["delta"]))
 
 
 def _epsilon(name: str, value: Any) -> float:

@@ -20,6 +20,7 @@ from canaria._numbers import percent, rounded_down
 from canaria._validate import Floats, InputError
 from canaria._version import __version__
 from canaria.bound import Bound, plain
+from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance
 from canaria.store import checksum, write_atomically
 
@@ -135,16 +136,17 @@ def running() -> dict[str, str]:
 class Result:
     """What an audit found.
 
-    `name` says what was audited, `claimed` is the epsilon that is claimed at the delta of the bound. `facts`
-    are further lines for the reader; `command` and `seed` repeat the audit.
+    `name` says what was audited; `claim` is what was promised, at the delta of the bound. `facts` are further
+    lines for the reader; `command` and `seed` repeat the audit.
 
     >>> from canaria import Counts, Result, lower_bound
-    >>> Result(lower_bound(Counts(90, 100, 100)), claimed=1.0, name="survey").verdict
+    >>> from canaria.claims import ApproximateDP
+    >>> Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(1.0, delta=0), name="survey").verdict
     'The claim ε = 1 is refuted: with 95 % confidence ε is at least 1.630 at δ = 0.'
     """
 
     bound: Bound
-    claimed: float | None = None
+    claim: ApproximateDP | None = None
     name: str = "audit"
     histogram: Histogram | None = None
     ladder: Ladder | None = None
@@ -155,13 +157,24 @@ class Result:
     versions: dict[str, str] = field(default_factory=running)
 
     def __post_init__(self) -> None:
-        if self.claimed is not None:
-            _validate.nonnegative("claimed", self.claimed)
+        if self.claim is None:
+            return
+        self.bound.refutes(self.claim)
+        if self.claim.delta != self.bound.delta:
+            raise InputError(
+                f"the bound of a result must be at the delta of its claim, {self.claim.delta:g}, got one at "
+                f"{self.bound.delta:g}"
+            )
+
+    @property
+    def claimed(self) -> float | None:
+        """The epsilon that is claimed, at the delta of the bound."""
+        return None if self.claim is None else self.claim.epsilon
 
     @property
     def refuted(self) -> bool | None:
         """Whether the claim is refuted; None without a claim."""
-        return None if self.claimed is None else self.bound.refutes(self.claimed)
+        return None if self.claim is None else self.bound.refutes(self.claim)
 
     @property
     def verdict(self) -> str:

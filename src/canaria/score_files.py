@@ -102,13 +102,26 @@ def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[st
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
+        where = f"{source} line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, where))
+        except InputError:
+            raise
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise InputError(f"{source} line {number} must be a JSON object, got {shown(line)}")
-        yield f"{source} line {number}", row
+            raise InputError(f"{where} must be a JSON object, got {shown(line)}")
+        yield where, row
+
+
+def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    """An object that names everything once, as a CSV file names its columns."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{where} must name everything once, got {shown(twice)} twice")
+    return row
 
 
 def _score(value: Any, where: str) -> float:

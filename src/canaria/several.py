@@ -9,8 +9,10 @@ from typing import Any
 from canaria import _validate
 from canaria._numbers import percent
 from canaria._validate import InputError, shown
-from canaria.bound import Bound, lower_bound, require_same_adjacency
+from canaria.bound import Bound, lower_bound
+from canaria.claims import ApproximateDP, require_same_adjacency
 from canaria.evidence import Split
+from canaria.evidence.split import MOST_SHARES
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Together:
     """The bounds of several audits, which all hold at once, and the one they amount to.
 
     `bounds` holds each audit at its own share of the error probability. `bound` is the largest of them; it
-    holds with the confidence of the whole, and is kept like any other: `Result(bound, claimed).save(path)`.
+    holds with the confidence of the whole, and is kept like any other: `Result(bound, claim).save(path)`.
     """
 
     bounds: dict[str, Bound]
@@ -29,9 +31,9 @@ class Together:
         """The name of the audit that shows most; the first of several."""
         return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
 
-    def refutes(self, claimed: float, adjacency: str | None = None) -> bool:
-        """Whether the bound lies above a claimed epsilon (of the same adjacency, if given)."""
-        return self.bound.refutes(claimed, adjacency)
+    def refutes(self, claim: ApproximateDP) -> bool:
+        """Whether the bound lies above the claim, which must be at its delta; see `Bound.refutes`."""
+        return self.bound.refutes(claim)
 
     def to_dict(self) -> dict[str, Any]:
         """The bound as plain data for JSON, and every audit under its name."""
@@ -79,8 +81,9 @@ def together(
     choosing shares then, breaks it.
 
     >>> from canaria import Counts, together
+    >>> from canaria.claims import ApproximateDP
     >>> seen = together({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
-    >>> seen.best, seen.bound.epsilon_text, seen.refutes(1.0)
+    >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
     ('white box', '1.542', True)
     """
     if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
@@ -88,7 +91,10 @@ def together(
     at = _common_delta(audits) if delta is None else _validate.delta(delta)
     parts = _shares(list(audits), shares)
     beta = 1 - _validate.confidence(confidence)
-    bounds = {name: bound_of(audit, at, confidence_at(beta * parts[name])) for name, audit in audits.items()}
+    bounds = {
+        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES))
+        for name, audit in audits.items()
+    }
     return Together(bounds, _joint(bounds, parts, at, confidence))
 
 
@@ -146,13 +152,10 @@ def _shares(names: list[str], shares: Mapping[str, float] | None) -> dict[str, f
         if not isinstance(shares, Mapping) or set(shares) != set(names):
             raise InputError(f"shares must be a dict with the names of the audits, got {shown(shares)}")
         chosen = {name: _validate.real("shares", shares[name]) for name in names}
-        if min(chosen.values()) <= 0 or sum(chosen.values()) > 1:
+        if min(chosen.values()) <= 0 or math.fsum(chosen.values()) > MOST_SHARES:
             raise InputError(f"shares must be positive and add up to at most 1, got {shown(chosen)}")
         return chosen
-    equal = 1 / len(names)
-    while sum([equal] * len(names)) > 1:
-        equal = math.nextafter(equal, 0)
-    return dict.fromkeys(names, equal)
+    return dict.fromkeys(names, 1 / len(names))
 
 
 def _joint(bounds: dict[str, Bound], shares: dict[str, float], delta: float, confidence: float) -> Bound:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from canaria import _validate
 from canaria._validate import InputError, shown
-from canaria.bound import Bound, require_same_adjacency
+from canaria.bound import Bound
+from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance
 from canaria.game import Score, play
 from canaria.reach import reach, remedy, size_of
@@ -37,7 +38,7 @@ class Verdict:
     """
 
     bound: Bound
-    claimed: float
+    claim: ApproximateDP
     conformance: Conformance | None = None
     least: float = 0.0
     seed: int | None = None
@@ -46,7 +47,7 @@ class Verdict:
     @property
     def refuted(self) -> bool:
         """Whether the bound lies above the claim."""
-        return self.bound.refutes(self.claimed)
+        return self.bound.refutes(self.claim)
 
     @property
     def conforms(self) -> bool:
@@ -63,7 +64,7 @@ class Verdict:
         facts = {"notes": "; ".join(self.notes)} if self.notes else {}
         return Result(
             self.bound,
-            self.claimed,
+            self.claim,
             name,
             conformance=self.conformance,
             facts=facts,
@@ -74,7 +75,7 @@ class Verdict:
     def __str__(self) -> str:
         """The sentence of the bound, and what training shows where that was tested."""
         lines = [
-            f"the claim epsilon = {self.claimed:.6g} at delta {self.bound.delta:g} is "
+            f"the claim epsilon = {self.claim.epsilon:.6g} at delta {self.claim.delta:g} is "
             f"{'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"
         ]
         if (found := self.conformance) is not None:
@@ -91,7 +92,7 @@ class Verdict:
 def assert_private(  # noqa: PLR0913 (a claim, a game and a level)
     mechanism: Any,
     epsilon: float,
-    delta: float = 0.0,
+    delta: float,
     *,
     score: Score | None = None,
     rule: Rule | AdaptiveRule | None = None,
@@ -104,6 +105,7 @@ def assert_private(  # noqa: PLR0913 (a claim, a game and a level)
 ) -> Bound:
     """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP.
 
+    `delta` is part of the claim; pure DP is `delta=0`.
     `mechanism`, `score`, `rule`, `n` (1,000 if not given), `rounds` and `pairs` are those of `canaria.play`.
     The claim is about the adjacency that the game tests: add-remove for a function that includes elements
     or not, replace-one with `pairs`; give `adjacency` to have that checked. In place of a mechanism an audit
@@ -116,12 +118,13 @@ def assert_private(  # noqa: PLR0913 (a claim, a game and a level)
 
     >>> from canaria import assert_private
     >>> from canaria.mechanisms import RandomizedResponse
-    >>> assert_private(RandomizedResponse(1.0), epsilon=1.0).epsilon < 1
+    >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
     True
     """
     __tracebackhide__ = True
     game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
-    return _asserted(examine(mechanism, (epsilon, delta), game, confidence, adjacency=adjacency, rng=rng))
+    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+    return _asserted(examine(mechanism, claim, game, confidence, rng=rng))
 
 
 def assert_private_training(
@@ -132,6 +135,7 @@ def assert_private_training(
     rule: Rule | AdaptiveRule | None = None,
     adaptive: bool = False,
     conformance: bool = True,
+    adjacency: str | None = None,
     confidence: float = 0.999,
 ) -> Bound:
     """Fail if an audited training run refutes the claim, or is not what it was stated to be.
@@ -140,11 +144,12 @@ def assert_private_training(
     `audit.recording(noise_state)`). The bound and the conformance test each get half of the false-alarm
     probability 1 - confidence; `conformance=False` gives all of it to the bound. Conformance finds faults
     long before the claim is refuted; it assumes the Gaussian mechanism and Poisson sampling. For dense
-    canaries its p-value is approximate.
+    canaries its p-value is approximate. Give the `adjacency` of the claim to have it checked.
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
-    return _asserted(examine_training(audit, (epsilon, delta), how, confidence, conformance=conformance))
+    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+    return _asserted(examine_training(audit, claim, how, confidence, conformance=conformance))
 
 
 def _asserted(verdict: Verdict) -> Bound:
@@ -156,16 +161,14 @@ def _asserted(verdict: Verdict) -> Bound:
 
 def examine(
     mechanism: Any,
-    claim: tuple[float, float],
+    claim: ApproximateDP,
     game: Mapping[str, Any],
     confidence: float,
     *,
-    adjacency: str | None = None,
     rng: Any = None,
 ) -> Verdict:
     """Play a game against a mechanism, or take an audit that was made, and hold it against the claim."""
     __tracebackhide__ = True
-    epsilon, delta = _validate.nonnegative("epsilon", claim[0]), _validate.delta(claim[1])
     _validate.confidence(confidence)
     if is_audit(mechanism):
         given = [name for name, value in game.items() if value is not None]
@@ -173,22 +176,20 @@ def examine(
             raise InputError(f"{given[0]} goes with a mechanism; {shown(mechanism)} is an audit already made")
         audit, seed = mechanism, None
     else:
-        if delta == 0:
-            _require_unbelieving(mechanism, game, epsilon)
+        if claim.delta == 0:
+            _require_unbelieving(mechanism, game, claim.epsilon)
         size = ELEMENTS if game.get("n") is None and game.get("pairs") is None else game.get("n")
         audit, seed = play(mechanism, **{**game, "n": size}, rng=rng), rng if isinstance(rng, int) else None
-    bound, notes = _quietly(audit, delta, confidence)
-    if adjacency is not None:
-        require_same_adjacency(bound.adjacency, _validate.adjacency(adjacency))
-    hopeless = _hopeless(bound, epsilon)
+    bound, notes = _quietly(audit, claim.delta, confidence)
+    hopeless = _hopeless(bound, claim)
     if hopeless:
         raise InputError(f"this test cannot fail: {hopeless}")
-    return Verdict(bound, epsilon, seed=seed, notes=notes)
+    return Verdict(bound, claim, seed=seed, notes=notes)
 
 
 def examine_training(
     audit: Any,
-    claim: tuple[float, float],
+    claim: ApproximateDP,
     how: Mapping[str, Any],
     confidence: float,
     *,
@@ -196,19 +197,18 @@ def examine_training(
 ) -> Verdict:
     """Hold an audited training run against the claim, and against what was stated about it."""
     __tracebackhide__ = True
-    epsilon, delta = _validate.nonnegative("epsilon", claim[0]), _validate.delta(claim[1])
     level = (1 - _validate.confidence(confidence)) / (2 if conformance else 1)
     if not callable(getattr(audit, "conformance", None)):
         raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
     chosen = {name: value for name, value in how.items() if value}
-    bound, notes = _quietly(audit, delta, confidence_at(level), **chosen)
-    hopeless = _hopeless(bound, epsilon)
+    bound, notes = _quietly(audit, claim.delta, confidence_at(level), **chosen)
+    hopeless = _hopeless(bound, claim)
     if hopeless and not conformance:
         raise InputError(f"this test cannot fail: {hopeless}")
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
     found, least = (audit.conformance(), level) if conformance else (None, 0.0)
-    return Verdict(bound, epsilon, found, least, getattr(audit, "seed", None), notes)
+    return Verdict(bound, claim, found, least, getattr(audit, "seed", None), notes)
 
 
 def is_audit(value: Any) -> bool:
@@ -243,10 +243,10 @@ def _quietly(audit: Any, delta: float, confidence: float, **how: Any) -> tuple[B
     return bound, tuple(dict.fromkeys(text for text in texts if text.startswith(_NOTHING_TO_REFUTE)))
 
 
-def _hopeless(bound: Bound, claimed: float) -> str:
+def _hopeless(bound: Bound, claim: ApproximateDP) -> str:
     """Why an audit of this size could not have refuted the claim, whatever it saw; empty if it could."""
-    size = size_of(bound.evidence)
-    if bound.epsilon > claimed or size is None:
+    size, claimed = size_of(bound.evidence), claim.epsilon
+    if bound.refutes(claim) or size is None:
         return ""
     most = reach(size, bound.delta, bound.confidence)
     if most > claimed:

@@ -14,6 +14,7 @@ import numpy as np
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound
+from canaria.claims import ApproximateDP
 from canaria.conforming import FEWEST, Conformance, Pairs, of_dense, of_dirac
 from canaria.game import Transcript, replay
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
@@ -246,20 +247,25 @@ class Recording:
         rule: Rule | AdaptiveRule | None = None,
         score: str = "likelihood",
         adaptive: bool = False,
+        adjacency: str = "unspecified",
         name: str = "training run",
     ) -> Result:
         """The bound, the claim and the conformance: to be printed, saved, and made into a report.
 
-        `delta` is that of the claim: without it the bound is at delta 0, and a claim is refused.
+        `delta` is that of the claim: without it the bound is at delta 0, and a claim is refused. Give the
+        `adjacency` of the claim to have it checked.
         """
         if claimed is not None and delta is None:
             raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
+        claim = None
+        if claimed is not None and delta is not None:
+            claim = ApproximateDP(_validate.nonnegative("claimed", claimed), delta, adjacency)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
         exercised, untouched = WAYS[self.way]
         return Result(
             bound,
-            claimed,
+            claim,
             name,
             Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),

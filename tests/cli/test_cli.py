@@ -63,7 +63,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("words", "stdin", "code"),
     [
-        ([*BOUND, "--claimed", "0.5"], "", 1),
+        ([*BOUND, "--claimed", "0.5", "--delta", "0"], "", 1),
         (["scores", "-"], "score,included\n1,1\n0,0\n", 0),
         (["scores", "-"], "score,included\n1,yes\n", 2),
     ],
@@ -93,15 +93,28 @@ def test_bound_as_json() -> None:
 
 @pytest.mark.parametrize(("claimed", "code", "words"), [("0.5", 1, "is refuted"), ("2", 0, "is not refuted")])
 def test_claims(claimed: str, code: int, words: str) -> None:
-    ran = canaria(*BOUND, "--claimed", claimed)
+    ran = canaria(*BOUND, "--claimed", claimed, "--delta", "0")
     assert ran.code == code
     assert words in ran.out
-    assert json.loads(canaria(*BOUND, "--claimed", claimed, "--json").out)["refuted"] is (code == 1)
+    assert json.loads(canaria(*BOUND, "--claimed", claimed, "--delta", "0", "--json").out)["refuted"] is (
+        code == 1
+    )
 
 
 def test_infinite_numbers_are_strings() -> None:
     ran = canaria(
-        "bound", "--correct", "9", "--guesses", "9", "--elements", "9", "--claimed", "inf", "--json"
+        "bound",
+        "--correct",
+        "9",
+        "--guesses",
+        "9",
+        "--elements",
+        "9",
+        "--claimed",
+        "inf",
+        "--delta",
+        "0",
+        "--json",
     )
     data = json.loads(ran.out)
     assert (data["estimate"], data["claimed"], data["refuted"]) == ("inf", "inf", False)
@@ -144,7 +157,7 @@ def test_scores_from_standard_input_as_json_lines(score_file: Path) -> None:
         ([*BOUND[:-1], "10"], "taken must be an integer between 0 and elements = 10, got 100"),
         ([*BOUND, "--delta", "2"], "delta must be between 0 and 1, got 2.0"),
         ([*BOUND, "--confidence", "1"], "confidence must be strictly between 0 and 1, got 1.0"),
-        ([*BOUND, "--claimed", "-1"], "claimed must be at least 0, got -1.0"),
+        ([*BOUND, "--claimed", "-1", "--delta", "0"], "claimed must be at least 0, got -1.0"),
         ([*BOUND, "--method", "best"], "--method"),
         (["scores", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
         (
@@ -231,9 +244,14 @@ def test_no_words_show_the_help_as_it_is() -> None:
     assert ran.err.count("\n") > 15
 
 
-def test_a_claim_without_its_delta_is_noted() -> None:
-    noted = canaria(*BOUND, "--claimed", "2")
-    assert noted.err == "canaria: note: no --delta given, so the claim is read as pure DP (delta = 0)\n"
+def test_a_claim_needs_its_delta(tmp_path: Path) -> None:
+    """Held against a bound at delta 0, a claim at delta 0.02 would be refuted though it is true."""
+    scores = tmp_path / "scores.csv"
+    scores.write_text("score,included\n1,1\n0,0\n")
+    for words in (BOUND, ["scores", str(scores)], ["run", "xor", "--n", "9"]):
+        refused = canaria(*words, "--claimed", "2")
+        assert refused.code == 2
+        assert refused.err.startswith("canaria: --claimed needs --delta")
     assert canaria(*BOUND, "--claimed", "2", "--delta", "0").err == ""
     assert canaria(*BOUND).err == ""
 

@@ -22,6 +22,7 @@ from sklearn.datasets import load_digits
 
 from canaria import InputError, Tails
 from canaria.accounting import dpsgd_epsilon
+from canaria.claims import ApproximateDP
 from canaria.integrations.jax_privacy import Audit, AuditState, Dense, Dirac, attach
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training import Recording
@@ -265,7 +266,7 @@ def test_halved_noise_is_flagged_and_a_third_of_it_is_refuted() -> None:
     halved = first.conformance()
     assert halved.p_value < 1e-6
     assert halved.noise == pytest.approx(SIGMA / 2, rel=0.1)
-    assert sum(record.bound(DELTA).refutes(2.0) for record in thirds) >= 9
+    assert sum(record.bound(DELTA).refutes(ApproximateDP(2.0, DELTA)) for record in thirds) >= 9
 
 
 def test_adaptive_bounds_with_several_canaries_per_coordinate() -> None:

@@ -11,6 +11,7 @@ from scipy import stats
 
 from canaria import Bet, InputError, Tails, conformance
 from canaria.accounting import dpsgd_epsilon
+from canaria.claims import ApproximateDP
 from canaria.integrations.opacus import Dense, attach
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from tests.integrations.digits import DELTA, SIGMA, audited, private
@@ -183,7 +184,7 @@ def test_noise_left_out_of_a_layer_is_seen() -> None:
     found = audit.conformance()
     assert found.p_value < 1e-6
     assert found.clearest == "parameter 3 of 4"
-    assert audit.bound(DELTA).refutes(2.0)
+    assert audit.bound(DELTA).refutes(ApproximateDP(2.0, DELTA))
 
 
 def test_noise_left_out_of_some_steps_is_seen() -> None:
@@ -254,10 +255,24 @@ def test_halved_noise_is_flagged_by_conformance(way: str) -> None:
     assert not audit.report(claimed=2.0, delta=DELTA).conformance.conforms
 
 
+def test_a_report_remembers_no_delta_and_a_claim_needs_its_own() -> None:
+    """Held against the delta of the last bound, a true claim at delta = 0.02 was refuted."""
+    audit, _ = audited("sum", steps=20, seed=1)
+    audit.bound(0.0, 0.8)
+    with pytest.raises(InputError, match=r"delta of the claim epsilon = 2\.0 must be given"):
+        audit.report(claimed=2.0)
+    assert audit.report(claimed=2.0, delta=0.02).bound.delta == 0.02
+    assert (audit.report().bound.delta, audit.report().bound.confidence) == (0.0, 0.95)
+    with pytest.raises(InputError, match=r"adjacency of the bound \(add-remove\)"):
+        audit.report(claimed=2.0, delta=0.02, adjacency="replace")
+
+
 def test_a_third_of_the_noise_is_refuted() -> None:
     """Likelihood and `Ranked`, 1,000 canaries, claimed epsilon 2: at least 18 of 20 seeds."""
     refuted = sum(
-        audited("sum", sigma=SIGMA / 3, stated=SIGMA, seed=seed)[0].bound(DELTA).refutes(2.0)
+        audited("sum", sigma=SIGMA / 3, stated=SIGMA, seed=seed)[0]
+        .bound(DELTA)
+        .refutes(ApproximateDP(2.0, DELTA))
         for seed in range(20)
     )
     assert refuted >= 18
@@ -284,7 +299,7 @@ def test_scores_see_a_clipper_that_spares_canaries() -> None:
     assert np.abs(right.recording().sums - wrong.recording().sums).max() > 10
     assert right.conformance().p_value >= 1e-4
     assert wrong.conformance().weight == pytest.approx(10, rel=0.2)
-    assert wrong.bound(DELTA).refutes(2.0)
+    assert wrong.bound(DELTA).refutes(ApproximateDP(2.0, DELTA))
 
 
 @pytest.mark.parametrize("way", ["rows", "head"])

@@ -12,6 +12,7 @@ from scipy import stats
 
 from canaria import Counts, Evidence, Split
 from canaria.bound import EPSILON_GRID
+from canaria.claims import ApproximateDP
 from canaria.result_files import check, read_result
 from canaria.several import confidence_at
 from canaria.testing import examine
@@ -35,10 +36,10 @@ RIGHT, BROKEN = LocalLaplace(1.0), LocalLaplace(4.0)
 """
 TWO = """
 def test_right(assert_private):
-    assert_private(RIGHT, 1.0, n=300)
+    assert_private(RIGHT, 1.0, 0, n=300)
 
 def test_broken(assert_private):
-    assert_private(BROKEN, 1.0, n=300)
+    assert_private(BROKEN, 1.0, 0, n=300)
 """
 
 
@@ -63,16 +64,14 @@ def test_a_failure_is_the_sentence_of_the_bound_with_a_way_to_repeat_it(pytester
     result = suite(pytester, TWO, passed=1, failed=1)
     result.stdout.re_match_lines(
         [
-            r">\s+assert_private\(BROKEN, 1\.0, n=300\)",
-            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.5 % confidence epsilon is at "
+            r">\s+assert_private\(BROKEN, 1\.0, 0, n=300\)",
+            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.99 % confidence epsilon is at "
             r"least 2\.\d+ at delta 0: \d+ of \d+ guesses right among 300 elements .*",
-            r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0 --privacy-alarm-rate 0.005",
+            r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0 --privacy-alarm-rate 0.01",
         ]
     )
     assert not any("pytest_plugin.py" in line or "testing.py" in line for line in result.outlines)
-    alone = suite(
-        pytester, TWO, "-k", "broken", "--privacy-seed", "0", "--privacy-alarm-rate", "0.005", failed=1
-    )
+    alone = suite(pytester, TWO, "-k", "broken", failed=1)
     seed = re.compile(r"E\s+seed (\d+)")
     assert seed.findall(result.stdout.str()) == seed.findall(alone.stdout.str())
     assert lines_of(alone) == [line for line in lines_of(result) if "broken" in line]
@@ -85,7 +84,8 @@ def test_the_summary_lists_failures_first_and_states_the_rate(pytester: pytest.P
             "=+ privacy audits =+",
             r"FAILED  epsilon >= 2\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_broken",
             r"passed  epsilon >= 0\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_right",
-            r"2 of 2 audits made, seed 0: a suite of correct mechanisms fails with probability at most 2 %\. "
+            r"2 audits made, seed 0, each held at a false-alarm probability of 0\.0002: a suite of correct mechanisms "
+            r"with up to 100 audits fails with probability at most 2 %\. "
             r"Passing is not a proof of privacy\.",
         ],
         consecutive=True,
@@ -96,7 +96,7 @@ def test_a_long_summary_is_cut_short(pytester: pytest.Pytester) -> None:
     many = """
 @pytest.mark.parametrize("k", range(25))
 def test_many(assert_private, k):
-    assert_private(RandomizedResponse(1.0), 1.0, n=100, rule=Surest(100))
+    assert_private(RandomizedResponse(1.0), 1.0, 0, n=100, rule=Surest(100))
 """
     assert len(lines_of(suite(pytester, many, passed=25))) == 20
     result = suite(pytester, many, "-v", passed=25)
@@ -116,23 +116,23 @@ def level(bound):
 class TestClass:
     @pytest.mark.parametrize("k", range(3))
     def test_parameters(self, assert_private, k):
-        assert level(assert_private(RIGHT, 1.0, n=300)) == pytest.approx({each})
+        assert level(assert_private(RIGHT, 1.0, 0, n=300)) == pytest.approx({each})
 
 @pytest.mark.privacy(audits=2)
 def test_loop(assert_private):
     for _ in range(2):
-        assert level(assert_private(RIGHT, 1.0, n=300)) == pytest.approx({each})
+        assert level(assert_private(RIGHT, 1.0, 0, n=300)) == pytest.approx({each})
 
 @pytest.fixture
 def indirect(assert_private):
-    return assert_private(RIGHT, 1.0, n=300)
+    return assert_private(RIGHT, 1.0, 0, n=300)
 
 def test_by_another_fixture(indirect):
     assert level(indirect) == pytest.approx({each})
 
 @pytest.mark.privacy
 def test_asked_for_later(request):
-    assert level(request.getfixturevalue("assert_private")(RIGHT, 1.0, n=300)) == pytest.approx({each})
+    assert level(request.getfixturevalue("assert_private")(RIGHT, 1.0, 0, n=300)) == pytest.approx({each})
 
 def test_no_audit():
     pass
@@ -149,19 +149,37 @@ def test_no_audit():
     ],
     ids=["all", "selected", "loop", "deselected"],
 )
-def test_the_rate_is_split_over_the_audits_that_are_selected(
+def test_every_audit_gets_the_same_part_whatever_is_selected(
     pytester: pytest.Pytester, options: list[str], audits: int, passed: int
 ) -> None:
-    pytester.makepyfile(test_levels=HEAD + LEVELS.replace("{each}", repr(0.03 / audits)))
-    pytester.makeini("[pytest]\nprivacy_alarm_rate = 0.03\naddopts = -p no:cacheprovider --strict-markers\n")
+    """A test must not be judged at another rate alone than in its suite."""
+    pytester.makepyfile(test_levels=HEAD + LEVELS.replace("{each}", repr(0.03 / 12)))
+    pytester.makeini(
+        "[pytest]\nprivacy_alarm_rate = 0.03\nprivacy_audits = 12\n"
+        "addopts = -p no:cacheprovider --strict-markers\n"
+    )
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(passed=passed)
-    result.stdout.fnmatch_lines([f"{audits} of {audits} audits made, seed 0: * at most 3 %.*"])
+    result.stdout.fnmatch_lines(
+        [f"{audits} audits made, seed 0, * of 0.0025: * up to 12 audits * at most 3 %.*"]
+    )
+
+
+def test_more_audits_than_the_rate_is_split_over_are_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_levels=HEAD + LEVELS)
+    pytester.makeini("[pytest]\nprivacy_audits = 6\naddopts = -p no:cacheprovider --strict-markers\n")
+    result = pytester.runpytest_inprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = result.stdout.str() + result.stderr.str()
+    assert "these tests declare 7 audits, but privacy_audits = 6" in told
+    pytester.makeini("[pytest]\nprivacy_audits = ١٠\n")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    assert "privacy_audits must be a whole number of at least 1" in result.stdout.str() + result.stderr.str()
 
 
 def test_workers_show_what_one_process_shows(pytester: pytest.Pytester) -> None:
     """With a seed that was drawn: false alarms have the probability 9e-9 that is given to the suite."""
-    tests = TWO + LEVELS.replace("{each}", "1e-9")
+    tests = TWO + LEVELS.replace("{each}", "9e-11")
     rate, drawn = (
         ("--privacy-alarm-rate", "9e-9"),
         ("--privacy-seed", "random", "--privacy-results", "spread"),
@@ -173,7 +191,7 @@ def test_workers_show_what_one_process_shows(pytester: pytest.Pytester) -> None:
     alone = suite(pytester, tests, *rate, *given, passed=8, failed=1)
     assert lines_of(alone) == lines_of(spread)
     assert len(lines_of(alone)) == 9
-    spread.stdout.fnmatch_lines([f"9 of 9 audits made, seed {told[1]}: *"])
+    spread.stdout.fnmatch_lines([f"9 audits made, seed {told[1]}, *"])
     kept = [
         {
             path.name: read_result(path).result.bound.to_dict()
@@ -191,7 +209,7 @@ def test_results_are_kept_as_files_that_hold(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize("text", ["a/b c", "a:b:c"])
 def test_two(assert_private, text):
     assert_private(RIGHT, 1.0, 1e-6, n=300)
-    assert_private(BROKEN, 1.0, n=300)
+    assert_private(BROKEN, 1.0, 0, n=300)
 """
     suite(pytester, tests, "--privacy-results", "a/folder", failed=2)
     files = sorted(pytester.path.joinpath("a", "folder").iterdir())
@@ -209,31 +227,31 @@ def test_two(assert_private, text):
     ("test", "message"),
     [
         (
-            "def test(assert_private): [assert_private(RIGHT, 1.0, n=300) for _ in range(2)]",
+            "def test(assert_private): [assert_private(RIGHT, 1.0, 0, n=300) for _ in range(2)]",
             "this test declares 1 audit and makes another; mark it @pytest.mark.privacy(audits=N)",
         ),
         (
             "@pytest.mark.privacy(audits=2)\n"
-            "def test(assert_private): [assert_private(RIGHT, 1.0, n=300) for _ in range(3)]",
+            "def test(assert_private): [assert_private(RIGHT, 1.0, 0, n=300) for _ in range(3)]",
             "this test declares 2 audits and makes another",
         ),
         (
-            'def test(request): request.getfixturevalue("assert_private")(RIGHT, 1.0)',
+            'def test(request): request.getfixturevalue("assert_private")(RIGHT, 1.0, 0)',
             "this audit was not counted when the tests were collected",
         ),
         (
             "def test(request):\n"
             "    request.applymarker(pytest.mark.privacy(audits=9))\n"
-            '    request.getfixturevalue("assert_private")(RIGHT, 1.0)',
+            '    request.getfixturevalue("assert_private")(RIGHT, 1.0, 0)',
             "this audit was not counted when the tests were collected",
         ),
         (
-            "def test(assert_private): assert_private(RIGHT, 1.0, n=10)",
+            "def test(assert_private): assert_private(RIGHT, 1.0, 0, n=10)",
             "this test cannot fail: even 10 right guesses of 10 among 10 elements prove only",
         ),
         (
             "def test(assert_private): assert_private(RIGHT, 1.0, 0.02)",
-            "nothing is ever refuted at a false-alarm probability of delta or less, here 0.01",
+            "nothing is ever refuted at a false-alarm probability of delta or less, here 0.0001",
         ),
     ],
     ids=["once more", "thrice", "not counted", "marked late", "vacuous", "delta"],
@@ -251,10 +269,10 @@ from tests.test_training import simulated
 def test_both(assert_private, assert_private_training):
     assert assert_private.seed == assert_private_training.seed
     first = assert_private.seed
-    assert assert_private(RIGHT, 1.0, n=300).confidence == pytest.approx(0.995)
+    assert assert_private(RIGHT, 1.0, 0, n=300).confidence == pytest.approx(0.9999)
     assert assert_private_training.seed != first
     recording = simulated(Dirac(300), assert_private_training.seed)
-    assert assert_private_training(recording, 2.0, 1e-5).confidence == pytest.approx(0.9975)
+    assert assert_private_training(recording, 2.0, 1e-5).confidence == pytest.approx(0.99995)
 """
     suite(pytester, tests, passed=1).stdout.fnmatch_lines(["passed *; conformance p = *test_both audit 2"])
 
@@ -281,9 +299,10 @@ def test_a_marker_of_somebody_else_is_left_alone(pytester: pytest.Pytester) -> N
         (["--privacy-alarm-rate", "0"], "--privacy-alarm-rate must be between 0 and 1, got '0'"),
         (["--privacy-alarm-rate", "1 %"], "--privacy-alarm-rate must be between 0 and 1, got '1 %'"),
         (["--privacy-alarm-rate", "nan"], "--privacy-alarm-rate must be between 0 and 1, got 'nan'"),
+        (["--privacy-alarm-rate", "0.0_1"], "--privacy-alarm-rate must be between 0 and 1, got '0.0_1'"),
         (["--privacy-seed", "-3"], "--privacy-seed must be a whole number or 'random', got '-3'"),
     ],
-    ids=["zero", "percent", "nan", "negative"],
+    ids=["zero", "percent", "nan", "underscore", "negative"],
 )
 def test_options_that_make_no_sense_are_refused(
     pytester: pytest.Pytester, options: list[str], message: str
@@ -399,10 +418,11 @@ def test_broken(assert_private, case):
 
 def failed_of_a_thousand(pytester: pytest.Pytester, *options: str) -> list[str]:
     pytester.makepyfile(test_thousand=THOUSAND)
+    pytester.makeini("[pytest]\nprivacy_audits = 1010\n")
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--tb=no", "-rf", *options)
     failed = re.findall(r"^FAILED test_thousand\.py::(\S+)", result.stdout.str(), re.M)
     result.assert_outcomes(passed=len(CORRECT) + len(BROKEN) - len(failed), failed=len(failed))
-    result.stdout.fnmatch_lines(["1010 of 1010 audits made, seed *: * fails with probability at most 1 %.*"])
+    result.stdout.fnmatch_lines(["1010 audits made, seed *, * fails with probability at most 1 %.*"])
     return failed
 
 
@@ -429,7 +449,7 @@ def least_that_fails(taken: int, elements: int, claim: tuple[float, float], conf
     low, high = 0, taken + 1
     while high - low > 1:
         middle = (low + high) // 2
-        failed = not examine(Counts(middle, taken, elements), claim, {}, confidence).passed
+        failed = not examine(Counts(middle, taken, elements), ApproximateDP(*claim), {}, confidence).passed
         low, high = (low, middle) if failed else (middle, high)
     return high
 
@@ -494,7 +514,8 @@ def failures(case: Case, trials: int, seed: int, confidence: float) -> list[bool
     """Which of so many independent games would fail as tests."""
     claim = (case.epsilon, case.delta)
     return [
-        may_fail(game.evidence, claim, 1 - confidence) and not examine(game, claim, {}, confidence).passed
+        may_fail(game.evidence, claim, 1 - confidence)
+        and not examine(game, ApproximateDP(*claim), {}, confidence).passed
         for game in case.transcripts(trials, seed)
     ]
 
@@ -505,7 +526,7 @@ def test_the_cheap_condition_misses_no_failure() -> None:
     for case in BROKEN[::5]:
         for game in case.transcripts(5, 0):
             for epsilon in (case.epsilon, 2.0, 2.4):
-                passed = examine(game, (epsilon, 0.0), {}, 0.999).passed
+                passed = examine(game, ApproximateDP(epsilon, 0), {}, 0.999).passed
                 assert passed or may_fail(game.evidence, (epsilon, 0.0), 0.001)
                 seen += not passed
     assert seen > 5

@@ -9,6 +9,7 @@ import torch
 from jax_privacy.noise_addition import gaussian_privatizer
 
 from canaria import InputError, assert_private_training, together
+from canaria.claims import ApproximateDP
 from canaria.integrations import jax_privacy
 from tests.integrations.digits import DELTA, SIGMA, audited
 
@@ -45,7 +46,7 @@ def test_several_audits_of_one_training_run() -> None:
     recording = audit.recording()
     seen = together({"ranked": audit, "adaptive": recording.transcript(adaptive=True)}, delta=DELTA)
     assert seen.bound.about == seen.bounds["ranked"].about
-    assert not seen.refutes(2.0, "add-remove")
+    assert not seen.refutes(ApproximateDP(2.0, DELTA, "add-remove"))
 
 
 def test_jax_audits_are_held_by_their_recording() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from canaria import Counts, Result, Soft, audit_scores, lower_bound, play
+from canaria.claims import ApproximateDP
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
@@ -30,7 +31,12 @@ def scored(claimed: float | None = 4.0, **fields: object) -> Result:
     scores = rng.normal(2.0 * bits)
     bound = audit_scores(scores, bits, delta=1e-5, rng=1)
     ladder = None if claimed is None else ladder_of_scores(claimed, bound)
-    return replace(Result(bound, claimed, "scores", Histogram.of(scores, bits), ladder, seed=1), **fields)
+    return replace(
+        Result(
+            bound, ApproximateDP(claimed, bound.delta), "scores", Histogram.of(scores, bits), ladder, seed=1
+        ),
+        **fields,
+    )
 
 
 def of_every_kind() -> list[Result]:
@@ -42,8 +48,8 @@ def of_every_kind() -> list[Result]:
         scored(None),
         simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),
         Result(lower_bound(Counts(73, 100, 1000)), name="counts"),
-        Result(lower_bound(Counts(0, 0, 10)), 1.0, "nothing guessed"),
-        Result(lower_bound(Counts(50, 50, 50)), float("inf"), "all right, nothing claimed"),
+        Result(lower_bound(Counts(0, 0, 10)), ApproximateDP(1.0, 0), "nothing guessed"),
+        Result(lower_bound(Counts(50, 50, 50)), ApproximateDP(float("inf"), 0), "all right, nothing claimed"),
         Result(bound, None, "xor", ladder=ladder_of_gaps(gaps(secret, 80, 20), bound)),
         Result(play(CountInSets(4), n=80, rounds=CountInSets(4).rounds(80), rng=0).bound(), name="adaptive"),
         Result(play(CountInSets(4), n=80, rule=Soft(), rng=0).bound(), name="weighted"),
@@ -75,7 +81,18 @@ def test_text_of_results_is_never_run(tmp_path: Path) -> None:
     """Also by the policy: a script that got in could not run."""
     ladder = Ladder(NASTY, 2.0, (Step(NASTY, 1.0), Step("chance", 0.5)), NASTY)
     bound = replace(scored().bound, rule=NASTY, about=NASTY)
-    nasty = Result(bound, 4.0, NASTY, None, ladder, None, {NASTY: NASTY}, 1, NASTY, {NASTY: NASTY})
+    nasty = Result(
+        bound,
+        ApproximateDP(4.0, bound.delta),
+        NASTY,
+        None,
+        ladder,
+        None,
+        {NASTY: NASTY},
+        1,
+        NASTY,
+        {NASTY: NASTY},
+    )
     path = tmp_path / "report.html"
     text = page([nasty, nasty], title=NASTY)
     path.write_text(text)
@@ -131,7 +148,7 @@ def test_rows_named_after_what_javascript_knows_are_drawn(tmp_path: Path) -> Non
 
 def test_no_bound_is_rounded_up_on_the_page() -> None:
     """0.13318... and, at 50 %, 2.1288...: what charts and tables say is cut, not rounded."""
-    text = page([Result(lower_bound(Counts(90, 100, 100)), 5.0)])
+    text = page([Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(5.0, 0))])
     assert "2.128" in text
     assert "2.129" not in text
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 Adjacency = Literal["add-remove", "replace"]
-Delta = Annotated[float | None, typer.Option(help="Delta of the claim; 0, if not given.")]
+Delta = Annotated[float | None, typer.Option(help="Delta; needed with --claimed, else 0.")]
 Confidence = Annotated[float, typer.Option(help="How sure the bound is.")]
 Claimed = Annotated[
     float | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from canaria.claims import ApproximateDP
     from canaria.results import Result
 
 
@@ -31,10 +32,18 @@ def finish(compute: Callable[[], "Result"], as_json: bool) -> NoReturn:
     raise typer.Exit(1 if result.refuted else 0)
 
 
-def note_pure(claimed: float | None, delta: float | None) -> None:
-    """Say so where a claim is read as one of pure DP because nobody gave its delta."""
-    if claimed is not None and claimed >= 0 and delta is None:
-        typer.echo("canaria: note: no --delta given, so the claim is read as pure DP (delta = 0)", err=True)
+def claim_of(claimed: float | None, delta: float | None) -> "ApproximateDP | None":
+    """The claim that a bound is held against; its delta is part of it."""
+    from canaria._validate import InputError, nonnegative
+    from canaria.claims import ApproximateDP
+
+    if claimed is None:
+        return None
+    if delta is None:
+        raise InputError(
+            "--claimed needs --delta, the delta of the claim: --delta 1e-5, say, or --delta 0 for pure DP"
+        )
+    return ApproximateDP(nonnegative("claimed", claimed), delta)
 
 
 def command_line() -> str:

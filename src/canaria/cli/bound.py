@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import command_line, finish, note_pure
+from canaria.cli._output import claim_of, command_line, finish
 
 
 def bound(
@@ -33,12 +33,12 @@ def bound(
     from canaria.results import Result
     from canaria.theory.ladders import ladder_of_scores
 
-    note_pure(claimed, delta)
+    claim = claim_of(claimed, delta)
     evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)
 
     def compute() -> Result:
         bound = lower_bound(evidence, delta or 0.0, confidence, adjacency=adjacency or "unspecified")
         ladder = None if claimed is None else ladder_of_scores(claimed, bound)
-        return Result(bound, claimed, "counts", ladder=ladder, command=command_line())
+        return Result(bound, claim, "counts", ladder=ladder, command=command_line())
 
     finish(compute, as_json)

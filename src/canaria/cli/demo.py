@@ -63,6 +63,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     from scipy import optimize
 
     from canaria.audit import audit_scores
+    from canaria.claims import ApproximateDP
     from canaria.conforming import of_dirac
     from canaria.evidence.tradeoff import gaussian_epsilon
     from canaria.mechanisms import DpSgd
@@ -78,7 +79,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     one_step = DpSgd(dimension=_PEOPLE, steps=1, sample_rate=1.0, sigma=sigma)
     return Result(
         bound,
-        _EPSILON,
+        ApproximateDP(_EPSILON, _DELTA),
         name,
         Histogram.of(release, bits),
         ladder_of_dpsgd(one_step, _PEOPLE, _EPSILON, bound),

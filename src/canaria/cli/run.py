@@ -6,7 +6,7 @@ import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._options import AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import command_line, note_pure, one_line_warnings
+from canaria.cli._output import claim_of, command_line, one_line_warnings
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     from canaria._numbers import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
-    note_pure(claimed, delta)
+    claim = claim_of(claimed, delta)
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():
@@ -49,7 +49,7 @@ def run(
         games[0],
         bounds[0],
         adaptive,
-        claimed=claimed,
+        claim=claim,
         name=mechanism,
         seed=seed,
         command=command_line(),

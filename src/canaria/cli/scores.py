@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import command_line, finish, note_pure
+from canaria.cli._output import claim_of, command_line, finish
 
 
 def scores(
@@ -43,7 +43,7 @@ def scores(
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
     digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
-    note_pure(claimed, delta)
+    claim = claim_of(claimed, delta)
 
     def compute() -> Result:
         bound = audit_scores(
@@ -51,7 +51,7 @@ def scores(
         )
         return Result(
             bound,
-            claimed,
+            claim,
             "scores from standard input" if file == "-" else f"scores in {Path(file).name}",
             Histogram.of(values, included),
             None if claimed is None else ladder_of_scores(claimed, bound),

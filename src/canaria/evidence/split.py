@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from canaria import _validate
 from canaria._validate import InputError
 from canaria.evidence._protocol import Evidence, Explained, Progress, Tally, from_dict, kind, to_dict
+
+MOST_SHARES: Final = 1 + 2.0**-50
+"""What shares may add up to: each is rounded to a double, which adds at most 2^-53 of it to the sum."""
 
 
 @kind
@@ -19,6 +22,8 @@ class Split:
     Proved (union bound): if part i is tested at level share_i * beta and the shares add up to at most
     1, some part refutes a true claim with probability at most beta, however the parts depend on each
     other. The p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds.
+    Shares such as 49 times 1/49 add up to a little more than 1 in floating point: up to 1 + 2^-50 is allowed,
+    and p-values are raised by as much.
 
     >>> from canaria import Counts, Split
     >>> Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5)).tally(0.0)
@@ -37,7 +42,7 @@ class Split:
             if not callable(getattr(part, "p_value", None)):
                 raise InputError(f"parts must be evidence, got {_validate.shown(part)}")
         _validate.same_length("shares", len(shares), "parts", len(parts))
-        if not parts or min(shares) <= 0 or max(shares) > 1 or math.fsum(shares) > 1:
+        if not parts or min(shares) <= 0 or max(shares) > 1 or math.fsum(shares) > MOST_SHARES:
             raise InputError(
                 f"shares must be positive and add up to at most 1, got {_validate.shown(shares)}"
             )
@@ -84,7 +89,7 @@ class Split:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The smallest of the parts' p-values, each divided by its share."""
         pairs = zip(self.parts, self.shares, strict=True)
-        return min(1.0, *(part.p_value(epsilon, delta) / share for part, share in pairs))
+        return min(1.0, *(part.p_value(epsilon, delta) / share * MOST_SHARES for part, share in pairs))
 
     def to_dict(self) -> dict[str, Any]:
         """The parts and their shares, for JSON."""

@@ -1,12 +1,13 @@
 """A pytest plugin: privacy claims as tests, with one false-alarm rate for the whole suite.
 
-Every audit of a session is counted when the tests are collected, before any of them runs, and each gets an
-equal part of `--privacy-alarm-rate`. By the union bound a suite of correct mechanisms fails with at most that
-probability, over the hidden bits and the noise, however the audits depend on each other. The count must not
-depend on what audits show: a test that makes more audits than it declares is an error.
+Every audit gets the same part of the alarm rate: `--privacy-alarm-rate` over `privacy_audits`, the number of
+audits that the whole suite may make (100 unless the ini file says otherwise). By the union bound a suite of
+correct mechanisms fails with at most that probability, over the hidden bits and the noise, however the audits
+depend on each other. Audits are counted when the tests are collected, before any of them runs; more than
+`privacy_audits`, or a test that makes more than it declares, is an error.
 
-Seeds follow from `--privacy-seed`, the test's name and the number of the audit in it, so a test shows the
-same each time, also when it is repeated alone or after a failure: luck cannot turn a failure into a pass.
+Seeds follow from `--privacy-seed`, the test's name and the number of the audit in it. So a test shows the
+same and is judged the same each time, in its suite, alone, selected by -k or repeated after a failure.
 
 pytest imports this module in every run on the machine where canaria is installed, so it imports nothing else
 before a test asks for it.
@@ -33,6 +34,7 @@ _SUITE: Final = "canaria-suite"
 _FIXTURES: Final = frozenset({"assert_private", "assert_private_training"})
 _MARKER: Final = "privacy(audits=1): how many privacy audits the test makes, counted before any test runs"
 _RATE: Final = 0.01
+_AUDITS: Final = 100
 _LISTED: Final = 20
 _SEEDS: Final = 2**32
 
@@ -62,6 +64,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write every audit as a result file that `canaria verify` and `canaria report` read",
     )
     parser.addini("privacy_alarm_rate", "default of --privacy-alarm-rate", default=str(_RATE))
+    parser.addini(
+        "privacy_audits",
+        "how many privacy audits the whole suite may make; each gets an equal part of the alarm rate, "
+        f"whichever tests are selected (default: {_AUDITS})",
+        default=str(_AUDITS),
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,14 +79,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Suite:
-    """One session: its alarm rate, how many audits share it, and what they showed."""
+    """One session: its alarm rate, over how many audits it is split, and what they showed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.rate, self.seed = _rate(config), _seed(config)
         self.drawn = config.getoption("privacy_seed") == "random"
         folder = config.getoption("privacy_results")
         self.folder = None if folder is None else Path(folder)
-        self.audits = 0
+        self.audits = _most_audits(config)
         self.seen: dict[str, Line] = {}
 
     @pytest.hookimpl(optionalhook=True)
@@ -94,7 +102,12 @@ class Suite:
         """Count the audits of the selected tests; all workers of pytest-xdist collect the same."""
         for item in session.items:
             item.stash[_COUNTED] = declared(item)
-            self.audits += item.stash[_COUNTED]
+        counted = sum(item.stash[_COUNTED] for item in session.items)
+        if counted > self.audits:
+            raise pytest.UsageError(
+                f"these tests declare {_audits(counted)}, but privacy_audits = {self.audits}: the alarm rate "
+                f"is split over no more; set privacy_audits = {counted}, or more, in the pytest ini file"
+            )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -125,10 +138,10 @@ class Suite:
                 terminalreporter.write_line(f"        {note}")
         if len(shown) < len(lines):
             terminalreporter.write_line(f"... and {len(lines) - len(shown)} more; -v lists all")
-        counted = _audits(max(line["counted"] for line in lines))
         terminalreporter.write_line(
-            f"{len(lines)} of {counted} made, seed {self.seed}: a suite of correct mechanisms fails with "
-            f"probability at most {100 * self.rate:.6g} %. Passing is not a proof of privacy."
+            f"{_audits(len(lines))} made, seed {self.seed}, each held at a false-alarm probability of "
+            f"{self.rate / self.audits:.3g}: a suite of correct mechanisms with up to {self.audits} audits "
+            f"fails with probability at most {100 * self.rate:.6g} %. Passing is not a proof of privacy."
         )
 
 
@@ -196,13 +209,13 @@ class Audits:
         __tracebackhide__ = True
         node = self.item.nodeid
         name = node if self.allowed == 1 else f"{node} audit {self.made}"
-        rate = self.suite.rate * self.allowed / self.suite.audits
         command = (
-            f"pytest {shlex.quote(node)} --privacy-seed {self.suite.seed} --privacy-alarm-rate {rate:.6g}"
+            f"pytest {shlex.quote(node)} --privacy-seed {self.suite.seed} "
+            f"--privacy-alarm-rate {self.suite.rate:.6g}"
         )
         text, notes = _in_short(verdict), list(verdict.notes)
         line = {"name": name, "passed": verdict.passed, "text": text, "notes": notes}
-        self.item.stash[_LINES].append({**line, "counted": self.suite.audits})
+        self.item.stash[_LINES].append(line)
         if self.suite.folder is not None:
             self.suite.folder.mkdir(parents=True, exist_ok=True)
             verdict.result(name, command).save(self.suite.folder / _file_name(name))
@@ -227,7 +240,7 @@ class GameAssertion:
         self,
         mechanism: Any,
         epsilon: float,
-        delta: float = 0.0,
+        delta: float,
         *,
         score: "Score | None" = None,
         rule: "Rule | AdaptiveRule | None" = None,
@@ -238,11 +251,13 @@ class GameAssertion:
     ) -> "Bound":
         """Fail if one game refutes the claim; see `canaria.assert_private`."""
         __tracebackhide__ = True
+        from canaria.claims import ApproximateDP
         from canaria.testing import examine
 
+        claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
         game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
         confidence, seed = self.audits.begin()
-        verdict = examine(mechanism, (epsilon, delta), game, confidence, adjacency=adjacency, rng=seed)
+        verdict = examine(mechanism, claim, game, confidence, rng=seed)
         return self.audits.settle(verdict)
 
 
@@ -266,14 +281,17 @@ class TrainingAssertion:
         rule: "Rule | AdaptiveRule | None" = None,
         adaptive: bool = False,
         conformance: bool = True,
+        adjacency: str | None = None,
     ) -> "Bound":
         """Fail if training refutes the claim or is not as stated; see `canaria.assert_private_training`."""
         __tracebackhide__ = True
+        from canaria.claims import ApproximateDP
         from canaria.testing import examine_training
 
+        claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
         how = {"rule": rule, "adaptive": adaptive}
         confidence, _ = self.audits.begin()
-        verdict = examine_training(audit, (epsilon, delta), how, confidence, conformance=conformance)
+        verdict = examine_training(audit, claim, how, confidence, conformance=conformance)
         return self.audits.settle(verdict)
 
 
@@ -299,14 +317,21 @@ def assert_private_training(_privacy_audits: Audits) -> TrainingAssertion:
 
 
 def _rate(config: pytest.Config) -> float:
-    given = config.getoption("privacy_alarm_rate") or config.getini("privacy_alarm_rate")
+    given = str(config.getoption("privacy_alarm_rate") or config.getini("privacy_alarm_rate"))
     try:
-        rate = float(given)
+        rate = float(given) if given.isascii() and "_" not in given else 0.0
     except ValueError:
         rate = 0.0
     if not 0 < rate < 1:
         raise pytest.UsageError(f"--privacy-alarm-rate must be between 0 and 1, got {given!r}")
     return rate
+
+
+def _most_audits(config: pytest.Config) -> int:
+    given = str(config.getini("privacy_audits"))
+    if not (given.isascii() and given.isdigit() and int(given) >= 1):
+        raise pytest.UsageError(f"privacy_audits must be a whole number of at least 1, got {given!r}")
+    return int(given)
 
 
 def _seed(config: pytest.Config) -> int:
@@ -323,7 +348,7 @@ def _in_short(verdict: "Verdict") -> str:
     right, taken = bound.tally
     training = "" if found is None else f"; conformance p = {found.p_value:.2g}"
     return (
-        f"epsilon >= {bound.epsilon_text}, claimed {verdict.claimed:.6g} at delta {bound.delta:g} "
+        f"epsilon >= {bound.epsilon_text}, claimed {verdict.claim.epsilon:.6g} at delta {bound.delta:g} "
         f"({right} of {taken} right{training})"
     )
 

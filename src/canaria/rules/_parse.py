@@ -1,5 +1,6 @@
 """Rules by name, as the command line takes them."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -19,15 +20,30 @@ _PLAIN: Final[Mapping[str, Callable[[], Rule | AdaptiveRule]]] = {
 }
 _WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule | AdaptiveRule]]] = {
     "budget": lambda text: _up_to(*text.split(":")),
-    "surest": lambda text: Surest(int(text)),
-    "tails": lambda text: Tails(int(text)),
-    "top": lambda text: Top(int(text)),
-    "threshold": lambda text: Threshold(float(text)),
+    "surest": lambda text: Surest(_whole(text)),
+    "tails": lambda text: Tails(_whole(text)),
+    "top": lambda text: Top(_whole(text)),
+    "threshold": lambda text: Threshold(_number(text)),
 }
+_WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
+_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf", re.ASCII | re.IGNORECASE)
 
 
 def _up_to(budget: str, t: str = "0") -> UpTo:
-    return UpTo(int(budget), float(t))
+    return UpTo(_whole(budget), _number(t))
+
+
+def _whole(text: str) -> int:
+    """An integer in plain digits: Python's own `int` also takes 1_0 and the digits of other scripts."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return float(text)
 
 
 def parse_rule(text: str) -> Rule | AdaptiveRule:

@@ -32,9 +32,9 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
     commitment = rule(scores[order], rng)
     hidden = bits[order]
     if isinstance(commitment, OnlineRounds):
-        guesses, evidence = commitment.play(hidden)
-        return _relabelled(guesses, order), evidence
-    guesses = getattr(commitment, "guesses", None)
+        learnt, evidence = commitment.play(hidden)
+        return _relabelled(learnt, order), evidence
+    guesses: Guesses | None = getattr(commitment, "guesses", None)
     return None if guesses is None else _relabelled(guesses, order), commitment.reveal(hidden)
 
 

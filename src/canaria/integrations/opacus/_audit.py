@@ -48,7 +48,6 @@ class Audit:
         self._ranks = torch.distributed.get_world_size() if isinstance(optimizer, DISTRIBUTED) else 1
         self._real: Tensor | float | None = None
         self._noise_square = 0.0
-        self._asked: tuple[float, float] | None = None
         self._add_noise: Callable[[], None] = optimizer.add_noise
         optimizer.add_noise = self._before_noise
         self._hook = optimizer.original_optimizer.register_step_pre_hook(self._before_update)
@@ -133,27 +132,17 @@ class Audit:
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
-        self._asked = (delta, confidence)
         return self.recording().bound(delta, confidence, **how)
 
     def report(
         self,
         claimed: float | None = None,
         delta: float | None = None,
-        confidence: float | None = None,
+        confidence: float = 0.95,
         **how: Any,
     ) -> Result:
-        """Bound, claim and conformance in one text; see `Recording.report`.
-
-        `delta` and `confidence` are by default those that `bound` was last asked for.
-        """
-        last_delta, last_confidence = self._asked or (None, 0.95)
-        return self.recording().report(
-            claimed,
-            last_delta if delta is None else delta,
-            last_confidence if confidence is None else confidence,
-            **how,
-        )
+        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
+        return self.recording().report(claimed, delta, confidence, **how)
 
     def conformance(
         self,
