@@ -98,12 +98,12 @@ def test_numbers_are_plain_numbers(tmp_path: Path, text: str) -> None:
 def test_a_line_of_json_names_everything_once(tmp_path: Path, again: str) -> None:
     """As a CSV file whose header names a column twice is refused."""
     path = tmp_path / "scores.jsonl"
-    path.write_text('{"score": 1, "included": 1, "note": "fine"}\n{"score": 1, "included": 1, %s}\n' % again)
-    with pytest.raises(InputError, match="line 2 must name everything once, got '(score|included)' twice"):
+    path.write_text(f'{{"score": 1, "included": 1}}\n{{"score": 1, "included": 1, {again}}}\n')
+    with pytest.raises(InputError, match=r"line 2 must name everything once, got '(score|included)' twice"):
         read_scores(path)
 
 
-@pytest.mark.parametrize("count", [3, 7, 49, 98, 103, 1000])
+@pytest.mark.parametrize("count", [3, 7, 49, 98, 103])
 def test_equal_shares_are_shares(count: int) -> None:
     """49 times 1/49 is more than 1 in floating point; a bound must still be refuted by its own p-value."""
     evidence = Split((Counts(80, 100, 1000),) * count, (1 / count,) * count)

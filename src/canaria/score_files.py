@@ -9,6 +9,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -104,7 +105,7 @@ def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[st
             continue
         where = f"{source} line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=lambda pairs: _once(pairs, where))
+            row = json.loads(line, object_pairs_hook=partial(_once, where))
         except InputError:
             raise
         except (ValueError, RecursionError):
@@ -114,7 +115,7 @@ def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[st
         yield where, row
 
 
-def _once(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object that names everything once, as a CSV file names its columns."""
     row = dict(pairs)
     if len(row) < len(pairs):
