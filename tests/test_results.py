@@ -14,24 +14,40 @@ import pytest
 from rich.console import Console
 
 from canaria import (
+    All,
+    Bet,
     Bets,
     Budget,
+    CoinWarning,
     Counts,
     InputError,
+    Online,
     PublishedCounts,
+    Ranked,
+    Ranking,
     Result,
+    Soft,
     Split,
+    Surest,
+    SurestFirst,
+    Tails,
+    Threshold,
+    Top,
     UncommittedCounts,
+    UpTo,
+    audit_scores,
     lower_bound,
+    replay,
     together,
 )
 from canaria.claims import ApproximateDP
-from canaria.evidence import Explained
+from canaria.evidence import Explained, from_dict
 from canaria.mechanisms import DpSgd
 from canaria.report.section import explain
 from canaria.report.terminal import show
 from canaria.result_files import check, read_checked, read_result
 from canaria.results import Histogram, Ladder, Step, checksum
+from canaria.rules import rule_of
 from canaria.theory import efficacy, ladder_of_dpsgd
 from canaria.training import Dirac
 from tests.evidence.test_contract import ALL
@@ -101,6 +117,113 @@ def written(evidence: dict[str, Any], path: Path, **fields: Any) -> Path:
     record = {**scored().to_dict(), "histogram": None, "ladder": None, "evidence": evidence, **fields}
     path.write_text(json.dumps({**record, "checksum": checksum(record)}))
     return path
+
+
+SIX_OF_SEVEN = {"correct": 6, "taken": 7, "elements": 500}
+COUNTED = {"kind": "Counts", "correct": 90, "taken": 100, "elements": 500}
+BETTED = {"kind": "Bets", "confidences": [0.9, 0.8], "hits": "11", "elements": 500}
+
+
+@pytest.mark.parametrize(
+    ("rule", "evidence"),
+    [
+        ("Threshold(t=2.0)", COUNTED),
+        ("Bet()", COUNTED),
+        ("SurestFirst(block=1)", COUNTED),
+        ("UpTo(budget=100, t=0.0)", COUNTED),
+        (
+            "UpTo(budget=50, t=0.0)",
+            {"kind": "Budget", "correct": 9, "taken": 9, "budget": 9, "elements": 500},
+        ),
+        ("Online(blocks=30)", COUNTED),
+        ("Soft()", COUNTED),
+        ("Ranked()", COUNTED),
+        ("Tails(k=7)", COUNTED),
+        ("Top(k=7)", COUNTED),
+        ("Surest(k=7)", COUNTED),
+        ("Tails(k=7)", {"kind": "UncommittedCounts", **SIX_OF_SEVEN}),
+        ("All()", {"kind": "UncommittedCounts", **SIX_OF_SEVEN}),
+        ("Soft()", {"kind": "Weighted", "hits": "11", "losses": [1, 2], "weights": None, "elements": 500}),
+        ("Soft()", {"kind": "Weighted", "hits": "11", "losses": None, "weights": [1, 2], "elements": 2}),
+        ("Soft()", {"kind": "Weighted", "hits": "11", "losses": [0, 2], "weights": None, "elements": 2}),
+        ("Bet()", {**BETTED, "confidences": [0.9, 0.9999999]}),
+        ("Bet()", {**BETTED, "confidences": None}),
+        ("Online(blocks=30)", BETTED),
+        ("Online(blocks=30)", {**BETTED, "confidences": [0.9, 0.8], "elements": 2}),
+    ],
+)
+def test_evidence_that_the_rule_cannot_have_made_does_not_hold(
+    rule: str, evidence: dict[str, Any], tmp_path: Path
+) -> None:
+    """The bound itself is what the evidence gives: only the label is wrong."""
+    kept = lower_bound(from_dict(evidence), 1e-5, rule=rule)
+    path = Result(kept).save(tmp_path / "result.json")
+    faults = check(read_result(path)).faults
+    assert any(f"rule is stored as {rule}, which cannot have made this evidence" in fault for fault in faults)
+
+
+@pytest.mark.parametrize(
+    "rule", ["Tails(k=07)", "Tails(k=7, j=1)", "Tails(7)", "Ranked(1)", "Tails(k=np.int64(7))"]
+)
+def test_rules_are_written_one_way(rule: str, tmp_path: Path) -> None:
+    path = Result(lower_bound(Counts(6, 7, 500), rule=rule)).save(tmp_path / "result.json")
+    assert any("not how canaria writes a rule" in fault for fault in check(read_result(path)).faults)
+
+
+def test_every_rule_knows_what_it_made(tmp_path: Path) -> None:
+    """Every rule, with ties and without, down to one element: what it makes holds, also with numpy integers."""
+    rng = np.random.default_rng(0)
+    for n, scale in product((1, 2, 3, 9, 100, 1000), (0.0, 1.0, 3.0)):
+        bits = rng.choice([-1, 1], n)
+        for scores in (rng.normal(scale * bits), np.round(rng.normal(scale * bits)), np.zeros(n)):
+            k = np.int64(max(1, n // 3))
+            one_shot = (Ranked(), Soft(), Online(), Top(k), Tails(k), Surest(k), Threshold(np.float64(1)))
+            for rule in (*one_shot, Bet(), All(), UpTo(k), SurestFirst(k)):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", CoinWarning)
+                    game = replay(bits, scores, lambda output, known: output, rule, rng=1)
+                    bounds = [game.bound(1e-5)]
+                    if rule in one_shot:
+                        bounds.append(audit_scores(scores, bits, 1e-5, rule=rule, rng=1))
+                for bound in bounds:
+                    assert rule_of(str(bound.rule)) == rule
+                    assert rule.could_have_made(bound.evidence), (rule, bound.evidence)
+    path = Result(bound).save(tmp_path / "result.json")
+    assert check(read_result(path)).holds
+
+
+def test_three_orders_must_be_of_the_same_elements() -> None:
+    """Counts moved between the orders, or within one, contradict each other."""
+    rng = np.random.default_rng(0)
+    bits = rng.choice([-1, 1], 300)
+    made = audit_scores(rng.normal(bits), bits).evidence
+    assert isinstance(made, Split)
+    both, top, bottom = (part.to_dict() for part in made.parts)
+    assert Ranked().could_have_made(made)
+    more = {**top, "counts": [*top["counts"][:-1], top["counts"][-1] + 1]}
+    raised = {**both, "counts": both["grid"]}
+    for parts in ((both, more, bottom), (raised, top, bottom), (top, both, bottom)):
+        relabelled = Split(tuple(Ranking.from_dict(**part) for part in parts), made.shares)
+        assert not Ranked().could_have_made(relabelled)
+
+
+def test_conformance_says_what_its_p_value_says(tmp_path: Path) -> None:
+    record = simulated(Dirac(1000), 0, noise=1.2).report(claimed=2.0, delta=1e-5).to_dict()
+    assert record["conformance"]["p_value"] < 1e-9
+    record["conformance"] = {**record["conformance"], "conforms": True}
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**record, "checksum": checksum(record)}))
+    assert check(read_result(path)).faults == ("conforms is stored as True, but its p-value says False",)
+
+
+@pytest.mark.parametrize("name", ["conformance", "histogram", "ladder"])
+def test_parts_hold_nothing_more(name: str, tmp_path: Path) -> None:
+    record = simulated(Dirac(1000), 0).report(claimed=2.0, delta=1e-5).to_dict()
+    record[name] = {**record[name], "more": 1}
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**record, "checksum": checksum(record)}))
+    with pytest.raises(InputError, match=f"{name} must hold nothing more"):
+        read_result(path)
 
 
 def split(depth: int, width: int = 1) -> dict[str, Any]:
@@ -342,8 +465,10 @@ def test_saving_through_a_link_and_into_a_device(tmp_path: Path) -> None:
 
 
 def test_claims_are_checked() -> None:
-    with pytest.raises(InputError, match="claimed must be at least 0"):
-        replace(scored(), claimed=-1.0)
+    with pytest.raises(InputError, match="epsilon must be at least 0"):
+        replace(scored(), claim=ApproximateDP(-1.0, 1e-5))
+    with pytest.raises(InputError, match="the bound is at delta = 1e-05, but the claim is at delta = 0.02"):
+        replace(scored(), claim=ApproximateDP(1.0, 0.02))
 
 
 def test_the_way_from_the_guesses_to_the_bound() -> None:

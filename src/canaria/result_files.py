@@ -3,24 +3,22 @@
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import numpy as np
 
 from canaria import _validate
 from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
 from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance, joined
-from canaria.evidence import Counts, Evidence, Ranking, Split, from_dict
-from canaria.evidence.ranking import looks
+from canaria.evidence import from_dict
 from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step
-from canaria.rules import Ranked
-from canaria.rules.ranked import SHARES
+from canaria.rules import Ranked, rule_of
 from canaria.store import checksum
 
 _LARGEST_FILE: Final = 64 * 2**20
@@ -30,6 +28,7 @@ _MOST_PARTS: Final = 1000
 _MOST_GUESSES: Final = {"Ranking": 10**8, "Tradeoff": 10**6}
 """What a file may ask to be recomputed: beyond, a few bytes ask for many seconds."""
 _SAME: Final = 1e-8
+_SAME_P_VALUE: Final = 1e-6
 _LONGEST_TEXT: Final = 20_000
 _MOST_LINES: Final = 200
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
@@ -116,11 +115,38 @@ def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
         if told != true or type(told) is not type(true):
             faults.append(f"{name} is stored as {shown(told)}, but its evidence says {shown(true)}")
     faults += _misfits(stored.result)
-    if kept.rule == repr(Ranked()) and not _is_ranked(kept.evidence):
-        faults.append(f"rule is stored as {kept.rule}, but the evidence looks at other numbers of guesses")
+    faults += _other_rule(stored.result) + _mislabelled(stored)
     if stored.record["checksum"] != checksum(stored.record):
         faults.append("checksum does not fit: the file was changed after it was written")
     return again, faults
+
+
+def _other_rule(result: Result) -> list[str]:
+    """A rule of ours that cannot have made the evidence: counts relabelled to a kind that proves more."""
+    bound = result.bound
+    try:
+        rule = None if bound.rule is None else rule_of(bound.rule)
+    except InputError as error:
+        return [str(error)]
+    if rule is not None and not rule.could_have_made(bound.evidence):
+        return [f"rule is stored as {bound.rule}, which cannot have made this evidence ({bound.method})"]
+    included = Ranked().included(bound.evidence) if isinstance(rule, Ranked) else None
+    shown_in = None if result.histogram is None else sum(result.histogram.included)
+    if None not in (included, shown_in) and included != shown_in:
+        return [f"histogram shows {shown_in} included elements, but the evidence has {included}"]
+    return []
+
+
+def _mislabelled(stored: Stored) -> list[str]:
+    """What a record says about itself and its training, beside the bound."""
+    faults, record = [], stored.record
+    if (found := stored.result.conformance) is not None:
+        told = record["conformance"]["conforms"]
+        if told is not found.conforms:
+            faults.append(f"conforms is stored as {shown(told)}, but its p-value says {found.conforms}")
+    if record["canaria"] != record["versions"].get("canaria", record["canaria"]):
+        faults.append(f"canaria is stored as {shown(record['canaria'])}, but versions name another")
+    return faults
 
 
 def _same(one: float, other: float) -> bool:
@@ -139,21 +165,14 @@ def _misfits(result: Result) -> list[str]:
             faults.append(f"ladder ends at {ladder.steps[-1].epsilon:g}, not at the bound {bound.epsilon:g}")
         if ladder.top == CLAIM and (result.claimed is None or not _same(ladder.epsilon, result.claimed)):
             faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {result.claimed}")
-    if (found := result.conformance) is not None and not _same(joined(found.parts), found.p_value):
+        falls = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
+        if any(lower > upper + _SAME for upper, lower in pairwise(falls)):
+            faults.append("ladder does not fall from step to step")
+    if (found := result.conformance) is not None and not math.isclose(
+        joined(found.parts), found.p_value, rel_tol=_SAME_P_VALUE, abs_tol=1e-300
+    ):
         faults.append(f"conformance is stored as p = {found.p_value:g}, but its parts give another")
     return faults
-
-
-def _is_ranked(evidence: Evidence) -> bool:
-    """Whether evidence has the shares and the looks that the default rule commits to, or no guess."""
-    return evidence == Counts(0, 0, evidence.elements) or (
-        isinstance(evidence, Split)
-        and evidence.shares == SHARES
-        and all(
-            isinstance(part, Ranking) and np.array_equal(part.grid, looks(part.elements))
-            for part in evidence.parts
-        )
-    )
 
 
 def _text(source: str | Path, name: str) -> str:
@@ -259,6 +278,7 @@ def _histogram(data: Any) -> Histogram | None:
     if data is None:
         return None
     names = ("edges", "included", "excluded")
+    _require_only("histogram", data, names)
     return Histogram(*(tuple(_list(name, _field("histogram", data, name))) for name in names))
 
 
@@ -269,6 +289,7 @@ def _ladder(data: Any) -> Ladder | None:
         Step(_words("gap", _field("step", step, "gap")), _epsilon("epsilon", _field("step", step, "epsilon")))
         for step in _list("steps", _field("ladder", data, "steps"))
     )
+    _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
     top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
     return Ladder(top, _epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
 
@@ -290,7 +311,14 @@ def _conformance(data: Any) -> Conformance | None:
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
     clearest = _words("clearest", _field("conformance", data, "clearest"))
+    _field("conformance", data, "conforms")
+    _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
     return Conformance(p_value, noise, stated, weight, named, clearest)
+
+
+def _require_only(what: str, data: Any, names: Sequence[str]) -> None:
+    if more := sorted(set(data if isinstance(data, dict) else ()) - set(names)):
+        raise InputError(f"{what} must hold nothing more than {', '.join(names)}, got {shown(more)}")
 
 
 def _field(what: str, data: Any, name: str) -> Any:

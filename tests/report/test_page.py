@@ -31,10 +31,9 @@ def scored(claimed: float | None = 4.0, **fields: object) -> Result:
     scores = rng.normal(2.0 * bits)
     bound = audit_scores(scores, bits, delta=1e-5, rng=1)
     ladder = None if claimed is None else ladder_of_scores(claimed, bound)
+    claim = None if claimed is None else ApproximateDP(claimed, bound.delta)
     return replace(
-        Result(
-            bound, ApproximateDP(claimed, bound.delta), "scores", Histogram.of(scores, bits), ladder, seed=1
-        ),
+        Result(bound, claim, "scores", Histogram.of(scores, bits), ladder, seed=1),
         **fields,
     )
 

@@ -5,7 +5,7 @@ them with the bits and weigh what was seen.
 """
 
 from canaria.rules._guesses import Commitment, Guesses, Rule
-from canaria.rules._parse import parse_rule
+from canaria.rules._parse import parse_rule, rule_of
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online, OnlineRounds
@@ -30,4 +30,5 @@ __all__ = [
     "Top",
     "UpTo",
     "parse_rule",
+    "rule_of",
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from canaria._validate import Bits, Floats, Hits, Integers
-from canaria.evidence import Evidence
+from canaria.evidence import Counts, Evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,24 @@ class Commitment(Protocol):
 
 
 class Rule(Protocol):
-    """Scores, higher meaning "+1 more likely", become a commitment; `rng` breaks ties."""
+    """Scores, higher meaning "+1 more likely", become a commitment; `rng` breaks ties.
+
+    Our rules also say which evidence they can have made (`could_have_made`), so that a result file that was
+    relabelled contradicts itself.
+    """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...
+
+
+class Checkable(Protocol):
+    """A rule that knows which evidence it can have made."""
+
+    def could_have_made(self, evidence: Evidence) -> bool: ...
+
+
+def nothing_guessed(evidence: Evidence) -> bool:
+    """Whether no guess was taken, which is what scores that are all equal lead to under any rule."""
+    return evidence == Counts(0, 0, evidence.elements)
 
 
 @dataclass(frozen=True, eq=False)

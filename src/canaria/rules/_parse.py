@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from canaria._validate import InputError, nearest, shown
-from canaria.rules._guesses import Rule
-from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
+from canaria.rules._guesses import Checkable, Rule
+from canaria.rules.adaptive import AdaptiveRule, All, Bet, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online
 from canaria.rules.ranked import Ranked
@@ -67,3 +68,31 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
         "rule must be ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K "
         f"or budget:K:T (K an integer, T a number), got {shown(text)}{meant}"
     )
+
+
+_OURS: Final[dict[str, Callable[..., Checkable]]] = {
+    rule.__name__: rule
+    for rule in (All, Bet, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo)
+}
+
+
+def rule_of(written: str) -> Checkable | None:
+    """The rule that prints like this; None if it is not one of ours.
+
+    >>> rule_of("Tails(k=7)"), rule_of("MyOwnRule()")
+    (Tails(k=7), None)
+    """
+    name, _, rest = written.partition("(")
+    if name not in _OURS:
+        return None
+    rule: Checkable | None = None
+    with suppress(TypeError, ValueError):
+        pairs = [pair.split("=") for pair in rest.removesuffix(")").split(", ") if pair]
+        rule = _OURS[name](**{key: _value(text) for key, text in pairs})
+    if repr(rule) != written:
+        raise InputError(f"rule is stored as {shown(written)}, which is not how canaria writes a rule")
+    return rule
+
+
+def _value(text: str) -> int | float:
+    return _whole(text) if _WHOLE.fullmatch(text) else _number(text)

@@ -6,7 +6,7 @@ guessers like any other.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special
@@ -14,6 +14,8 @@ from scipy import special
 from canaria import _validate
 from canaria._validate import Bits, Floats, Hits, Integers
 from canaria.evidence import Bets, Budget, Counts, Evidence
+
+_ROUNDING: Final = 1e-12
 
 
 @runtime_checkable
@@ -54,8 +56,16 @@ class Bet:
         """The wealth of the bets; without any guess, that of one that was not worth a bet."""
         if len(hits) == 0:
             return Bets([0.5], [0], elements)
-        capped = np.minimum(np.abs(losses), math.log(4 * elements))
+        capped = np.minimum(np.abs(losses), _largest_loss(elements))
         return Bets(special.expit(capped), hits, elements)
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether every guess was bet on by its own capped loss."""
+        if not isinstance(evidence, Bets) or evidence.confidences is None:
+            return False
+        surest = float(special.expit(_largest_loss(evidence.elements)))
+        stated = evidence.confidences
+        return bool(stated.min() >= 0.5 and stated.max() <= surest * (1 + _ROUNDING))
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class SurestFirst:
     block: int = 1
 
     def __post_init__(self) -> None:
-        _validate.integer("block", self.block, 1)
+        _validate.assign(self, block=_validate.integer("block", self.block, 1))
 
     def choose(self, losses: Floats) -> Integers:
         """The surest hidden elements."""
@@ -79,6 +89,10 @@ class SurestFirst:
         """The wealth of the bets."""
         return Bet().weigh(hits, losses, elements)
 
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether every guess was bet on by its own capped loss."""
+        return Bet().could_have_made(evidence)
+
 
 @dataclass(frozen=True)
 class UpTo:
@@ -91,8 +105,8 @@ class UpTo:
     t: float = 0.0
 
     def __post_init__(self) -> None:
-        _validate.integer("budget", self.budget, 1)
-        _validate.nonnegative("t", self.t)
+        budget, t = _validate.integer("budget", self.budget, 1), _validate.nonnegative("t", self.t)
+        _validate.assign(self, budget=budget, t=t)
 
     def decide(self, losses: Floats, taken: int) -> Bits:
         """The surest elements above the threshold, while the budget lasts."""
@@ -108,6 +122,10 @@ class UpTo:
         _validate.integer("budget", self.budget, 1, elements, "elements")
         return Budget(int(hits.sum()), len(hits), self.budget, elements)
 
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether guessing was to stop at this budget."""
+        return isinstance(evidence, Budget) and evidence.budget == self.budget
+
 
 @dataclass(frozen=True)
 class All:
@@ -120,3 +138,12 @@ class All:
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
         """The number of right guesses out of all."""
         return Counts(int(hits.sum()), len(hits), elements)
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether guesses were counted, as many as there were elements in the rounds."""
+        return isinstance(evidence, Counts)
+
+
+def _largest_loss(elements: int) -> float:
+    """Losses are capped here: a guess beyond is as good as certain, and no bet stakes everything."""
+    return math.log(4 * elements)

@@ -5,9 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaria import _validate
-from canaria._validate import Floats, InputError
-from canaria.evidence import Counts, UncommittedCounts, Weighted
-from canaria.rules._guesses import Guesses, OneShot, falling, highest, tails_alternating
+from canaria._validate import Floats
+from canaria.evidence import Counts, Evidence, UncommittedCounts, Weighted
+from canaria.rules._guesses import (
+    Guesses,
+    OneShot,
+    falling,
+    highest,
+    nothing_guessed,
+    tails_alternating,
+)
 
 
 @dataclass(frozen=True)
@@ -17,13 +24,17 @@ class Top:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.integer("k", self.k, 1)
+        _validate.assign(self, k=_validate.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the k highest scores."""
         taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         guesses = Guesses(highest(scores, taken, rng), np.ones(taken, dtype=np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether the evidence is that of k guesses."""
+        return _of_guesses(self.k, evidence)
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class Tails:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.integer("k", self.k, 1)
+        _validate.assign(self, k=_validate.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to both tails."""
@@ -41,6 +52,10 @@ class Tails:
         both = tails_alternating(falling(scores, rng))
         guesses = Guesses(both.order[:taken], both.signs[:taken])
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether the evidence is that of k guesses."""
+        return _of_guesses(self.k, evidence)
 
 
 @dataclass(frozen=True)
@@ -54,7 +69,7 @@ class Surest:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.integer("k", self.k, 1)
+        _validate.assign(self, k=_validate.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the k scores of largest size."""
@@ -62,6 +77,10 @@ class Surest:
         surest = highest(np.abs(scores), taken, rng)
         guesses = Guesses(surest, np.where(scores[surest] >= 0, 1, -1).astype(np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether the evidence is that of k guesses."""
+        return _of_guesses(self.k, evidence)
 
 
 @dataclass(frozen=True)
@@ -75,8 +94,7 @@ class Threshold:
     t: float
 
     def __post_init__(self) -> None:
-        if _validate.real("t", self.t) < 0:
-            raise InputError(f"t must be at least 0, got {self.t!r}")
+        _validate.assign(self, t=_validate.nonnegative("t", self.t))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the scores of size at least t; there are no ties to break."""
@@ -88,6 +106,10 @@ class Threshold:
             lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
         )
 
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether the number of guesses came out of the scores."""
+        return nothing_guessed(evidence) or isinstance(evidence, UncommittedCounts)
+
 
 @dataclass(frozen=True)
 class Soft:
@@ -97,3 +119,16 @@ class Soft:
         """Commit to every sign; there are no ties to break."""
         guesses = Guesses(np.arange(len(scores)), np.sign(scores).astype(np.int8))
         return OneShot(guesses, lambda hits: Weighted(hits, losses=scores))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether every element is weighed by its loss; one that says nothing is never right."""
+        return nothing_guessed(evidence) or (
+            isinstance(evidence, Weighted)
+            and evidence.losses is not None
+            and len(evidence.hits) == evidence.elements
+            and not evidence.hits[evidence.losses == 0].any()
+        )
+
+
+def _of_guesses(k: int, evidence: Evidence) -> bool:
+    return nothing_guessed(evidence) or (isinstance(evidence, Counts) and evidence.taken == k)

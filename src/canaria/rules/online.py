@@ -9,8 +9,8 @@ from scipy import special
 
 from canaria import _validate
 from canaria._validate import Bits, Floats, Hits, Integers
-from canaria.evidence import Bets
-from canaria.rules._guesses import Guesses, falling
+from canaria.evidence import Bets, Evidence
+from canaria.rules._guesses import Guesses, falling, nothing_guessed
 
 _RIDGE: Final = np.diag([0.01, 0.1])
 _NEWTON_STEPS: Final = 25
@@ -30,7 +30,7 @@ class Online:
     blocks: int = 30
 
     def __post_init__(self) -> None:
-        _validate.integer("blocks", self.blocks, 2)
+        _validate.assign(self, blocks=_validate.integer("blocks", self.blocks, 2))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "OnlineRounds":
         """Commit to the order of the blocks and to how confidences are learnt."""
@@ -38,6 +38,16 @@ class Online:
         outward, features = _middle_outward(order), _features(scores, order)
         parts = np.array_split(outward, min(self.blocks, len(outward)))
         return OnlineRounds(features, tuple(parts))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether every element was bet on, none with more confidence than the rule ever states."""
+        if nothing_guessed(evidence):
+            return True
+        if not isinstance(evidence, Bets) or evidence.confidences is None:
+            return False
+        stated = evidence.confidences
+        surest = _surest(evidence.elements)
+        return bool(len(stated) == evidence.elements and stated.min() >= 0.5 and stated.max() <= surest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +65,7 @@ class OnlineRounds:
         )
         weights = np.exp(trust - trust.max())
         mixed = weights @ chances / weights.sum()
-        confidences = np.minimum(np.maximum(mixed, 1 - mixed), 1 - 1 / (2 * len(known)))
+        confidences = np.minimum(np.maximum(mixed, 1 - mixed), _surest(len(known)))
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 
     def reveal(self, bits: Bits) -> Bets:
@@ -76,6 +86,11 @@ class OnlineRounds:
             trust = trust + np.log(np.maximum(likelihood, 1e-12)).sum(axis=1)
         played = Guesses(np.concatenate(self.rounds), np.concatenate(signs))
         return played, Bets(np.concatenate(confidences), played.hits(bits))
+
+
+def _surest(elements: int) -> float:
+    """The most confidence that is ever stated."""
+    return 1 - 1 / (2 * elements)
 
 
 def _middle_outward(order: Integers) -> Integers:

@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from canaria._validate import Bits, Floats
-from canaria.evidence import Ranking, Split
-from canaria.rules._guesses import Guesses, falling, tails_alternating
+from canaria._validate import Bits, Floats, Integers
+from canaria.evidence import Evidence, Ranking, Split
+from canaria.evidence.ranking import looks
+from canaria.rules._guesses import Guesses, falling, nothing_guessed, tails_alternating
 
 SHARES: Final = (0.7, 0.15, 0.15)
 """What both tails, top only and bottom only may spend of the error probability."""
@@ -36,6 +37,26 @@ class Ranked:
         )
         return RankedOrders(orders)
 
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether evidence has the shares and looks of the rule, and three orders of the same elements."""
+        if nothing_guessed(evidence):
+            return True
+        if not isinstance(evidence, Split) or evidence.shares != SHARES:
+            return False
+        grid = looks(evidence.elements)
+        rankings = [part for part in evidence.parts if isinstance(part, Ranking)]
+        return (
+            len(rankings) == len(SHARES)
+            and all(part.elements == evidence.elements for part in rankings)
+            and all(np.array_equal(part.grid, grid) for part in rankings)
+            and _agree(*rankings)
+        )
+
+    def included(self, evidence: Evidence) -> int | None:
+        """How many elements were included: the right guesses of the top-only order; None without guesses."""
+        top = evidence.parts[1] if isinstance(evidence, Split) else None
+        return int(top.counts[-1]) if isinstance(top, Ranking) else None
+
 
 @dataclass(frozen=True, eq=False)
 class RankedOrders:
@@ -51,3 +72,34 @@ class RankedOrders:
     def reveal(self, bits: Bits) -> Split:
         """Meet each order with the bits."""
         return Split(tuple(Ranking(guesses.hits(bits)) for guesses in self.orders), SHARES)
+
+
+def _agree(both: Ranking, top: Ranking, bottom: Ranking) -> bool:
+    """Whether three rankings can be of one list of elements.
+
+    Of the first k of both tails, half are the first of each end. What is not among the last m is among the
+    first n - m. Between looks a count is known up to the guesses there.
+    """
+    total, included = both.elements, int(top.counts[-1])
+    if included + int(bottom.counts[-1]) != total:
+        return False
+    looked = both.grid
+    least, most = (
+        above + below
+        for above, below in zip(_between(top, -(-looked // 2)), _between(bottom, looked // 2), strict=True)
+    )
+    above_rest = included - looked + bottom.counts
+    low, high = _between(top, total - looked)
+    return bool(
+        ((least <= both.counts) & (both.counts <= most)).all()
+        and ((low <= above_rest) & (above_rest <= high)).all()
+    )
+
+
+def _between(ranking: Ranking, taken: Integers) -> tuple[Integers, Integers]:
+    """The fewest and the most right guesses among the first so many, from the looks before and after."""
+    grid, counts = np.append(0, ranking.grid), np.append(0, ranking.counts)
+    after = np.searchsorted(grid, taken)
+    before = np.maximum(after - 1, 0)
+    fewest = np.maximum(counts[before], counts[after] - (grid[after] - taken))
+    return fewest, np.minimum(counts[after], counts[before] + (taken - grid[before]))
