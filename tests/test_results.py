@@ -467,7 +467,7 @@ def test_saving_through_a_link_and_into_a_device(tmp_path: Path) -> None:
 def test_claims_are_checked() -> None:
     with pytest.raises(InputError, match="epsilon must be at least 0"):
         replace(scored(), claim=ApproximateDP(-1.0, 1e-5))
-    with pytest.raises(InputError, match="the bound is at delta = 1e-05, but the claim is at delta = 0.02"):
+    with pytest.raises(InputError, match=r"the bound is at delta = 1e-05, but the claim is at delta = 0\.02"):
         replace(scored(), claim=ApproximateDP(1.0, 0.02))
 
 

@@ -34,6 +34,10 @@ class InputError(ValueError):
     __module__ = "canaria"
 
 
+class UnfairCoinsError(InputError):
+    """Hidden bits that fair coins show less than once in a million audits."""
+
+
 class CoinWarning(UserWarning):
     """Hidden bits that fair coins hardly ever show."""
 
@@ -201,7 +205,7 @@ def _require_fair_split(included: Hits) -> None:
     chance = fair_chance(ones, total)
     seen = f"{ones} included and {total - ones} excluded, which fair coins show with probability {chance:.1g}"
     if chance < IMPOSSIBLE:
-        raise InputError(f"bits must be independent fair coins, got {seen}; {_HOW_TO_TOSS}")
+        raise UnfairCoinsError(f"bits must be independent fair coins, got {seen}; {_HOW_TO_TOSS}")
     if chance < _UNLIKELY:
         warnings.warn(
             f"bits must be independent fair coins, got {seen}; unless that was chance, nothing is proved: "

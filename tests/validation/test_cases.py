@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from canaria.accounting import dpsgd_epsilon
 from canaria.validation import CASES
 from canaria.validation._games import Draw
 from canaria.validation.cases import (
@@ -114,3 +115,19 @@ def test_half_is_exactly_half(name: str) -> None:
     games = CASES[name].draw((50, 100), np.random.default_rng(6), LEVEL)
     assert (games.bits.sum(axis=1) == 0).all()
     assert not CASES[name].fair
+
+
+def test_truths_of_training_are_those_of_the_accountant() -> None:
+    """The accountant's discretisation is on the safe side by up to 1e-3."""
+    for steps, rate, case in ((4, 1.0, "training"), (1, 0.5, "training-sampled")):
+        exact = CASES[case].epsilon
+        assert 0 <= dpsgd_epsilon(1.5, CASES[case].delta, steps, rate) - exact < 2e-3
+
+
+def test_planted_canaries_follow_their_coins() -> None:
+    """Column sums are the coins plus Laplace noise: 5 standard errors."""
+    for case, scale in (("planted", 1.0), ("zeroed-out", 0.5)):
+        games = CASES[case].draw((200, 100), np.random.default_rng(7), LEVEL)
+        noise = games.scores - (games.bits > 0)
+        assert abs(noise.mean()) < 5 * scale * math.sqrt(2 / noise.size)
+        assert np.abs(noise).mean() == pytest.approx(scale, rel=0.04)

@@ -13,26 +13,39 @@ from canaria import Counts, InputError
 from canaria.bound import first_claim_refuted, lower_bound
 from canaria.parallel import engine
 from canaria.store import Store
-from canaria.validation import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, Laboratory, laboratory
+from canaria.validation import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, Laboratory, Ours, laboratory
+from canaria.validation.auditors import Game
 from tests.cli.test_cli import canaria
 from tests.validation import auditors
 
 
 @pytest.mark.parametrize("name", [auditor.name for auditor in OURS])
 def test_ours_hold(name: str) -> None:
-    """The quick form. A cell is flagged by chance once in 30,000; there are about 330 of them."""
-    matrix = laboratory([name], audits=2, claims=80).run()
+    """The quick form. A cell is flagged by chance once in 30,000; there are about 800 of them."""
+    matrix = laboratory([name], audits=2, claims=60).run()
     assert not matrix.over_claiming, matrix.verdict
     assert not any(cell.errors for cell in matrix.cells)
-    assert {cell.case.name for cell in matrix.cells} >= {"rr-0", "extremal-half", "burst-0", "one-sided-1"}
+    played = {cell.case.name for cell in matrix.cells}
+    assert played >= {"planted"} or played >= {"training"} or played >= {"rr-0", "burst-0", "first-positive"}
 
 
 @pytest.mark.parametrize(
-    ("name", "case", "rate"),
-    [("best k", "rr-0", 0.2), ("naive adaptive", "stop-ahead-0", 0.2), ("full knowledge", "xor-1", 0.73)],
+    ("name", "case", "rate", "audits"),
+    [
+        ("best k", "rr-0", 0.2, 400),
+        ("best k", "rr-3-2000", 0.3, 500),
+        ("naive adaptive", "stop-ahead-0", 0.2, 400),
+        ("full knowledge", "xor-1", 0.73, 400),
+        ("list order", "first-constant", 1.0, 20),
+        ("list order", "sorted-rounded", 1.0, 20),
+        ("bets in list order", "last-positive", 1.0, 20),
+        ("best of five", "rr-0", 0.13, 400),
+        ("no delta", "leaky-1-1000", 0.4, 250),
+        ("no delta", "all-or-nothing-1000", 0.25, 400),
+    ],
 )
-def test_what_is_known_to_be_wrong_is_flagged(name: str, case: str, rate: float) -> None:
-    matrix = laboratory([name], [case], audits=400).run()
+def test_what_is_known_to_be_wrong_is_flagged(name: str, case: str, rate: float, audits: int) -> None:
+    matrix = laboratory([name], [case], audits=audits).run()
     (cell,) = matrix.cells
     assert cell.flagged
     assert cell.rate == pytest.approx(rate, abs=0.1)
@@ -49,8 +62,9 @@ def test_controls_are_no_accusation_unless_asked_for() -> None:
     matrix = laboratory([*INVALID, "tails:50"], ["rr-0"], audits=400).run()
     assert matrix.over_claiming == ()
     assert "best k (control)" in str(matrix)
-    assert matrix.missed == ("naive adaptive", "full knowledge")
-    assert "Too few audits to flag a control: naive adaptive, full knowledge." in matrix.verdict
+    missed = ("list order", "bets in list order", "no delta", "naive adaptive", "full knowledge")
+    assert matrix.missed == missed
+    assert f"Too few audits to flag a control: {', '.join(missed)}." in matrix.verdict
 
 
 def test_careless_ties_are_found() -> None:
@@ -139,8 +153,39 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_a_list_sorted_by_bits_is_no_order_of_guessing() -> None:
     """An auditor that takes the list for the order of guessing is not shown one that the bits sorted."""
-    assert not CASES["ties-0"].withstood_by("earlier")
-    assert CASES["ties-0"].withstood_by("nothing")
+    assert not CASES["ties-0"].withstood_by(Foreign("in order", auditors.timid, "earlier"))
+    assert CASES["ties-0"].withstood_by(Foreign("of scores", auditors.timid))
+
+
+@pytest.mark.parametrize("order", ["first", "last", "sorted"])
+@pytest.mark.parametrize("scores", ["constant", "positive", "rounded"])
+def test_every_auditor_of_scores_meets_every_order(order: str, scores: str) -> None:
+    """Also adaptive ones, which once guessed in the order of the list."""
+    case = CASES[f"{order}-{scores}"]
+    assert all(case.withstood_by(auditor) for auditor in OURS if not auditor.audited)
+    games = case.draw((50, case.n), np.random.default_rng(0), 0.05)
+    members, positive = games.bits > 0, {"constant": 1.0, "positive": 1.0, "rounded": -9.0}[scores]
+    assert (games.scores >= positive).all()
+    if order == "sorted":
+        assert (np.diff(games.scores, axis=1) <= 0).all()
+    else:
+        assert (np.diff(games.bits, axis=1) * (1 if order == "last" else -1) >= 0).all()
+    assert abs(members.mean() - 0.5) < 0.02
+
+
+def test_audits_of_runs_are_asked_as_users_ask() -> None:
+    """Training and planted canaries: the audit itself answers, and the scores go to all others too."""
+    for case, auditor in (("training", "training, adaptive"), ("planted", "black box")):
+        played = CASES[case]
+        games = played.draw((3, 100), np.random.default_rng(0), 0.05)
+        assert len(games.audits) == 3
+        assert (games.audits[1].bound(played.delta, 0.95, rng=1).evidence.elements) == 100
+        (cell,) = laboratory([auditor], [case], audits=100).run().cells
+        assert cell.errors == 0
+        assert cell.tightness is not None
+        assert 0 < cell.tightness < 1
+    with pytest.raises(InputError, match="no auditor need withstand"):
+        laboratory(["black box"], ["training"])
 
 
 def test_an_auditor_cannot_spoil_the_games() -> None:
@@ -168,15 +213,17 @@ def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bo
 
 
 @pytest.mark.filterwarnings("ignore:no claim can be refuted")
-@pytest.mark.parametrize("auditor", OURS, ids=lambda auditor: auditor.name)
+@pytest.mark.parametrize(
+    "auditor", [one for one in OURS if isinstance(one, Ours)], ids=lambda auditor: auditor.name
+)
 @pytest.mark.parametrize("case", ["rr-0", "rr-1", "extremal-half"])
-def test_the_tested_claim_is_the_one_that_matters(auditor: object, case: str) -> None:
+def test_the_tested_claim_is_the_one_that_matters(auditor: Ours, case: str) -> None:
     """No bound exceeds the truth unless the first claim at or above it is refuted; one below it may be."""
     played = CASES[case]
     rng = np.random.default_rng(7)
     games = played.draw((6, 100), rng, 0.05)
     for scores, bits in zip(games.scores, games.bits, strict=True):
-        evidence = auditor.rule(scores, rng).reveal(bits)  # type: ignore[attr-defined]
+        evidence = auditor.evidence(Game(scores, bits), rng)
         bound = lower_bound(evidence, played.delta).epsilon
         for truth in (played.epsilon, played.epsilon / 2, 0.01):
             assert first_claim_refuted(evidence, truth, played.delta, 0.05) or bound <= truth
@@ -199,12 +246,12 @@ def test_the_worst_mechanism_attains_the_exact_bound(auditor: str, case: str, se
 def test_tightness_does_not_slip() -> None:
     """Mean bound over truth on the same twenty games as when this was written."""
     known = {
-        "ranked": 0.7295,
+        "ranked": 0.739,
         "soft": 0.802,
         "all": 0.8027,
-        "budget:50": 0.735,
-        "bets": 0.7612,
-        "mixture": 0.7423,
+        "budget:50": 0.724,
+        "bets": 0.674,
+        "mixture": 0.680,
     }
     for cell in laboratory(list(known), ["rr-2"], audits=20).run().cells:
         assert cell.tightness is not None
@@ -298,7 +345,7 @@ def test_python_door(tmp_path: Path) -> None:
     assert len(mine.cases) == len(CASES)
     with Store.open(tmp_path / "run", mine.settings(), resume=False) as store:
         matrix = mine.run(store)
-    assert len(matrix.cells) == sum(case.withstood_by("earlier") for case in CASES.values())
+    assert len(matrix.cells) == sum(case.withstood_by(mine.auditors[0]) for case in CASES.values())
     assert all(cell.flagged for cell in matrix.cells if cell.case.fair and cell.audits == 20)
     with pytest.raises(InputError, match="auditor must be one of ranked"):
         laboratory(["nobody"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from scipy import special
@@ -16,14 +16,30 @@ KNOWN: Final[tuple[Known, ...]] = ("nothing", "earlier", "others")
 
 @dataclass(frozen=True, eq=False)
 class Games:
-    """Scores and hidden bits (-1 or +1) of some audits, one per row."""
+    """Scores and hidden bits (-1 or +1) of some audits, one per row.
+
+    Where the audited thing is a training run or a data set with canaries, `audits` holds what canaria made of
+    each: anything that can be asked for `bound(delta, confidence)`.
+    """
 
     scores: Floats
     bits: Bits
+    audits: tuple[Any, ...] = ()
 
 
 Shape = tuple[int, int]
 Draw = Callable[[Shape, np.random.Generator, float], Games]
+
+
+class Player(Protocol):
+    """Of an auditor, what decides which cases it must withstand."""
+
+    @property
+    def known(self) -> Known: ...
+    @property
+    def audited(self) -> str: ...
+    @property
+    def reads_list(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -33,8 +49,8 @@ class Case:
     `draw((audits, n), rng, level)` plays games; worst cases aim at tests of that level. Scores that know
     the bits revealed earlier come in the order of guessing, and 0 is an abstention. Where `fair` is False
     the bits are not independent fair coins, so that no auditor is to blame. Where `listed` is True the
-    list is sorted by the bits, so that nobody may use its order. `pace` is the share of the audits that a
-    large case gets.
+    list is sorted by the bits, so that nobody may use its order. `audited` names what was audited where that
+    is more than scores: "training" or "black box". `pace` is the share of the audits that a large case gets.
     """
 
     name: str
@@ -45,15 +61,20 @@ class Case:
     known: Known = "nothing"
     fair: bool = True
     listed: bool = False
+    audited: str = ""
     n: int = 100
     pace: float = 1.0
 
-    def withstood_by(self, known: Known) -> bool:
-        """Whether an auditor that allows scores to know so much must withstand this case.
+    def withstood_by(self, auditor: Player) -> bool:
+        """Whether an auditor must withstand this case.
 
-        One that allows scores to know bits takes the list for the order of guessing.
+        One of a training run, or of planted canaries, needs such a case. One that takes the list for the
+        order of guessing cannot be given a list that is sorted by the bits.
         """
-        return KNOWN.index(self.known) <= KNOWN.index(known) and not (self.listed and known != "nothing")
+        if auditor.audited:
+            return auditor.audited == self.audited
+        allowed = KNOWN.index(self.known) <= KNOWN.index(auditor.known)
+        return allowed and not (self.listed and auditor.reads_list)
 
 
 def coins(shape: Shape, rng: np.random.Generator) -> Bits:

@@ -24,11 +24,13 @@ from canaria.store import Store, source_digest
 from canaria.validation._cell import Cell
 from canaria.validation._games import Case
 from canaria.validation.attacks import ADAPTIVE
-from canaria.validation.auditors import INVALID, OURS, Audit, Auditor, Foreign, Ours
+from canaria.validation.auditors import INVALID, OURS, Audit, Auditor, Foreign, Game, Ours, Several
 from canaria.validation.cases import ONE_RUN
 from canaria.validation.matrix import Matrix
+from canaria.validation.orders import ORDERS
+from canaria.validation.runs import RUNS
 
-CASES: Final[dict[str, Case]] = {case.name: case for case in (*ONE_RUN, *ADAPTIVE)}
+CASES: Final[dict[str, Case]] = {case.name: case for case in (*ONE_RUN, *ORDERS, *RUNS, *ADAPTIVE)}
 AUDITORS: Final[dict[str, Auditor]] = {auditor.name: auditor for auditor in (*OURS, *INVALID)}
 
 _BOUNDS_IN_A_BLOCK: Final = 250
@@ -101,12 +103,12 @@ class Laboratory:
         for place, auditor in enumerate(self.auditors):
             folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
             for case in self.cases:
-                if case.withstood_by(auditor.known):
+                if case.withstood_by(auditor):
                     blocks = self._blocks(auditor, case)
                     yield auditor, case, {f"{folder}/{_file(block)}": block for block in blocks}
 
     def _blocks(self, auditor: Auditor, case: Case) -> Iterator[Block]:
-        claims = self.claims * auditor.pace if isinstance(auditor, Ours) else 0
+        claims = self.claims * auditor.pace if isinstance(auditor, Ours | Several) else 0
         scores = _SCORES_IN_A_BLOCK // case.n
         for only_claims, total, size in (
             (False, math.ceil(self.audits * case.pace), min(scores, _BOUNDS_IN_A_BLOCK)),
@@ -168,7 +170,7 @@ def laboratory(
     >>> def timid(scores, bits, delta, confidence):
     ...     return 0.0
     >>> len(laboratory([timid]).cases)
-    30
+    51
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(
@@ -193,14 +195,18 @@ def run_block(
     games = played.draw((audits, played.n), games_rng, 1 - confidence)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pairs = zip(games.scores, games.bits, strict=True)
+        in_order = played.known != "nothing"
+        rows = [
+            Game(games.scores[row], games.bits[row], in_order, games.audits[row] if games.audits else None)
+            for row in range(audits)
+        ]
         if only_claims:
-            assert isinstance(auditor, Ours)
+            assert isinstance(auditor, Ours | Several)
             refuted = [
-                auditor.refutes(*pair, played.epsilon, played.delta, confidence, ties_rng) for pair in pairs
+                auditor.refutes(row, played.epsilon, played.delta, confidence, ties_rng) for row in rows
             ]
             return [{"claims": audits, "refuted": sum(refuted)}]
-        answers = [_answer(auditor, *pair, played.delta, confidence, ties_rng) for pair in pairs]
+        answers = [_answer(auditor, row, played.delta, confidence, ties_rng) for row in rows]
     bounds = [answer for answer in answers if isinstance(answer, float)]
     errors = [answer for answer in answers if isinstance(answer, str)]
     false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)

@@ -1,14 +1,15 @@
 """Auditors: ours, those known to be wrong, and any function of scores, bits, delta and confidence."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Hits, InputError, shown
+from canaria._validate import Bits, Floats, Hits, InputError, UnfairCoinsError, shown
 from canaria.audit import audit_scores
-from canaria.bound import first_claim_refuted
+from canaria.bound import first_claim_refuted, lower_bound
 from canaria.evidence import (
     Bets,
     Budget,
@@ -16,11 +17,30 @@ from canaria.evidence import (
     Evidence,
     PublishedCounts,
     Ranking,
+    Split,
     Tradeoff,
     Weighted,
 )
-from canaria.rules import Bet, Commitment, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top
+from canaria.game import Transcript, replay
+from canaria.rules import (
+    AdaptiveRule,
+    All,
+    Bet,
+    Commitment,
+    Online,
+    Ranked,
+    Rule,
+    Soft,
+    Surest,
+    SurestFirst,
+    Tails,
+    Threshold,
+    Top,
+    UpTo,
+)
 from canaria.rules._guesses import Guesses, OneShot, falling
+from canaria.rules.door import guess_once
+from canaria.several import together
 from canaria.validation import invalid
 from canaria.validation._games import KNOWN, Known
 
@@ -33,11 +53,25 @@ Unless scores may know bits, the order of the list may depend on the bits: break
 """
 
 
-class Auditor(Protocol):
-    """Somebody who turns scores and bits into a lower bound on epsilon.
+@dataclass(frozen=True, eq=False)
+class Game:
+    """One audit of a case: scores, hidden bits, and what canaria made of the run where there is one.
 
-    `known` says what the scores may know besides the output. A `control` is there because it
-    over-claims, to show that the laboratory sees.
+    Where `in_order` is True the scores are in the order of guessing, each with sight of the bits before it.
+    """
+
+    scores: Floats
+    bits: Bits
+    in_order: bool = False
+    audit: Any = None
+
+
+class Auditor(Protocol):
+    """Somebody who turns a game into a lower bound on epsilon.
+
+    `known` says what the scores may know besides the output; `reads_list` whether the order of the list is
+    taken for that of guessing. `audited` is "training" or "black box" for audits of such a run, and empty for
+    those of scores. A `control` is there because it over-claims, to show that the laboratory sees.
     """
 
     @property
@@ -45,10 +79,12 @@ class Auditor(Protocol):
     @property
     def known(self) -> Known: ...
     @property
+    def audited(self) -> str: ...
+    @property
+    def reads_list(self) -> bool: ...
+    @property
     def control(self) -> bool: ...
-    def bound(
-        self, scores: Floats, bits: Bits, delta: float, confidence: float, rng: np.random.Generator
-    ) -> float: ...
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -59,6 +95,7 @@ class Foreign:
     audit: Audit
     known: Known = "nothing"
     control: bool = False
+    audited: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.known not in KNOWN or not callable(self.audit):
@@ -67,45 +104,119 @@ class Foreign:
                 f"got {shown(self.audit)} and {shown(self.known)}"
             )
 
-    def bound(
-        self, scores: Floats, bits: Bits, delta: float, confidence: float, rng: np.random.Generator
-    ) -> float:
+    @property
+    def reads_list(self) -> bool:
+        """One that lets scores know bits must take the list for the order of guessing."""
+        return self.known != "nothing"
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
         """What the function says, which gets arrays of its own."""
-        return self.audit(scores.copy(), bits.astype(np.int64), delta, confidence)
+        return self.audit(game.scores.copy(), game.bits.astype(np.int64), delta, confidence)
 
 
 @dataclass(frozen=True)
 class Ours:
-    """A rule of ours, through `audit_scores`; it can also test the true claim alone, which is faster.
+    """A rule of ours, through `audit_scores` or `replay`; it can also test the true claim alone, faster.
 
-    `pace` slows down what is costly: it gets that share of the claims asked for.
+    Where scores come in the order of guessing, `ordered` takes that for the order of the same guesses. `pace`
+    slows down what is costly: it gets that share of the claims asked for.
     """
 
     name: str
-    rule: Rule
-    known: Known = "nothing"
+    rule: Rule | AdaptiveRule
+    ordered: Rule | None = None
     pace: float = 1.0
     control: bool = False
+    audited: ClassVar[str] = ""
+    reads_list: ClassVar[bool] = False
 
-    def bound(
-        self, scores: Floats, bits: Bits, delta: float, confidence: float, rng: np.random.Generator
-    ) -> float:
-        """The whole way: scores, guesses, evidence, bound."""
-        return audit_scores(scores, bits, delta, confidence, self.rule, rng).epsilon
+    @property
+    def known(self) -> Known:
+        """Adaptive rules allow scores that know the bits revealed before."""
+        return "nothing" if self.ordered is None else "earlier"
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """The whole way: scores, guesses, evidence, bound. What is refused claims nothing."""
+        with suppress(UnfairCoinsError):
+            if game.in_order:
+                return lower_bound(self.evidence(game, rng), delta, confidence).epsilon
+            if isinstance(self.rule, AdaptiveRule):
+                return _replayed(game, self.rule, rng).bound(delta, confidence).epsilon
+            return audit_scores(game.scores, game.bits, delta, confidence, self.rule, rng).epsilon
+        return 0.0
 
     def refutes(
-        self,
-        scores: Floats,
-        bits: Bits,
-        truth: float,
-        delta: float,
-        confidence: float,
-        rng: np.random.Generator,
+        self, game: Game, truth: float, delta: float, confidence: float, rng: np.random.Generator
     ) -> bool:
         """Whether the first claim at or above the truth is refuted: without that, no bound exceeds it."""
-        if scores.max() == scores.min():
-            return False
-        return first_claim_refuted(self.rule(scores, rng).reveal(bits), truth, delta, 1 - confidence)
+        with suppress(UnfairCoinsError):
+            return first_claim_refuted(self.evidence(game, rng), truth, delta, 1 - confidence)
+        return False
+
+    def evidence(self, game: Game, rng: np.random.Generator) -> Evidence:
+        """What the rule makes of a game."""
+        if game.in_order:
+            assert self.ordered is not None
+            return self.ordered(game.scores, rng).reveal(game.bits)
+        if isinstance(self.rule, AdaptiveRule):
+            return _replayed(game, self.rule, rng).evidence
+        if game.scores.max() == game.scores.min():
+            return Counts(0, 0, len(game.bits))
+        return guess_once(self.rule, game.scores, game.bits, rng)[1]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Rules on the same scores, so that audits depend on each other, through `together`."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    pace: float = 1.0
+    control: bool = False
+    known: ClassVar[Known] = "nothing"
+    audited: ClassVar[str] = ""
+    reads_list: ClassVar[bool] = False
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """All audits at once, each at its share of the error probability."""
+        with suppress(UnfairCoinsError):
+            made = {
+                repr(rule): audit_scores(game.scores, game.bits, delta, rule=rule, rng=rng)
+                for rule in self.rules
+            }
+            return together(made, delta, confidence).bound.epsilon
+        return 0.0
+
+    def refutes(
+        self, game: Game, truth: float, delta: float, confidence: float, rng: np.random.Generator
+    ) -> bool:
+        """Whether any of them refutes the first claim at or above the truth, at its share."""
+        parts = tuple(Ours("", rule).evidence(game, rng) for rule in self.rules)
+        evidence = Split(parts, (1 / len(parts),) * len(parts))
+        return first_claim_refuted(evidence, truth, delta, 1 - confidence)
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An audit of a training run or of planted canaries, asked as its user would."""
+
+    name: str
+    audited: str
+    adaptive: bool = False
+    control: bool = False
+    known: ClassVar[Known] = "nothing"
+    reads_list: ClassVar[bool] = False
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """What the audit itself answers."""
+        how = {"adaptive": True} if self.adaptive else {}
+        with suppress(UnfairCoinsError):
+            return float(game.audit.bound(delta=delta, confidence=confidence, rng=rng, **how).epsilon)
+        return 0.0
+
+
+def _replayed(game: Game, rule: AdaptiveRule, rng: np.random.Generator) -> Transcript:
+    return replay(game.bits, game.scores, lambda output, known: output, rule, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -193,15 +304,24 @@ OURS: Final = (
     Ours("soft", Soft()),
     Ours("by rank", As(Tails(_COMMITTED), _by_rank), pace=0.2),
     Ours("online", Online(), pace=0.02),
-    Ours("all", EverySign(), "earlier"),
-    Ours("budget:50", InOrder(_budget), "earlier"),
-    Ours("bets", InOrder(_bets), "earlier"),
-    Ours("mixture", InOrder(_mixture), "earlier"),
+    Ours("all", All(), EverySign()),
+    Ours("budget:50", UpTo(_COMMITTED), InOrder(_budget)),
+    Ours("bets", Bet(), InOrder(_bets)),
+    Ours("mixture", InOrder(_mixture), InOrder(_mixture)),
+    Ours("surest first", SurestFirst(10), pace=0.2),
+    Several("together", (Ranked(), Surest(_COMMITTED), Soft()), pace=0.2),
+    Attached("training", "training"),
+    Attached("training, adaptive", "training", adaptive=True),
+    Attached("black box", "black box"),
 )
-"""Every kind of evidence, by the rules that lead to it."""
+"""Every kind of evidence, by the rules that lead to it, and every kind of audit."""
 
 INVALID: Final = (
     Foreign("best k", invalid.best_k, control=True),
+    Foreign("list order", invalid.list_order, control=True),
+    Foreign("bets in list order", invalid.bets_in_list_order, control=True),
+    Foreign("best of five", invalid.best_of_five, control=True),
+    Foreign("no delta", invalid.no_delta, control=True),
     Foreign("naive adaptive", invalid.clopper_pearson, "earlier", control=True),
     Foreign("full knowledge", invalid.clopper_pearson, "others", control=True),
 )

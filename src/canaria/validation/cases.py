@@ -15,6 +15,7 @@ _SURE: Final = 30.0
 _SHOWN_BY_CHANCE: Final = 0.1
 _GAUSSIAN: Final = LocalGaussian(sigma=2.0)
 _GAUSSIAN_DELTA: Final = 1e-3
+_SMALL_DELTA: Final = 1e-5
 
 
 def randomised_response(epsilon: float) -> Draw:
@@ -172,5 +173,45 @@ ONE_RUN: Final = (
     Case("ties-0", "scores 0, members listed first", 0.0, tied(0.0), listed=True),
     Case("ties-1", "scores -1 and +1, members listed first", 1.0, tied(1.0), listed=True),
     Case("one-sided-1", "only high scores tell", 1.0, one_sided(1.0)),
+    Case("rr-3-2000", "randomised response, 2,000", 3.0, randomised_response(3.0), n=2000, pace=0.1),
+    Case("rr-1-10000", "randomised response, 10,000", 1.0, randomised_response(1.0), n=10_000, pace=0.02),
+    Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, laplace(2.0), n=2000, pace=0.1),
+    Case(
+        "gaussian-1000",
+        "Gaussian noise, 1,000",
+        gaussian_epsilon(2 / _GAUSSIAN.sigma, _SMALL_DELTA),
+        gaussian,
+        _SMALL_DELTA,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "extremal-1000",
+        "the worst mechanism for 50 guesses of 1,000",
+        1.0,
+        extremal(1.0, 2e-4, 50),
+        2e-4,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "leaky-1-1000",
+        "each laid open with chance delta, 1,000",
+        1.0,
+        leaky(1.0, 0.02),
+        0.02,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "all-or-nothing-1000",
+        "all laid open with chance delta, 1,000",
+        1.0,
+        all_or_nothing(1.0, 0.2),
+        0.2,
+        n=1000,
+        pace=0.2,
+    ),
+    Case("name-and-shame-2000", "one of 2,000 laid open", 0.0, name_and_shame, 1 / 2000, n=2000, pace=0.1),
     Case("half", "exactly half of the bits are +1", 0.0, half_and_half, fair=False),
 )

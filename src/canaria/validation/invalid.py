@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from canaria.evidence import UncommittedCounts
-from canaria.rules import Tails
+from canaria.audit import audit_scores
+from canaria.bound import lower_bound
+from canaria.evidence import Ranking, Split, UncommittedCounts
+from canaria.rules import Bet, Rule, Surest, Tails, Top
 
 
 def best_k(scores: Any, bits: Any, delta: float, confidence: float) -> float:
@@ -37,3 +39,43 @@ def clopper_pearson(scores: Any, bits: Any, delta: float, confidence: float) -> 
     taken = np.flatnonzero(scores)
     right = int((np.sign(np.asarray(scores)[taken]) == np.asarray(bits)[taken]).sum())
     return UncommittedCounts(right, len(taken), len(bits)).ceiling(1 - confidence)
+
+
+def list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """Rank by score, ties in the order of the list, from its beginning and from its end.
+
+    Invalid where the list is sorted by the bits: then the order among ties tells them.
+    """
+    values, hidden = np.asarray(scores), np.asarray(bits)
+    forward, backward = np.argsort(-values, kind="stable"), np.argsort(values, kind="stable")[::-1]
+    parts = [Ranking(hidden[order[::turn]] == turn) for order in (forward, backward) for turn in (1, -1)]
+    return lower_bound(Split(tuple(parts), (0.25,) * 4), delta, confidence).epsilon
+
+
+def bets_in_list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """Bet on every sign in the order of the list, from its beginning and from its end.
+
+    Invalid where the list is sorted by the bits, without any tie: the best moment of a path of bets is seen.
+    """
+    values, hidden = np.asarray(scores, dtype=np.float64), np.asarray(bits)
+    hits = np.sign(values) == hidden
+    paths = [Bet().weigh(hits[::turn], values[::turn], len(hidden)) for turn in (1, -1)]
+    return lower_bound(Split(tuple(paths), (0.5, 0.5)), delta, confidence).epsilon
+
+
+def best_of_five(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """The largest of five bounds, each at the full confidence.
+
+    Invalid: five chances to be wrong. `together` splits the error probability.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
+    rules: list[Rule] = [Top(13), Tails(30), Top(40), Surest(50), Tails(80)]
+    return max(audit_scores(values, bits, delta, confidence, rule, rng).epsilon for rule in rules)
+
+
+def no_delta(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """A bound at delta = 0, held against a claim at any other: invalid where delta is not 0."""
+    values = np.asarray(scores, dtype=np.float64)
+    rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
+    return audit_scores(values, bits, 0.0, confidence, Surest(50), rng).epsilon
