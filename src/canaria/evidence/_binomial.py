@@ -101,9 +101,12 @@ def _deviance(count: Floats, taken: Floats, log_probability: Any) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         excess = (count - mean) / mean
         near = mean * ((1 + excess) * np.log1p(excess) - excess)
+        is_near = np.abs(excess) < 0.5
+        if is_near.all():
+            return np.asarray(near)
         log_ratio = np.log(count) - np.log(taken) - log_probability
         far = np.where(count == 0, 0.0, count * log_ratio) - (count - mean)
-    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
+    return np.asarray(np.where(is_near, near, far))
 
 
 def _stirling_error(count: Floats) -> Floats:
@@ -111,5 +114,7 @@ def _stirling_error(count: Floats) -> Floats:
     large = np.maximum(count, _STIRLING_FROM)
     square = 1 / (large * large)
     series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / large
-    table = _STIRLING_TABLE[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)]
-    return np.where(count < _STIRLING_FROM, table, series)
+    if (small := count < _STIRLING_FROM).any():
+        table = _STIRLING_TABLE[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)]
+        return np.where(small, table, series)
+    return np.asarray(series)

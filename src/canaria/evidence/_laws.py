@@ -5,6 +5,7 @@ upward.
 """
 
 import math
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +15,12 @@ from canaria._validate import Floats, Integers
 from canaria.evidence import _binomial
 
 SLIVER: Final = 1e-22
-_LOG_SLIVER: Final = math.log(2 / SLIVER)
 _DIRECT: Final = 200_000
 _FFT_ERROR: Final = 1e-15
+_FINE: Final = 128
+"""Points of a rough law for each of its standard deviations."""
+_ROUGH_SLIVER: Final = 1e-16
+_ROUGH_ERROR: Final = 1e-8
 
 
 def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
@@ -24,16 +28,22 @@ def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
 
     Each window leaves out at most SLIVER by Bernstein's inequality.
     """
-    wrong = float(_binomial.failure(epsilon))
-    variance = trials * wrong * (1 - wrong)
-    reach = _LOG_SLIVER / 3 + np.sqrt(_LOG_SLIVER**2 / 9 + 2 * _LOG_SLIVER * variance)
-    low = np.maximum(0, np.floor(trials * (1 - wrong) - reach)).astype(np.int64)
-    high = np.minimum(trials, np.ceil(trials * (1 - wrong) + reach)).astype(np.int64)
+    low, high = _reach(trials, epsilon, SLIVER)
     sizes = high - low + 1
     ends = np.cumsum(sizes)
     counts = np.arange(ends[-1]) - np.repeat(ends - sizes - low, sizes)
     chances = np.exp(_binomial.log_pmf(counts, np.repeat(trials, sizes), epsilon))
     return list(zip(low.tolist(), np.split(chances, ends[:-1]), strict=True))
+
+
+def _reach(trials: Integers, epsilon: float, sliver: float) -> tuple[Integers, Integers]:
+    """The lowest and the highest count of windows that leave out at most a sliver."""
+    wrong, log_sliver = float(_binomial.failure(epsilon)), math.log(2 / sliver)
+    variance = trials * wrong * (1 - wrong)
+    reach = log_sliver / 3 + np.sqrt(log_sliver**2 / 9 + 2 * log_sliver * variance)
+    low = np.maximum(0, np.floor(trials * (1 - wrong) - reach)).astype(np.int64)
+    high = np.minimum(trials, np.ceil(trials * (1 - wrong) + reach)).astype(np.int64)
+    return low, high
 
 
 def convolve(left: Floats, right: Floats) -> tuple[Floats, float]:
@@ -73,6 +83,88 @@ def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
         if len(alive) == 0:
             break
     return min(1.0, crossed)
+
+
+def rough_windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
+    """The windows by ratios of neighbours, five times as fast; good to 1e-9, and leaving out 1e-16.
+
+    ln of the ratio of the probabilities of k + 1 and k right is epsilon + ln((n - k) / (k + 1)).
+    """
+    low, high = _reach(trials, epsilon, _ROUGH_SLIVER)
+    laws = []
+    for count, first, last in zip(trials.tolist(), low.tolist(), high.tolist(), strict=True):
+        right = np.arange(first, last, dtype=np.float64)
+        logs = np.concatenate([[0.0], np.cumsum(epsilon + np.log((count - right) / (right + 1)))])
+        chances = np.exp(logs - logs.max())
+        laws.append((first, chances / chances.sum()))
+    return laws
+
+
+class Walk:
+    """A walk of independent Bernoulli(p(epsilon)) steps, seen at some looks."""
+
+    def __init__(self, looks: Integers, epsilon: float) -> None:
+        wrong = float(_binomial.failure(epsilon))
+        self.looks, self._epsilon = looks, epsilon
+        spread = np.sqrt(looks * wrong * (1 - wrong)) / _FINE
+        self._widths = 2 ** np.floor(np.log2(np.maximum(spread, 1.0))).astype(np.int64)
+
+    @property
+    def long(self) -> bool:
+        """Whether rounded steps save work."""
+        return bool((self._widths > 1).any())
+
+    def crossing(self, boundary: Integers, exact: bool) -> tuple[float, float]:
+        """Bounds on `crossing_of` the walk; equal, if they are to be exact.
+
+        Steps are rounded up to a lattice that grows with the spread of the walk. A walk of rounded steps is
+        never below the true one, and above it by less than what was rounded. So it crosses the boundary at
+        least as often, and at most as often a boundary raised by as much.
+        """
+        if exact:
+            crossed = crossing_of(self._steps, boundary)
+            return crossed, crossed
+        raised = boundary + np.cumsum(2 * (self._widths - 1))
+        low, high = (_coarse_walk(self._rounded_steps, self._widths, limit) for limit in (raised, boundary))
+        slack = 2 * len(self.looks) * (_ROUGH_SLIVER + _FFT_ERROR)
+        return max(0.0, low * (1 - _ROUGH_ERROR) - slack), high * (1 + _ROUGH_ERROR) + slack
+
+    @cached_property
+    def _steps(self) -> list[tuple[int, Floats]]:
+        return windows(np.diff(self.looks, prepend=0), self._epsilon)
+
+    @cached_property
+    def _rounded_steps(self) -> list[tuple[int, Floats]]:
+        steps = rough_windows(np.diff(self.looks, prepend=0), self._epsilon)
+        return [_rounded(step, width) for step, width in zip(steps, self._widths.tolist(), strict=True)]
+
+
+def _rounded(law: tuple[int, Floats], width: int, given: int = 1) -> tuple[int, Floats]:
+    """A law on multiples of `given`, rounded up to multiples of `width`; places are in multiples."""
+    low, chances = law
+    factor = width // given
+    if factor == 1:
+        return low, chances
+    first = -(-low // factor)
+    ahead = first * factor - low + 1
+    starts = np.append(0, np.arange(ahead, len(chances), factor))
+    return first, np.add.reduceat(chances, starts)
+
+
+def _coarse_walk(steps: list[tuple[int, Floats]], widths: Integers, boundary: Integers) -> float:
+    """`crossing_of` without slivers, for steps on lattices of growing widths."""
+    alive, lowest, crossed, given = np.ones(1), 0, 0.0, 1
+    for (low, chances), width, limit in zip(steps, widths.tolist(), boundary.tolist(), strict=True):
+        lowest, alive = _rounded((lowest, alive), width, given)
+        alive, lowest, given = convolve(alive, chances)[0], lowest + low, width
+        kept = max(0, -(-limit // width) - lowest)
+        crossed += float(alive[kept:].sum())
+        alive = alive[:kept]
+        thin = int(np.searchsorted(np.cumsum(alive), _ROUGH_SLIVER))
+        alive, lowest = alive[thin:], lowest + thin
+        if len(alive) == 0:
+            break
+    return crossed
 
 
 def smallest_counts(looks: Integers, level: Any, epsilon: Any) -> Integers:

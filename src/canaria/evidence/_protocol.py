@@ -80,6 +80,13 @@ class Decided(Protocol):
 
 
 @runtime_checkable
+class Bracketed(Protocol):
+    """Evidence that knows bounds on its p-value at delta = 0 for less than the p-value costs."""
+
+    def between(self, epsilon: float) -> tuple[float, float]: ...
+
+
+@runtime_checkable
 class Perfectible(Protocol):
     """Evidence that knows what the same audit would have shown with every guess right."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from canaria import _validate
 from canaria._validate import InputError
-from canaria.evidence._protocol import Evidence, Explained, Progress, Tally, from_dict, kind, to_dict
+from canaria.evidence._protocol import Bracketed, Evidence, Explained, Progress, Tally, from_dict, kind, to_dict
 
 
 @kind
@@ -79,7 +79,20 @@ class Split:
     def clearest(self, epsilon: float) -> Evidence:
         """The part that speaks most clearly against the claim (read at delta = 0)."""
         pairs = zip(self.parts, self.shares, strict=True)
-        return min(pairs, key=lambda pair: pair[0].p_value(epsilon) / pair[1])[0]
+        ranges = [(part, share, *_range(part, share, epsilon)) for part, share in pairs]
+        least = min(high for *_, high in ranges)
+        near = [(part, share, low, high) for part, share, low, high in ranges if low <= least]
+
+        def exact(known: tuple[Evidence, float, float, float]) -> float:
+            part, share, low, high = known
+            return low if low == high else part.p_value(epsilon) / share
+
+        return near[0][0] if len(near) == 1 else min(near, key=exact)[0]
+
+    def between(self, epsilon: float) -> tuple[float, float]:
+        """Bounds on the p-value at delta = 0."""
+        ranges = [_range(part, share, epsilon) for part, share in zip(self.parts, self.shares, strict=True)]
+        return min(1.0, *(low for low, _ in ranges)), min(1.0, *(high for _, high in ranges))
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The smallest of the parts' p-values, each divided by its share."""
@@ -94,6 +107,15 @@ class Split:
     def from_dict(cls, parts: Any, shares: Any) -> "Split":
         """Read what `to_dict` wrote."""
         return cls(tuple(from_dict(part) for part in parts), tuple(shares))
+
+
+def _range(part: Evidence, share: float, epsilon: float) -> tuple[float, float]:
+    """Bounds on what a part's p-value at delta = 0 comes to, divided by its share."""
+    if isinstance(part, Bracketed):
+        low, high = part.between(epsilon)
+    else:
+        low = high = part.p_value(epsilon)
+    return low / share, high / share
 
 
 def _all(name: str, values: Any) -> tuple[Any, ...]:
