@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -9,11 +10,13 @@ import numpy.typing as npt
 from scipy import special
 
 from canaria import _validate
-from canaria._validate import Floats, Hits, InputError
+from canaria._validate import Floats, Hits, InputError, Integers
 from canaria.evidence import _binomial, _text
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
 
 _ROUND_DOWN: Final = 1e-9
+_QUICKLY: Final = 0.9
+_AT_ONCE: Final = 20_000
 
 
 @kind
@@ -109,26 +112,67 @@ class Bets:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """1 over the largest wealth ever reached, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        path = self._log_wealth(epsilon)
-        best = max(0.0, float(path.max()) - self._rounding(path))
+        if self.confidences is None:
+            wealth, lost = _log_mixture(*self._corners, epsilon), _most_lost(len(self.hits))
+        else:
+            wealth, lost = np.cumsum(self._gains(epsilon, epsilon)), 0.0
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
+        return self._p_value_of(wealth, lost, budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the final wealth, which is at most the largest."""
+        """Settle claims by the final wealth, which is at most the largest; then whole stretches of them."""
+        if self.confidences is None:
+            return self._screen_mixture(epsilons, delta, level)
         final = self._final_log_wealth(epsilons)
         sure = np.maximum(final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5), -700.0)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
-        return np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
+        verdict = np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
+        self._settle_stretches(verdict, epsilons, budget, level)
+        return verdict
+
+    def _screen_mixture(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+        """Settle many claims at once by all corners, up to the first that is surely not refuted."""
+        verdict = np.zeros(len(epsilons), dtype=np.int8)
+        right, guesses = (counts[:, None] for counts in self._corners)
+        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        at_once = max(1, _AT_ONCE // len(right))
+        for start in range(0, len(epsilons), at_once):
+            some = slice(start, start + at_once)
+            best = np.maximum(_log_mixture(right, guesses, epsilons[some]).max(axis=0), 0.0)
+            rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(best, _most_lost(len(self.hits)))
+            most = np.maximum(np.exp(2 * rounding - best), _binomial.SMALLEST_TAIL) + budget[some]
+            verdict[some] = -(np.exp(-best) + budget[some] > level * _binomial.ROUND_UP).astype(np.int8)
+            verdict[some][most * _binomial.ROUND_UP <= level] = 1
+            if (verdict[some] < 0).any():
+                break
+        return verdict
+
+    def _settle_stretches(
+        self, verdict: npt.NDArray[np.int8], epsilons: Floats, budget: Floats, level: float
+    ) -> None:
+        """Mark claims as refuted, from the first that is open, in stretches that double while they are."""
+        done, width = 0, 1
+        while width > 0 and done < len(epsilons):
+            if verdict[done] == 1:
+                done += 1
+                continue
+            last = min(done + width, len(epsilons)) - 1
+            wealth = np.cumsum(self._gains(float(epsilons[done]), float(epsilons[last])))
+            refuted = self._p_value_of(wealth, 0.0, float(budget[done]), margins=2) <= level
+            if refuted:
+                verdict[done : last + 1] = 1
+            width = 2 * width if refuted else width // 2
+
+    def _p_value_of(self, wealth: Floats, lost: float, budget: float, margins: int = 1) -> float:
+        """The p-value for a path of the wealth, or its corners, less what rounding can have added."""
+        largest = float(np.abs(wealth[np.isfinite(wealth)]).max(initial=lost))
+        rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * largest
+        best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
+        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
 
     def perfect(self) -> "Bets":
         """The same audit with every guess right."""
         return Bets(self.confidences, np.ones_like(self.hits), self.elements)
-
-    def _rounding(self, path: Floats) -> float:
-        """What adding up so many gains can have rounded up."""
-        largest = float(np.abs(path[np.isfinite(path)]).max(initial=0.0))
-        return _ROUND_DOWN + len(path) * 2.0**-52 * largest
 
     def _taken(self, epsilon: float) -> Hits:
         if self.confidences is None:
@@ -145,9 +189,39 @@ class Bets:
         gains = np.where(self.hits, right, wrong)
         return np.cumsum(np.where(self._taken(epsilon), gains, 0.0))
 
+    @cached_property
+    def _serious(self) -> tuple[Floats, Hits, Floats, Floats]:
+        """The bets that any claim takes, those above 1/2: confidences, hits, ln q and ln(1 - q)."""
+        assert self.confidences is not None
+        serious = self.confidences > 0.5
+        stated = self.confidences[serious]
+        return stated, self.hits[serious], np.log(stated), np.log1p(-stated)
+
+    def _gains(self, first: float, last: float) -> Floats:
+        """The least that each bet gains against any claim from `first` to `last`.
+
+        Against p a hit gains max(0, ln(q / p)), which falls with p, and a miss min(0, ln((1 - q) / (1 - p))),
+        which rises.
+        """
+        stated, hits, log_right, log_wrong = self._serious
+        taken = stated > _binomial.success(first)
+        right = log_right[taken] + np.logaddexp(0.0, -last)
+        wrong = log_wrong[taken] + np.logaddexp(0.0, first)
+        return np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong)
+
+    @cached_property
+    def _corners(self) -> tuple[Integers, Integers]:
+        """Right guesses and guesses at the corners of the path's convex hull.
+
+        Ln of the mixture is a logarithm of an integral of exponentials of functions linear in hits and
+        misses, so it is convex in them, and largest at a corner.
+        """
+        guesses, right = np.arange(1, len(self.hits) + 1), np.cumsum(self.hits, dtype=np.int64)
+        corners = np.unique(np.concatenate([_above(guesses, right), _above(guesses, -right)]))
+        return right[corners], guesses[corners]
+
     def _final_log_wealth(self, epsilons: Floats) -> Floats:
-        if self.confidences is None:
-            return _log_mixture(self.hits.sum(), len(self.hits), epsilons)
+        assert self.confidences is not None
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
         taken_from = np.searchsorted(stated, _binomial.success(epsilons), side="right")
@@ -161,6 +235,38 @@ class Bets:
 
 def _suffix_sums(values: npt.NDArray[Any]) -> Floats:
     return np.append(np.cumsum(values[::-1], dtype=np.float64)[::-1], 0.0)
+
+
+def _above(x: Integers, y: Integers) -> Integers:
+    """Which points, x rising, are corners of the hull seen from above.
+
+    One on or below the line between two others is none, so many can be left out at once; when that goes
+    slowly, one by one.
+    """
+    kept, before = np.arange(len(x)), 2 * len(x)
+    while 2 < len(kept) < _QUICKLY * before:
+        before = len(kept)
+        run, rise = np.diff(x[kept]), np.diff(y[kept])
+        kept = kept[np.concatenate([[True], rise[:-1] * run[1:] > rise[1:] * run[:-1], [True]])]
+    corners: list[tuple[int, int, int]] = []
+    for point in zip(x[kept].tolist(), y[kept].tolist(), kept.tolist(), strict=True):
+        while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
+            corners.pop()
+        corners.append(point)
+    return np.array([place for _, _, place in corners])
+
+
+def _is_below(middle: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    """Whether a point is on or below the line between two others."""
+    return (middle[1] - left[1]) * (right[0] - left[0]) <= (right[1] - left[1]) * (middle[0] - left[0])
+
+
+def _most_lost(guesses: int) -> float:
+    """At least what ln of the mixture can fall to below 0.
+
+    Of q in [p, 1] the share 1 / (m + 1) next to p loses less than a factor e in m misses.
+    """
+    return 1 + math.log1p(guesses)
 
 
 def _log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:

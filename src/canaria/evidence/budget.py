@@ -100,6 +100,13 @@ class Budget:
             return _binomial.rounded_up(self._greedy(epsilon, flips)[0])
         return _binomial.rounded_up(self._hedged(epsilon, flips))
 
+    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+        """Whether the p-value is at most a level; fewer prices may tell."""
+        flips = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        if flips == 0 or self.budget > HEDGED_UP_TO:
+            return self.p_value(epsilon, delta) <= level
+        return self._hedged(epsilon, flips, level / _binomial.ROUND_UP) * _binomial.ROUND_UP <= level
+
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the binomial tail alone, by simple bounds with flips, and by the rule itself."""
         verdict = np.full(len(epsilons), -1, dtype=np.int8)
@@ -195,12 +202,16 @@ class Budget:
         wrong = float(_binomial.failure(epsilon))
         wins = np.zeros((2, self.budget - self.correct + 2))
         wins[0, 1:] = 1.0
+        after, before = wins[:, 1:], wins[:, :-1]
+        lost, dear = np.empty_like(after), np.empty(after.shape[1], dtype=np.bool_)
+        lost_wins, lost_slopes = lost
         for _ in range(self.budget):
-            lost = wins[:, 1:] - wins[:, :-1]
-            np.copyto(lost[1], 1.0, where=lost[0] > price)
-            np.minimum(lost[0], price, out=lost[0])
-            lost *= wrong
-            wins[:, 1:] -= lost
+            np.subtract(after, before, out=lost)
+            np.greater(lost_wins, price, out=dear)
+            np.copyto(lost_slopes, 1.0, where=dear)
+            np.minimum(lost_wins, price, out=lost_wins)
+            np.multiply(lost, wrong, out=lost)
+            np.subtract(after, lost, out=after)
         return _Cost(price, price * flips + float(wins[0, -1]), flips + float(wins[1, -1]))
 
 
