@@ -106,13 +106,23 @@ class Walk:
     def __init__(self, looks: Integers, epsilon: float) -> None:
         wrong = float(_binomial.failure(epsilon))
         self.looks, self._epsilon = looks, epsilon
-        spread = np.sqrt(looks * wrong * (1 - wrong)) / _FINE
-        self._widths = 2 ** np.floor(np.log2(np.maximum(spread, 1.0))).astype(np.int64)
+        self._spread = np.sqrt(looks * wrong * (1 - wrong))
+        self._widths = 2 ** np.floor(np.log2(np.maximum(self._spread / _FINE, 1.0))).astype(np.int64)
 
     @property
     def long(self) -> bool:
         """Whether rounded steps save work."""
         return bool((self._widths > 1).any())
+
+    @cached_property
+    def floor(self) -> float:
+        """The least that an exact crossing comes to: its slivers, and the error of a transform if one is sure.
+
+        Where crossings are as rare, nine spreads of the walk are always alive.
+        """
+        low, high = _reach(np.diff(self.looks), self._epsilon, SLIVER)
+        transforms = bool((9 * self._spread[:-1] * (high - low) > _DIRECT).any())
+        return len(self.looks) * SLIVER + transforms * _FFT_ERROR
 
     def crossing(self, boundary: Integers, exact: bool) -> tuple[float, float]:
         """Bounds on `crossing_of` the walk; equal, if they are to be exact.

@@ -19,7 +19,6 @@ _LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128,
 _STRETCHES: Final = (16, 4, 1)
 _STRETCHES_AT_ONCE: Final = 32
 _CLOSE: Final = 1.1
-_NOISE: Final = 1e-13
 _FOR_FLIPS: Final = np.array([[0.3], [0.6], [0.9]])
 """Shares of the level that may go to walks that need many flips."""
 
@@ -127,14 +126,9 @@ class Ranking:
         return high
 
     def between(self, epsilon: float) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0, for less than it costs.
-
-        Of a long walk, what is below 1e-13 is not told apart: rounding could make it anything.
-        """
+        """Bounds on the p-value at delta = 0, for less than it costs."""
         low = high = 1.0
         for low, high in self._closer(epsilon, 0.0):
-            if high < _NOISE and _laws.Walk(self.grid, epsilon).long:
-                return _NOISE, _NOISE
             if high <= low * _CLOSE:
                 break
         return low, high
@@ -173,9 +167,10 @@ class Ranking:
                     break
                 place = int(np.argmin(known)) if known[place] else place
                 known[place] = True
-                crossings = walk.crossing(boundary - flips[place], exact)
-                least[place:] = np.maximum(least[place:], min(crossings[0], most[place]))
-                most[place] = min(crossings[1], most[place])
+                crossed, at_most = float(most[place]), float(most[place])
+                if crossed > walk.floor:
+                    crossed, at_most = np.minimum(walk.crossing(boundary - flips[place], exact), crossed)
+                least[place:], most[place] = np.maximum(least[place:], crossed), at_most
                 most[place:] = np.minimum(most[place:], most[place] + union[place:] - union[place])
                 most[:place] = np.minimum(most[:place], most[place])
 
