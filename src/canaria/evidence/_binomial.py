@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from canaria._validate import Floats
+from canaria.evidence import _effort
 
 ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
@@ -66,6 +67,7 @@ def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = failure(epsilon)
+    _effort.spend_on_tails(correct, taken, wrong)
     inside = (correct > 0) & (correct <= taken)
     right = np.where(inside, correct, 1.0)
     rest = np.where(inside, taken - right + 1, 1.0)
@@ -86,6 +88,7 @@ def log_pmf(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """Ln Pr[Binomial(taken, p(epsilon)) = correct], by Loader's saddle-point form."""
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = taken - correct
+    _effort.spend(_effort.CALL + _effort.LOG_PMF * wrong.size)
     deviance = _deviance(correct, taken, -np.logaddexp(0.0, -np.asarray(epsilon, dtype=np.float64)))
     deviance += _deviance(wrong, taken, -np.logaddexp(0.0, np.asarray(epsilon, dtype=np.float64)))
     edge = (correct == 0) | (wrong == 0)

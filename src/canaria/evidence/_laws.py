@@ -12,7 +12,7 @@ import numpy as np
 from scipy import fft, special
 
 from canaria._validate import Floats, Integers
-from canaria.evidence import _binomial
+from canaria.evidence import _binomial, _effort
 
 SLIVER: Final = 1e-22
 _DIRECT: Final = 200_000
@@ -30,6 +30,7 @@ def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
     """
     low, high = _reach(trials, epsilon, SLIVER)
     sizes = high - low + 1
+    _effort.spend(3 * _effort.CALL + _effort.RATIO * float(sizes.sum()))
     ends = np.cumsum(sizes)
     counts = np.arange(ends[-1]) - np.repeat(ends - sizes - low, sizes)
     chances = np.exp(_binomial.log_pmf(counts, np.repeat(trials, sizes), epsilon))
@@ -48,10 +49,13 @@ def _reach(trials: Integers, epsilon: float, sliver: float) -> tuple[Integers, I
 
 def convolve(left: Floats, right: Floats) -> tuple[Floats, float]:
     """The convolution of two laws and a bound on the total absolute error."""
-    if len(left) * len(right) <= _DIRECT:
+    products = len(left) * len(right)
+    if products <= _DIRECT:
+        _effort.spend(_effort.CALL + _effort.PRODUCT * products)
         return np.convolve(left, right), 0.0
     size = len(left) + len(right) - 1
     padded = fft.next_fast_len(size, real=True)
+    _effort.spend(2 * _effort.CALL + _effort.TRANSFORM * padded)
     product = fft.irfft(fft.rfft(left, padded) * fft.rfft(right, padded), padded)[:size]
     return np.maximum(product, 0.0), _FFT_ERROR
 
@@ -91,6 +95,7 @@ def rough_windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
     ln of the ratio of the probabilities of k + 1 and k right is epsilon + ln((n - k) / (k + 1)).
     """
     low, high = _reach(trials, epsilon, _ROUGH_SLIVER)
+    _effort.spend(_effort.CALL / 2 * len(trials) + _effort.RATIO * float((high - low).sum()))
     laws = []
     for count, first, last in zip(trials.tolist(), low.tolist(), high.tolist(), strict=True):
         right = np.arange(first, last, dtype=np.float64)
@@ -116,13 +121,23 @@ class Walk:
 
     @cached_property
     def floor(self) -> float:
-        """The least that an exact crossing comes to: its slivers, and the error of a transform if one is sure.
+        """The least that an exact crossing comes to: its slivers, and the error of a transform that is sure.
 
         Where crossings are as rare, nine spreads of the walk are always alive.
         """
         low, high = _reach(np.diff(self.looks), self._epsilon, SLIVER)
         transforms = bool((9 * self._spread[:-1] * (high - low) > _DIRECT).any())
         return len(self.looks) * SLIVER + transforms * _FFT_ERROR
+
+    def effort(self) -> tuple[float, float]:
+        """Seconds that an exact crossing takes, and a rough one: a law spans 20 spreads, what is alive 13."""
+        steps = np.diff(self.looks, prepend=0)
+        low, high = _reach(steps, self._epsilon, SLIVER)
+        points, alive = float((high - low).sum()), float(np.minimum(13 * self._spread, self.looks).sum())
+        calls = 2 * _effort.CALL * len(steps)
+        exact = calls + _effort.LOG_PMF * points + _effort.TRANSFORM * (points + alive)
+        coarse = 2 * calls + _effort.RATIO * points + 30 * _FINE * _effort.TRANSFORM * len(steps)
+        return exact, coarse if self.long else exact
 
     def crossing(self, boundary: Integers, exact: bool) -> tuple[float, float]:
         """Bounds on `crossing_of` the walk; equal, if they are to be exact.
@@ -184,6 +199,7 @@ def smallest_counts(looks: Integers, level: Any, epsilon: Any) -> Integers:
     skewness; where three tails do not show that, bisection.
     """
     wrong = _binomial.failure(epsilon)
+    _effort.spend(2 * _effort.CALL + 10 * _effort.RATIO * np.size(looks + level + epsilon))
     deviations = -special.ndtri(np.minimum(level, 0.5))
     spread = np.sqrt(looks * wrong * (1 - wrong))
     skewness = (deviations**2 - 1) * (2 * wrong - 1) / 6

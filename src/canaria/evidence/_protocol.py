@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._validate import Floats, Hits, InputError, Integers, shown
+from canaria.evidence._effort import Effort
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -80,10 +81,20 @@ class Decided(Protocol):
 
 
 @runtime_checkable
-class Bracketed(Protocol):
-    """Evidence that knows bounds on its p-value at delta = 0 for less than the p-value costs."""
+class Measured(Protocol):
+    """Evidence that says beforehand, from its sizes alone, how long it is likely to take."""
 
-    def between(self, epsilon: float) -> tuple[float, float]: ...
+    def effort(self, delta: float) -> Effort: ...
+
+
+@runtime_checkable
+class Bracketed(Protocol):
+    """Evidence that knows bounds on its p-value at delta = 0 for less than the p-value costs.
+
+    They may be rough where the p-value is above `beyond`.
+    """
+
+    def between(self, epsilon: float, beyond: float) -> tuple[float, float]: ...
 
 
 @runtime_checkable

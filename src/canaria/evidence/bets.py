@@ -11,7 +11,8 @@ from scipy import special
 
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers
-from canaria.evidence import _binomial, _text
+from canaria.evidence import _binomial, _effort, _text
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
 
 _ROUND_DOWN: Final = 1e-9
@@ -89,6 +90,13 @@ class Bets:
         """Read what `to_dict` wrote."""
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
+
+    def effort(self, delta: float) -> Effort:
+        """A pass over the bets for each of some stretches of claims; of the mixture one over all guesses."""
+        passed = _effort.CALL + _effort.RATIO * len(self.hits)
+        if self.confidences is None:
+            return Effort(10 * passed, 20 * passed)
+        return Effort(passed, 40 * passed)
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that were bet on."""
@@ -204,10 +212,11 @@ class Bets:
         which rises.
         """
         stated, hits, log_right, log_wrong = self._serious
+        _effort.spend(_effort.CALL + _effort.RATIO * len(stated))
         taken = stated > _binomial.success(first)
         right = log_right[taken] + np.logaddexp(0.0, -last)
         wrong = log_wrong[taken] + np.logaddexp(0.0, first)
-        return np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong)
+        return np.asarray(np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong))
 
     @cached_property
     def _corners(self) -> tuple[Integers, Integers]:
@@ -216,12 +225,14 @@ class Bets:
         Ln of the mixture is a logarithm of an integral of exponentials of functions linear in hits and
         misses, so it is convex in them, and largest at a corner.
         """
+        _effort.spend(_effort.CALL + 10 * _effort.RATIO * len(self.hits))
         guesses, right = np.arange(1, len(self.hits) + 1), np.cumsum(self.hits, dtype=np.int64)
         corners = np.unique(np.concatenate([_above(guesses, right), _above(guesses, -right)]))
         return right[corners], guesses[corners]
 
     def _final_log_wealth(self, epsilons: Floats) -> Floats:
         assert self.confidences is not None
+        _effort.spend(10 * _effort.RATIO * (len(self.hits) + len(epsilons)))
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
         taken_from = np.searchsorted(stated, _binomial.success(epsilons), side="right")
@@ -248,6 +259,7 @@ def _above(x: Integers, y: Integers) -> Integers:
         before = len(kept)
         run, rise = np.diff(x[kept]), np.diff(y[kept])
         kept = kept[np.concatenate([[True], rise[:-1] * run[1:] > rise[1:] * run[:-1], [True]])]
+    _effort.spend(20 * _effort.RATIO * len(kept))
     corners: list[tuple[int, int, int]] = []
     for point in zip(x[kept].tolist(), y[kept].tolist(), kept.tolist(), strict=True):
         while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
@@ -277,6 +289,7 @@ def _log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """
     wrong = _binomial.failure(epsilon)
     possible = np.where(wrong > 0, wrong, 0.5)
+    _effort.spend_on_tails(correct, taken, wrong)
     with np.errstate(divide="ignore"):
         share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
     log_ratio = share - np.log(possible * (taken + 1.0)) - _binomial.log_pmf(correct, taken, epsilon)

@@ -14,7 +14,8 @@ from scipy import special
 
 from canaria import _validate
 from canaria._validate import Floats, Integers
-from canaria.evidence import _binomial
+from canaria.evidence import _binomial, _effort
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 _PLACES: Final = 32
@@ -44,6 +45,10 @@ class _CountFields:
     def progress(self, epsilon: float) -> Progress:
         """The one number of guesses that is known."""
         return Progress(np.array([self.taken]), np.array([self.correct]))
+
+    def effort(self, delta: float) -> Effort:
+        """A few calls for a claim; bisection asks for some dozens."""
+        return Effort(3 * _effort.CALL, 100 * _effort.CALL)
 
     def ceiling(self, level: float) -> float:
         """The Clopper-Pearson bound in closed form: no valid bound from these counts is higher.
@@ -87,6 +92,7 @@ class Counts(_CountFields):
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         if self.correct == 0:
             return 1.0
+        _effort.spend(_effort.CALL)
         upper = float(_binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
             return _binomial.rounded_up(upper)
@@ -134,6 +140,11 @@ class PublishedCounts(_CountFields):
             return _binomial.rounded_up(upper)
         return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
 
+    def effort(self, delta: float) -> Effort:
+        """A search over the flips for each claim."""
+        rounds = 2 + math.log(self.taken + 1, _PLACES)
+        return Effort(3 * rounds * _effort.CALL, 150 * rounds * _effort.CALL)
+
     def _averages(self, lowered: Integers, epsilon: float, upper: float) -> Floats:
         reached = _binomial.tail(self.correct - lowered, self.taken, epsilon) * _binomial.ROUND_UP
         return np.asarray((reached - upper) / lowered)
@@ -143,6 +154,7 @@ class PublishedCounts(_CountFields):
         mode = math.floor((self.taken + 1) * float(_binomial.success(epsilon)))
         low, high = max(1, self.correct - mode), self.correct
         while high - low > _PLACES:
+            _effort.spend(_effort.CALL)
             places = low + (high - low) * np.arange(1, _PLACES + 1) // (_PLACES + 1)
             here, next_to = self._averages(np.array([places, places + 1]), epsilon, upper)
             falling = int(np.argmax(np.append(next_to <= here, True)))
@@ -203,6 +215,7 @@ def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
     total, last, block = 1.0, 1.0, 1024
     odds = math.exp(epsilon)
     for start in range(1, taken - correct + 1, block):
+        _effort.spend(_effort.CALL / 2)
         steps = np.arange(start, min(start + block, taken - correct + 1), dtype=np.float64)
         terms = last * np.cumprod(odds * (taken - correct - steps + 1) / (correct + steps))
         total, last = total + float(terms.sum()), float(terms[-1])

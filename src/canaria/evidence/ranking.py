@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from canaria import _validate
 from canaria._validate import Floats, Hits, Integers
-from canaria.evidence import _binomial, _laws
+from canaria.evidence import _binomial, _effort, _laws
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 FIRST_LOOK: Final = 8
@@ -19,6 +20,7 @@ _LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128,
 _STRETCHES: Final = (16, 4, 1)
 _STRETCHES_AT_ONCE: Final = 32
 _CLOSE: Final = 1.1
+_PER_TAIL: Final = 2e-6
 _FOR_FLIPS: Final = np.array([[0.3], [0.6], [0.9]])
 """Shares of the level that may go to walks that need many flips."""
 
@@ -117,6 +119,12 @@ class Ranking:
         best = int(np.argmin(_binomial.tail(self.counts, self.grid, epsilon)))
         return Tally(int(self.counts[best]), int(self.grid[best]))
 
+    def effort(self, delta: float) -> Effort:
+        """A rough walk for a claim; for the bound some of them, two exact ones, and the screen before."""
+        exact, rough = _laws.Walk(self.grid, 0.0).effort()
+        tails = _PER_TAIL * len(self.grid) * (len(_LADDER) if delta > 0 else 1)
+        return Effort(rough + tails, 15 * (rough + tails) + 2 * exact + 1000 * _PER_TAIL * len(self.grid))
+
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
@@ -125,11 +133,11 @@ class Ranking:
                 break
         return high
 
-    def between(self, epsilon: float) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0, for less than it costs."""
+    def between(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
+        """Bounds on the p-value at delta = 0, for less than it costs; rough, if it is above `beyond`."""
         low = high = 1.0
         for low, high in self._closer(epsilon, 0.0):
-            if high <= low * _CLOSE:
+            if low > beyond or high <= low * _CLOSE:
                 break
         return low, high
 
@@ -148,6 +156,7 @@ class Ranking:
         budget may run out, the crossing tells most. Long walks are first made with rounded steps.
         """
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        _effort.spend(5 * _effort.CALL)
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
         walk = _laws.Walk(self.grid[reachable], epsilon)
@@ -159,10 +168,12 @@ class Ranking:
         for exact in (False, True) if rough and walk.long else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
+                _effort.spend(3 * _effort.CALL)
                 low, last = _laws.greedy_flips(least, flips, budget)
                 high, place = _laws.greedy_flips(most, flips, budget)
                 done = known[: last + 1].all()
-                yield _binomial.rounded_up(low), _binomial.rounded_up(low if done and exact else max(low, high))
+                high = low if done and exact else max(low, high)
+                yield _binomial.rounded_up(low), _binomial.rounded_up(high)
                 if done:
                     break
                 place = int(np.argmin(known)) if known[place] else place
