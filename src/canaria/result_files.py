@@ -29,6 +29,8 @@ _DEEPEST: Final = 4
 _MOST_PARTS: Final = 1000
 _ALLOWED: Final = 6.0
 """Seconds of an ordinary core that a file may ask for; with starting up and reading, less than ten."""
+_PER_BYTE: Final = 1e-6
+"""Seconds more for each byte of evidence beyond a million."""
 _SAME: Final = 1e-8
 _LONGEST_TEXT: Final = 20_000
 _MOST_LINES: Final = 200
@@ -97,11 +99,14 @@ def check(stored: Stored) -> Check:
 
 
 def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
+    allowed = _allowed(stored.record["evidence"])
     try:
-        with _effort.at_most(_ALLOWED):
+        with _effort.at_most(allowed):
             return _compared(stored)
     except _effort.TooLongError:
-        raise _too_long("a result", f"more than {_ALLOWED:g}", stored.result.bound.evidence) from None
+        raise _too_long(
+            "a result", f"more than {allowed:.0f}", allowed, stored.result.bound.evidence
+        ) from None
 
 
 def _compared(stored: Stored) -> tuple[Bound, list[str]]:
@@ -197,7 +202,7 @@ def _result(record: Any, source: str) -> Result:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
     _require_moderate(record["evidence"])
     seed, bound = record["seed"], _bound(record)
-    _require_short(bound, source)
+    _require_short(bound, _allowed(record["evidence"]), source)
     return Result(
         bound,
         None if record["claimed"] is None else _epsilon("claimed", record["claimed"]),
@@ -228,18 +233,23 @@ def _require_moderate(evidence: Any) -> None:
         level = [inner for part in level if isinstance(part, dict) for inner in _whole(part.get("parts"))]
 
 
-def _require_short(bound: Bound, source: str) -> None:
+def _allowed(evidence: Any) -> float:
+    """The seconds that evidence may take: more, where there is much of it to read."""
+    return _ALLOWED + _PER_BYTE * max(0, len(json.dumps(evidence)) - 10**6)
+
+
+def _require_short(bound: Bound, allowed: float, source: str) -> None:
     """Refuse evidence that is likely to take longer than is allowed, before anything is computed.
 
     What takes longer than is likely, because of its counts, is refused when it does: see `_recomputed`.
     """
     evidence = bound.evidence
     seconds = evidence.effort(bound.delta).bound if isinstance(evidence, Measured) else 0.0
-    if seconds > _ALLOWED:
-        raise _too_long(source, f"about {seconds:.0f}", evidence)
+    if seconds > allowed:
+        raise _too_long(source, f"about {seconds:.0f}", allowed, evidence)
 
 
-def _too_long(source: str, seconds: str, evidence: Evidence) -> InputError:
+def _too_long(source: str, seconds: str, allowed: float, evidence: Evidence) -> InputError:
     size = size_of(evidence)
     what = f"a {type(evidence).__name__}" + (f" of {size.guesses} guesses" if size else "")
     if isinstance(evidence, Split):
@@ -247,7 +257,7 @@ def _too_long(source: str, seconds: str, evidence: Evidence) -> InputError:
     if isinstance(evidence, Ranking):
         what = f"a Ranking with {len(evidence.grid)} looks up to {evidence.grid[-1]} guesses"
     return InputError(
-        f"{source} would take {seconds} s to recompute ({what}); at most {_ALLOWED:g} s are allowed"
+        f"{source} would take {seconds} s to recompute ({what}); at most {allowed:.0f} s are allowed"
     )
 
 

@@ -125,11 +125,14 @@ class Weighted:
         return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
     def effort(self, delta: float) -> Effort:
-        """A transform for each of 40 weights, at some claims; Chernoff's bound at hundreds."""
-        points = 9 * LATTICE * math.sqrt(len(self.hits))
+        """A transform for each of 40 weights, at some claims; Chernoff's bound at hundreds.
+
+        Few losses are so large, and above the claim, that their law spans more than 3 * 40 sqrt(n) points.
+        """
+        points = 3 * LATTICE * math.sqrt(len(self.hits))
         transforms = LATTICE * (_effort.CALL + _effort.TRANSFORM / 2 * points)
         passed = 10 * _effort.RATIO * len(self.hits)
-        return Effort(transforms + passed, 20 * transforms + 1000 * _effort.CALL + passed)
+        return Effort(transforms + passed, 5 * transforms + 1000 * _effort.CALL + passed)
 
     def statistic(self, epsilon: float) -> int:
         """The total weight of the right guesses."""
