@@ -88,7 +88,7 @@ def log_pmf(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """Ln Pr[Binomial(taken, p(epsilon)) = correct], by Loader's saddle-point form."""
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = taken - correct
-    _effort.spend(_effort.CALL + _effort.LOG_PMF * wrong.size)
+    _effort.spend(2 * _effort.CALL + _effort.LOG_PMF * wrong.size)
     deviance = _deviance(correct, taken, -np.logaddexp(0.0, -np.asarray(epsilon, dtype=np.float64)))
     deviance += _deviance(wrong, taken, -np.logaddexp(0.0, np.asarray(epsilon, dtype=np.float64)))
     edge = (correct == 0) | (wrong == 0)

@@ -71,4 +71,4 @@ def spend_on_tails(correct: Any, taken: Any, wrong: Any) -> None:
     base, slow = _TAIL if np.max(taken, initial=0) <= _LARGE else _LARGE_TAIL
     variance = np.maximum(taken * wrong * (1 - wrong), 1.0)
     near = (correct - taken * (1 - wrong)) ** 2 / variance + 60 * np.maximum(taken, 1.0) ** (-1 / 3)
-    spend(CALL + base * near.size + slow * float(np.sum(1 / near)))
+    spend(2 * CALL + base * near.size + slow * float(np.sum(1 / near)))

@@ -289,6 +289,7 @@ def _log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """
     wrong = _binomial.failure(epsilon)
     possible = np.where(wrong > 0, wrong, 0.5)
+    _effort.spend(2 * _effort.CALL)
     _effort.spend_on_tails(correct, taken, wrong)
     with np.errstate(divide="ignore"):
         share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
