@@ -21,6 +21,8 @@ _FINE: Final = 128
 """Points of a rough law for each of its standard deviations."""
 _ROUGH_SLIVER: Final = 1e-16
 _ROUGH_ERROR: Final = 1e-8
+_ROUGH_UP_TO: Final = 10**10
+"""Beyond, adding up the logarithms of so many ratios could err by more."""
 
 
 def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
@@ -116,17 +118,18 @@ class Walk:
 
     @property
     def long(self) -> bool:
-        """Whether rounded steps save work."""
-        return bool((self._widths > 1).any())
+        """Whether rounded steps save work, and their laws are as good as they have to be."""
+        return bool((self._widths > 1).any() and self.looks[-1] <= _ROUGH_UP_TO)
 
     @cached_property
     def floor(self) -> float:
         """The least that an exact crossing comes to: its slivers, and the error of a transform that is sure.
 
-        Where crossings are as rare, nine spreads of the walk are always alive.
+        Where crossings are as rare, nine spreads of the walk, or half of its places, are always alive.
         """
         low, high = _reach(np.diff(self.looks), self._epsilon, SLIVER)
-        transforms = bool((9 * self._spread[:-1] * (high - low) > _DIRECT).any())
+        alive = np.minimum(9 * self._spread, self.looks / 2)[:-1]
+        transforms = bool((alive * (high - low) > _DIRECT).any())
         return len(self.looks) * SLIVER + transforms * _FFT_ERROR
 
     def effort(self) -> tuple[float, float]:

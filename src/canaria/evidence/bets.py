@@ -7,16 +7,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers
-from canaria.evidence import _binomial, _effort, _text
+from canaria.evidence import _binomial, _effort, _mixture, _text
 from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
 
 _ROUND_DOWN: Final = 1e-9
-_QUICKLY: Final = 0.9
 _AT_ONCE: Final = 20_000
 
 
@@ -121,7 +119,7 @@ class Bets:
         """1 over the largest wealth ever reached, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         if self.confidences is None:
-            wealth, lost = _log_mixture(*self._corners, epsilon), _most_lost(len(self.hits))
+            wealth, lost = _mixture.log_mixture(*self._corners, epsilon), _mixture.most_lost(len(self.hits))
         else:
             wealth, lost = np.cumsum(self._gains(epsilon, epsilon)), 0.0
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
@@ -146,8 +144,10 @@ class Bets:
         at_once = max(1, _AT_ONCE // len(right))
         for start in range(0, len(epsilons), at_once):
             some = slice(start, start + at_once)
-            best = np.maximum(_log_mixture(right, guesses, epsilons[some]).max(axis=0), 0.0)
-            rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(best, _most_lost(len(self.hits)))
+            best = np.maximum(_mixture.log_mixture(right, guesses, epsilons[some]).max(axis=0), 0.0)
+            rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(
+                best, _mixture.most_lost(len(self.hits))
+            )
             most = np.maximum(np.exp(2 * rounding - best), _binomial.SMALLEST_TAIL) + budget[some]
             verdict[some] = -(np.exp(-best) + budget[some] > level * _binomial.ROUND_UP).astype(np.int8)
             verdict[some][most * _binomial.ROUND_UP <= level] = 1
@@ -190,7 +190,7 @@ class Bets:
     def _log_wealth(self, epsilon: float) -> Floats:
         if self.confidences is None:
             guesses = np.arange(1, len(self.hits) + 1)
-            return _log_mixture(np.cumsum(self.hits), guesses, epsilon)
+            return _mixture.log_mixture(np.cumsum(self.hits), guesses, epsilon)
         stated = np.where(self._taken(epsilon), self.confidences, 0.5)
         right = np.log(stated) + np.logaddexp(0.0, -epsilon)
         wrong = np.log1p(-stated) + np.logaddexp(0.0, epsilon)
@@ -220,15 +220,7 @@ class Bets:
 
     @cached_property
     def _corners(self) -> tuple[Integers, Integers]:
-        """Right guesses and guesses at the corners of the path's convex hull.
-
-        Ln of the mixture is a logarithm of an integral of exponentials of functions linear in hits and
-        misses, so it is convex in them, and largest at a corner.
-        """
-        _effort.spend(_effort.CALL + 10 * _effort.RATIO * len(self.hits))
-        guesses, right = np.arange(1, len(self.hits) + 1), np.cumsum(self.hits, dtype=np.int64)
-        corners = np.unique(np.concatenate([_above(guesses, right), _above(guesses, -right)]))
-        return right[corners], guesses[corners]
+        return _mixture.corners(self.hits)
 
     def _final_log_wealth(self, epsilons: Floats) -> Floats:
         assert self.confidences is not None
@@ -246,52 +238,3 @@ class Bets:
 
 def _suffix_sums(values: npt.NDArray[Any]) -> Floats:
     return np.append(np.cumsum(values[::-1], dtype=np.float64)[::-1], 0.0)
-
-
-def _above(x: Integers, y: Integers) -> Integers:
-    """Which points, x rising, are corners of the hull seen from above.
-
-    One on or below the line between two others is none, so many can be left out at once; when that goes
-    slowly, one by one.
-    """
-    kept, before = np.arange(len(x)), 2 * len(x)
-    while 2 < len(kept) < _QUICKLY * before:
-        before = len(kept)
-        run, rise = np.diff(x[kept]), np.diff(y[kept])
-        kept = kept[np.concatenate([[True], rise[:-1] * run[1:] > rise[1:] * run[:-1], [True]])]
-    _effort.spend(20 * _effort.RATIO * len(kept))
-    corners: list[tuple[int, int, int]] = []
-    for point in zip(x[kept].tolist(), y[kept].tolist(), kept.tolist(), strict=True):
-        while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
-            corners.pop()
-        corners.append(point)
-    return np.array([place for _, _, place in corners])
-
-
-def _is_below(middle: tuple[int, ...], left: tuple[int, ...], right: tuple[int, ...]) -> bool:
-    """Whether a point is on or below the line between two others."""
-    return (middle[1] - left[1]) * (right[0] - left[0]) <= (right[1] - left[1]) * (middle[0] - left[0])
-
-
-def _most_lost(guesses: int) -> float:
-    """At least what ln of the mixture can fall to below 0.
-
-    Of q in [p, 1] the share 1 / (m + 1) next to p loses less than a factor e in m misses.
-    """
-    return 1 + math.log1p(guesses)
-
-
-def _log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
-    """Ln of the average over q in [p, 1] of q^h (1-q)^m / (p^h (1-p)^m).
-
-    The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part
-    over p^h (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]).
-    """
-    wrong = _binomial.failure(epsilon)
-    possible = np.where(wrong > 0, wrong, 0.5)
-    _effort.spend(2 * _effort.CALL)
-    _effort.spend_on_tails(correct, taken, wrong)
-    with np.errstate(divide="ignore"):
-        share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
-    log_ratio = share - np.log(possible * (taken + 1.0)) - _binomial.log_pmf(correct, taken, epsilon)
-    return np.where(wrong > 0, log_ratio, 0.0)
