@@ -38,16 +38,19 @@ from canaria import (
     audit_scores,
     lower_bound,
     replay,
+    result_files,
     together,
 )
 from canaria.claims import ApproximateDP
-from canaria.evidence import Explained, from_dict
+from canaria.evidence import Explained, from_dict, to_dict
+from canaria.evidence.ranking import looks
 from canaria.mechanisms import DpSgd
 from canaria.report.section import explain
 from canaria.report.terminal import show
 from canaria.result_files import check, read_checked, read_result
 from canaria.results import Histogram, Ladder, Step, checksum
 from canaria.rules import rule_of
+from canaria.rules.ranked import SHARES
 from canaria.theory import efficacy, ladder_of_dpsgd
 from canaria.training import Dirac
 from tests.evidence.test_contract import ALL
@@ -233,6 +236,15 @@ def split(depth: int, width: int = 1) -> dict[str, Any]:
     return part
 
 
+def parts(inner: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": "Split", "parts": inner, "shares": [0.999 / len(inner)] * len(inner)}
+
+
+def many_looks(number: int, most: int) -> dict[str, Any]:
+    grid = np.unique(np.geomspace(8, most, number).astype(np.int64))
+    return {"grid": grid.tolist(), "counts": (grid // 2).tolist(), "elements": most}
+
+
 @pytest.mark.parametrize(
     ("evidence", "message"),
     [
@@ -241,18 +253,59 @@ def split(depth: int, width: int = 1) -> dict[str, Any]:
         (split(2, 40), "at most 1000 parts"),
         (
             {"kind": "Ranking", "grid": [10**15], "counts": [6 * 10**14], "elements": 10**15},
-            "at most 100000000 guesses",
+            r"json would take about \d+ s to recompute \(a Ranking with 1 looks up to 1000000000000000 guesses\)",
         ),
         (
             {"kind": "Tradeoff", "correct": 6 * 10**6, "taken": 10**7, "elements": 10**7},
-            "at most 1000000 guesses",
+            r"would take about \d+ s to recompute \(a Tradeoff of 10000000 guesses\); at most 6 s are allowed",
+        ),
+        (
+            {"kind": "Ranking", **many_looks(400, 10**8)},
+            r"a Ranking with 38\d looks up to 100000000 guesses\); at most 6 s are allowed",
+        ),
+        (
+            parts([to_dict(Budget(1200 + k % 700, 2000, 2000, 10**6)) for k in range(999)]),
+            r"about \d\d s to recompute \(a Split of 999 parts\)",
         ),
     ],
-    ids=["deep", "very deep", "wide", "ranking", "trade-off"],
+    ids=["deep", "very deep", "wide", "ranking", "trade-off", "looks", "budgets"],
 )
 def test_small_files_cannot_ask_for_hours_or_gigabytes(evidence: Any, message: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        read_result(written(evidence, tmp_path / "result.json"))
+    for read in (read_result, read_checked):
+        with pytest.raises(InputError, match=message):
+            read(written(evidence, tmp_path / "result.json", delta=1e-9))
+
+
+def test_what_takes_longer_than_is_likely_is_refused_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ever better counts, so that each part has to be inverted."""
+    rising = parts([to_dict(PublishedCounts(6000 + 10 * k, 10**4, 10**5)) for k in range(99)])
+    path = written(rising, tmp_path / "result.json", delta=1e-9)
+    assert check(read_result(path)).recomputed > 0
+    monkeypatch.setattr(result_files, "_ALLOWED", 0.3)
+    for read in (lambda path: check(read_result(path)), read_checked):
+        with pytest.raises(
+            InputError, match=r"a result would take more than 0 s to recompute \(a Split of 99 parts\)"
+        ):
+            read(path)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_what_canaria_writes_is_accepted(delta: float, tmp_path: Path) -> None:
+    """Twenty rankings of 10^8 canaries together, every budget, and 10^5 bets."""
+    rng, grid = np.random.default_rng(0), looks(10**8)
+    steps = np.diff(grid, prepend=0)
+    ranked = [
+        Ranking.from_dict(grid.tolist(), np.cumsum(rng.binomial(steps, 0.501)).tolist(), 10**8)
+        for _ in range(60)
+    ]
+    audits = {f"ranked {k}": Split(tuple(ranked[3 * k : 3 * k + 3]), SHARES) for k in range(20)}
+    budgets = {f"up to {k}": Budget(round(0.6 * k), k, k, 10**6) for k in (1, 100, 2000, 2001, 10**6)}
+    stated = rng.uniform(0.5, 0.9, 10**5)
+    for many in (audits, budgets, {"bets": Bets(stated, rng.random(10**5) < stated)}):
+        path = Result(together(many, delta).bound).save(tmp_path / "result.json")
+        assert check(read_result(path)).holds
 
 
 def test_nothing_of_a_file_may_be_missing_or_more(tmp_path: Path) -> None:

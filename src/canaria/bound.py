@@ -188,12 +188,13 @@ def lower_bound(
 def _last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
     """The bound; a part of a split that cannot beat an earlier part may answer less."""
     if isinstance(evidence, Split):
-        best = -1.0
+        best = beat
         for part, share in zip(evidence.parts, evidence.shares, strict=True):
             best = max(best, _last_refuted(part, delta, level * share * _BELOW_ONE, best))
         return best
     if evidence.inversion == "bisection":
-        return _bisect(evidence, delta, level)
+        beaten = beat >= 0 and not _refutes(evidence, beat, delta, level)
+        return 0.0 if beaten else _bisect(evidence, delta, level)
     return _walk(evidence, delta, level, beat)
 
 
@@ -272,7 +273,7 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
         if settled[run] == 0 and not _refutes(evidence, float(claims[run]), delta, level):
             break
         run, walked = run + 1, settled[run] == 0
-    while run > 0 and not walked and evidence.p_value(float(claims[run - 1]), delta) > level:
+    while run > 0 and not walked and not _refutes(evidence, float(claims[run - 1]), delta, level):
         run -= 1
     return float(claims[run - 1]) if run > 0 else 0.0
 

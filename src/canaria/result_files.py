@@ -16,7 +16,8 @@ from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
 from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance, joined
-from canaria.evidence import from_dict
+from canaria.evidence import Evidence, Measured, Ranking, Split, _effort, from_dict
+from canaria.reach import size_of
 from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step
 from canaria.rules import Ranked, rule_of
 from canaria.store import checksum
@@ -25,8 +26,10 @@ _LARGEST_FILE: Final = 64 * 2**20
 _LARGEST_EPSILON: Final = 1e6
 _DEEPEST: Final = 4
 _MOST_PARTS: Final = 1000
-_MOST_GUESSES: Final = {"Ranking": 10**8, "Tradeoff": 10**6}
-"""What a file may ask to be recomputed: beyond, a few bytes ask for many seconds."""
+_ALLOWED: Final = 6.0
+"""Seconds of an ordinary core that a file may ask for; with starting up and reading, less than ten."""
+_PER_BYTE: Final = 1e-6
+"""Seconds more for each byte of evidence beyond a million."""
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
 _LONGEST_TEXT: Final = 20_000
@@ -96,6 +99,17 @@ def check(stored: Stored) -> Check:
 
 
 def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
+    allowed = _allowed(stored.record["evidence"])
+    try:
+        with _effort.at_most(allowed):
+            return _compared(stored)
+    except _effort.TooLongError:
+        raise _too_long(
+            "a result", f"more than {allowed:.0f}", allowed, stored.result.bound.evidence
+        ) from None
+
+
+def _compared(stored: Stored) -> tuple[Bound, list[str]]:
     kept = stored.result.bound
     again = lower_bound(
         kept.evidence,
@@ -207,9 +221,10 @@ def _result(record: Any, source: str) -> Result:
     if more:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
     _require_moderate(record["evidence"])
-    seed = record["seed"]
+    seed, bound = record["seed"], _bound(record)
+    _require_short(bound, _allowed(record["evidence"]), source)
     return Result(
-        _bound(record),
+        bound,
         _claim(record),
         _words("name", record["name"]),
         _histogram(record["histogram"]),
@@ -229,18 +244,41 @@ def _fields() -> frozenset[str]:
 
 
 def _require_moderate(evidence: Any) -> None:
-    """Refuse evidence that would take minutes, gigabytes or the stack to recompute."""
+    """Refuse evidence of so many parts, or nested so deep, that reading it takes long, or the stack."""
     level, depth, parts = [evidence], 0, 0
     while level:
         if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
             raise InputError(f"evidence must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
         depth += 1
-        for part in level:
-            largest = _MOST_GUESSES.get(str(part.get("kind")), 0) if isinstance(part, dict) else 0
-            for guesses in (part.get("taken", 0), *_whole(part.get("grid"))) if largest else ():
-                if isinstance(guesses, int) and guesses > largest:
-                    raise InputError(f"{part['kind']} of a file must have at most {largest} guesses")
         level = [inner for part in level if isinstance(part, dict) for inner in _whole(part.get("parts"))]
+
+
+def _allowed(evidence: Any) -> float:
+    """The seconds that evidence may take: more, where there is much of it to read."""
+    return _ALLOWED + _PER_BYTE * max(0, len(json.dumps(evidence)) - 10**6)
+
+
+def _require_short(bound: Bound, allowed: float, source: str) -> None:
+    """Refuse evidence that is likely to take longer than is allowed, before anything is computed.
+
+    What takes longer than is likely, because of its counts, is refused when it does: see `_recomputed`.
+    """
+    evidence = bound.evidence
+    seconds = evidence.effort(bound.delta).bound if isinstance(evidence, Measured) else 0.0
+    if seconds > allowed:
+        raise _too_long(source, f"about {seconds:.0f}", allowed, evidence)
+
+
+def _too_long(source: str, seconds: str, allowed: float, evidence: Evidence) -> InputError:
+    size = size_of(evidence)
+    what = f"a {type(evidence).__name__}" + (f" of {size.guesses} guesses" if size else "")
+    if isinstance(evidence, Split):
+        what = f"a Split of {len(evidence.parts)} parts"
+    if isinstance(evidence, Ranking):
+        what = f"a Ranking with {len(evidence.grid)} looks up to {evidence.grid[-1]} guesses"
+    return InputError(
+        f"{source} would take {seconds} s to recompute ({what}); at most {allowed:.0f} s are allowed"
+    )
 
 
 def _whole(value: Any) -> list[Any]:

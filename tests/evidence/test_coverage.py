@@ -22,7 +22,7 @@ from canaria import (
     Weighted,
 )
 from canaria.evidence import _binomial, _laws
-from canaria.evidence.bets import _log_mixture
+from canaria.evidence._mixture import log_mixture
 from tests import oracles
 
 EPSILONS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -69,7 +69,7 @@ def right_weight(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
 def largest_mixture(hits: np.ndarray, epsilon: float) -> np.ndarray:
     """What the p-value of mixture bets depends on."""
     taken = np.arange(1, hits.shape[1] + 1)
-    return np.round(_log_mixture(np.cumsum(hits, axis=1), taken, epsilon).max(axis=1), 10)
+    return np.round(log_mixture(np.cumsum(hits, axis=1), taken, epsilon).max(axis=1), 10)
 
 
 def each_audit(hits: np.ndarray, epsilon: float) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 from canaria.evidence import tradeoff
 from canaria.evidence._protocol import (
+    Bracketed,
     Capped,
     Decided,
     Evidence,
     Explained,
+    Measured,
     Perfectible,
     Progress,
     Screened,
@@ -23,12 +25,14 @@ from canaria.evidence.weighted import Weighted
 
 __all__ = [
     "Bets",
+    "Bracketed",
     "Budget",
     "Capped",
     "Counts",
     "Decided",
     "Evidence",
     "Explained",
+    "Measured",
     "Perfectible",
     "Progress",
     "PublishedCounts",

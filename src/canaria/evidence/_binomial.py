@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from canaria._validate import Floats
+from canaria.evidence import _effort
 
 ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
@@ -66,6 +67,7 @@ def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = failure(epsilon)
+    _effort.spend_on_tails(correct, taken, wrong)
     inside = (correct > 0) & (correct <= taken)
     right = np.where(inside, correct, 1.0)
     rest = np.where(inside, taken - right + 1, 1.0)
@@ -86,6 +88,7 @@ def log_pmf(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """Ln Pr[Binomial(taken, p(epsilon)) = correct], by Loader's saddle-point form."""
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = taken - correct
+    _effort.spend(2 * _effort.CALL + _effort.LOG_PMF * wrong.size)
     deviance = _deviance(correct, taken, -np.logaddexp(0.0, -np.asarray(epsilon, dtype=np.float64)))
     deviance += _deviance(wrong, taken, -np.logaddexp(0.0, np.asarray(epsilon, dtype=np.float64)))
     edge = (correct == 0) | (wrong == 0)
@@ -101,9 +104,12 @@ def _deviance(count: Floats, taken: Floats, log_probability: Any) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         excess = (count - mean) / mean
         near = mean * ((1 + excess) * np.log1p(excess) - excess)
+        is_near = np.abs(excess) < 0.5
+        if is_near.all():
+            return np.asarray(near)
         log_ratio = np.log(count) - np.log(taken) - log_probability
         far = np.where(count == 0, 0.0, count * log_ratio) - (count - mean)
-    return np.asarray(np.where(np.abs(excess) < 0.5, near, far))
+    return np.asarray(np.where(is_near, near, far))
 
 
 def _stirling_error(count: Floats) -> Floats:
@@ -111,5 +117,7 @@ def _stirling_error(count: Floats) -> Floats:
     large = np.maximum(count, _STIRLING_FROM)
     square = 1 / (large * large)
     series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / large
-    table = _STIRLING_TABLE[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)]
-    return np.where(count < _STIRLING_FROM, table, series)
+    if (small := count < _STIRLING_FROM).any():
+        table = _STIRLING_TABLE[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)]
+        return np.where(small, table, series)
+    return np.asarray(series)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._validate import Floats, Hits, InputError, Integers, shown
+from canaria.evidence._effort import Effort
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -77,6 +78,23 @@ class Decided(Protocol):
     """Evidence that can decide a claim for less than its p-value costs."""
 
     def refuted(self, epsilon: float, delta: float, level: float) -> bool: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """Evidence that says beforehand, from its sizes alone, how long it is likely to take."""
+
+    def effort(self, delta: float) -> Effort: ...
+
+
+@runtime_checkable
+class Bracketed(Protocol):
+    """Evidence that knows bounds on its p-value at delta = 0 for less than the p-value costs.
+
+    They may be rough where the p-value is above `beyond`.
+    """
+
+    def between(self, epsilon: float, beyond: float) -> tuple[float, float]: ...
 
 
 @runtime_checkable

@@ -2,18 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from canaria import _validate
-from canaria._validate import Floats, Hits, InputError
-from canaria.evidence import _binomial, _text
+from canaria._validate import Floats, Hits, InputError, Integers
+from canaria.evidence import _binomial, _effort, _mixture, _text
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
 
 _ROUND_DOWN: Final = 1e-9
+_AT_ONCE: Final = 20_000
 
 
 @kind
@@ -87,6 +89,13 @@ class Bets:
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 
+    def effort(self, delta: float) -> Effort:
+        """A pass over the bets for each of some stretches of claims; of the mixture one over all guesses."""
+        passed = _effort.CALL + _effort.RATIO * len(self.hits)
+        if self.confidences is None:
+            return Effort(10 * passed, 20 * passed)
+        return Effort(passed, 40 * passed)
+
     def tally(self, epsilon: float) -> Tally:
         """The guesses that were bet on."""
         taken = self._taken(epsilon)
@@ -109,26 +118,69 @@ class Bets:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """1 over the largest wealth ever reached, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        path = self._log_wealth(epsilon)
-        best = max(0.0, float(path.max()) - self._rounding(path))
+        if self.confidences is None:
+            wealth, lost = _mixture.log_mixture(*self._corners, epsilon), _mixture.most_lost(len(self.hits))
+        else:
+            wealth, lost = np.cumsum(self._gains(epsilon, epsilon)), 0.0
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
+        return self._p_value_of(wealth, lost, budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the final wealth, which is at most the largest."""
+        """Settle claims by the final wealth, which is at most the largest; then whole stretches of them."""
+        if self.confidences is None:
+            return self._screen_mixture(epsilons, delta, level)
         final = self._final_log_wealth(epsilons)
         sure = np.maximum(final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5), -700.0)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
-        return np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
+        verdict = np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
+        self._settle_stretches(verdict, epsilons, budget, level)
+        return verdict
+
+    def _screen_mixture(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+        """Settle many claims at once by all corners, up to the first that is surely not refuted."""
+        verdict = np.zeros(len(epsilons), dtype=np.int8)
+        right, guesses = (counts[:, None] for counts in self._corners)
+        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        at_once = max(1, _AT_ONCE // len(right))
+        for start in range(0, len(epsilons), at_once):
+            some = slice(start, start + at_once)
+            best = np.maximum(_mixture.log_mixture(right, guesses, epsilons[some]).max(axis=0), 0.0)
+            rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(
+                best, _mixture.most_lost(len(self.hits))
+            )
+            most = np.maximum(np.exp(2 * rounding - best), _binomial.SMALLEST_TAIL) + budget[some]
+            verdict[some] = -(np.exp(-best) + budget[some] > level * _binomial.ROUND_UP).astype(np.int8)
+            verdict[some][most * _binomial.ROUND_UP <= level] = 1
+            if (verdict[some] < 0).any():
+                break
+        return verdict
+
+    def _settle_stretches(
+        self, verdict: npt.NDArray[np.int8], epsilons: Floats, budget: Floats, level: float
+    ) -> None:
+        """Mark claims as refuted, from the first that is open, in stretches that double while they are."""
+        done, width = 0, 1
+        while width > 0 and done < len(epsilons):
+            if verdict[done] == 1:
+                done += 1
+                continue
+            last = min(done + width, len(epsilons)) - 1
+            wealth = np.cumsum(self._gains(float(epsilons[done]), float(epsilons[last])))
+            refuted = self._p_value_of(wealth, 0.0, float(budget[done]), margins=2) <= level
+            if refuted:
+                verdict[done : last + 1] = 1
+            width = 2 * width if refuted else width // 2
+
+    def _p_value_of(self, wealth: Floats, lost: float, budget: float, margins: int = 1) -> float:
+        """The p-value for a path of the wealth, or its corners, less what rounding can have added."""
+        largest = float(np.abs(wealth[np.isfinite(wealth)]).max(initial=lost))
+        rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * largest
+        best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
+        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
 
     def perfect(self) -> "Bets":
         """The same audit with every guess right."""
         return Bets(self.confidences, np.ones_like(self.hits), self.elements)
-
-    def _rounding(self, path: Floats) -> float:
-        """What adding up so many gains can have rounded up."""
-        largest = float(np.abs(path[np.isfinite(path)]).max(initial=0.0))
-        return _ROUND_DOWN + len(path) * 2.0**-52 * largest
 
     def _taken(self, epsilon: float) -> Hits:
         if self.confidences is None:
@@ -138,16 +190,41 @@ class Bets:
     def _log_wealth(self, epsilon: float) -> Floats:
         if self.confidences is None:
             guesses = np.arange(1, len(self.hits) + 1)
-            return _log_mixture(np.cumsum(self.hits), guesses, epsilon)
+            return _mixture.log_mixture(np.cumsum(self.hits), guesses, epsilon)
         stated = np.where(self._taken(epsilon), self.confidences, 0.5)
         right = np.log(stated) + np.logaddexp(0.0, -epsilon)
         wrong = np.log1p(-stated) + np.logaddexp(0.0, epsilon)
         gains = np.where(self.hits, right, wrong)
         return np.cumsum(np.where(self._taken(epsilon), gains, 0.0))
 
+    @cached_property
+    def _serious(self) -> tuple[Floats, Hits, Floats, Floats]:
+        """The bets that any claim takes, those above 1/2: confidences, hits, ln q and ln(1 - q)."""
+        assert self.confidences is not None
+        serious = self.confidences > 0.5
+        stated = self.confidences[serious]
+        return stated, self.hits[serious], np.log(stated), np.log1p(-stated)
+
+    def _gains(self, first: float, last: float) -> Floats:
+        """The least that each bet gains against any claim from `first` to `last`.
+
+        Against p a hit gains max(0, ln(q / p)), which falls with p, and a miss min(0, ln((1 - q) / (1 - p))),
+        which rises.
+        """
+        stated, hits, log_right, log_wrong = self._serious
+        _effort.spend(_effort.CALL + _effort.RATIO * len(stated))
+        taken = stated > _binomial.success(first)
+        right = log_right[taken] + np.logaddexp(0.0, -last)
+        wrong = log_wrong[taken] + np.logaddexp(0.0, first)
+        return np.asarray(np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong))
+
+    @cached_property
+    def _corners(self) -> tuple[Integers, Integers]:
+        return _mixture.corners(self.hits)
+
     def _final_log_wealth(self, epsilons: Floats) -> Floats:
-        if self.confidences is None:
-            return _log_mixture(self.hits.sum(), len(self.hits), epsilons)
+        assert self.confidences is not None
+        _effort.spend(10 * _effort.RATIO * (len(self.hits) + len(epsilons)))
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
         taken_from = np.searchsorted(stated, _binomial.success(epsilons), side="right")
@@ -161,17 +238,3 @@ class Bets:
 
 def _suffix_sums(values: npt.NDArray[Any]) -> Floats:
     return np.append(np.cumsum(values[::-1], dtype=np.float64)[::-1], 0.0)
-
-
-def _log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
-    """Ln of the average over q in [p, 1] of q^h (1-q)^m / (p^h (1-p)^m).
-
-    The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part
-    over p^h (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]).
-    """
-    wrong = _binomial.failure(epsilon)
-    possible = np.where(wrong > 0, wrong, 0.5)
-    with np.errstate(divide="ignore"):
-        share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
-    log_ratio = share - np.log(possible * (taken + 1.0)) - _binomial.log_pmf(correct, taken, epsilon)
-    return np.where(wrong > 0, log_ratio, 0.0)

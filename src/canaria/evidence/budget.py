@@ -10,13 +10,16 @@ import numpy.typing as npt
 
 from canaria import _validate
 from canaria._validate import Floats
-from canaria.evidence import _binomial
+from canaria.evidence import _binomial, _effort
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import FAIR_COINS, Progress, Tally, kind
 
 HEDGED_UP_TO: Final = 2000
 _CLOSE: Final = 1 - 1e-10
 _MOST_PRICES: Final = 60
 _BELOW_GREEDY: Final = 0.7
+_PER_COUNT: Final = 8e-9
+"""Seconds for each count of a step of the recursion."""
 
 
 class _Cost(NamedTuple):
@@ -90,6 +93,14 @@ class Budget:
         """The guesses that count, whatever the claim."""
         return Tally(self.correct, self.taken)
 
+    def effort(self, delta: float) -> Effort:
+        """With delta a few thousand tails, and where it is hedged two prices for a claim, a dozen for all."""
+        if delta == 0:
+            return Effort(2 * _effort.CALL, 50 * _effort.CALL)
+        tails = 30 * _effort.CALL
+        price = self._price() if self.budget <= HEDGED_UP_TO else 0.0
+        return Effort(tails + 2 * price, 10 * tails + 12 * price)
+
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The largest probability of doing as well in so many guesses."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
@@ -99,6 +110,13 @@ class Budget:
         if self.budget > HEDGED_UP_TO:
             return _binomial.rounded_up(self._greedy(epsilon, flips)[0])
         return _binomial.rounded_up(self._hedged(epsilon, flips))
+
+    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+        """Whether the p-value is at most a level; fewer prices may tell."""
+        flips = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        if flips == 0 or self.budget > HEDGED_UP_TO:
+            return self.p_value(epsilon, delta) <= level
+        return self._hedged(epsilon, flips, level / _binomial.ROUND_UP) * _binomial.ROUND_UP <= level
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the binomial tail alone, by simple bounds with flips, and by the rule itself."""
@@ -152,6 +170,7 @@ class Budget:
 
     def _greedy(self, epsilon: float, flips: float) -> tuple[float, float]:
         """Turn misses into hits where the fewest are needed, until flips are spent; and the last price."""
+        _effort.spend(2 * _effort.CALL)
         lowered = _flip_counts(self.correct)
         reached = _binomial.tail(self.correct - lowered, self.budget, epsilon)
         gains, needed = np.diff(reached), lowered[:-1] + 1
@@ -186,6 +205,10 @@ class Budget:
                 low, high = (new, high) if new.slope < 0 else (low, new)
         return best
 
+    def _price(self) -> float:
+        """Seconds that one price takes."""
+        return self.budget * (_effort.CALL / 8 + _PER_COUNT * (self.budget - self.correct))
+
     def _at_price(self, epsilon: float, flips: float, price: float) -> _Cost:
         """The recursion over the guesses left, by how many misses may still come (first column: too few).
 
@@ -193,14 +216,19 @@ class Budget:
         its slope in the price.
         """
         wrong = float(_binomial.failure(epsilon))
+        _effort.spend(self._price())
         wins = np.zeros((2, self.budget - self.correct + 2))
         wins[0, 1:] = 1.0
+        after, before = wins[:, 1:], wins[:, :-1]
+        lost, dear = np.empty_like(after), np.empty(after.shape[1], dtype=np.bool_)
+        lost_wins, lost_slopes = lost
         for _ in range(self.budget):
-            lost = wins[:, 1:] - wins[:, :-1]
-            np.copyto(lost[1], 1.0, where=lost[0] > price)
-            np.minimum(lost[0], price, out=lost[0])
-            lost *= wrong
-            wins[:, 1:] -= lost
+            np.subtract(after, before, out=lost)
+            np.greater(lost_wins, price, out=dear)
+            np.copyto(lost_slopes, 1.0, where=dear)
+            np.minimum(lost_wins, price, out=lost_wins)
+            np.multiply(lost, wrong, out=lost)
+            np.subtract(after, lost, out=after)
         return _Cost(price, price * flips + float(wins[0, -1]), flips + float(wins[1, -1]))
 
 

@@ -6,14 +6,20 @@ A = Pr[W >= v], b = Pr[W = v].
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from canaria import _validate
-from canaria.evidence import _binomial
+from canaria._validate import Floats, Integers
+from canaria.evidence import _binomial, _effort
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
+
+_PLACES: Final = 32
+_FIRST_CLAIMS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ class _CountFields:
     def progress(self, epsilon: float) -> Progress:
         """The one number of guesses that is known."""
         return Progress(np.array([self.taken]), np.array([self.correct]))
+
+    def effort(self, delta: float) -> Effort:
+        """A few calls for a claim; bisection asks for some dozens."""
+        return Effort(3 * _effort.CALL, 100 * _effort.CALL)
 
     def ceiling(self, level: float) -> float:
         """The Clopper-Pearson bound in closed form: no valid bound from these counts is higher.
@@ -82,6 +92,7 @@ class Counts(_CountFields):
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
         if self.correct == 0:
             return 1.0
+        _effort.spend(_effort.CALL)
         upper = float(_binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
             return _binomial.rounded_up(upper)
@@ -109,7 +120,7 @@ class PublishedCounts(_CountFields):
 
     as it circulates in code. It is looser than `Counts` where it matters; for p-values above about
     0.88 it lies below the true worst case, which is harmless at the usual confidences. The average
-    that is maximised rises and then falls in i, so a binary search finds its peak.
+    that is maximised rises and then falls in i, so a search finds its peak.
 
     >>> round(PublishedCounts(80, 100, 64_000).p_value(0.516, delta=1e-5), 3)
     0.05
@@ -129,20 +140,27 @@ class PublishedCounts(_CountFields):
             return _binomial.rounded_up(upper)
         return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
 
-    def _average(self, lowered: int, epsilon: float, upper: float) -> float:
-        reached = float(_binomial.tail(self.correct - lowered, self.taken, epsilon)) * _binomial.ROUND_UP
-        return (reached - upper) / lowered
+    def effort(self, delta: float) -> Effort:
+        """A search over the flips for each claim."""
+        rounds = 2 + math.log(self.taken + 1, _PLACES)
+        return Effort(3 * rounds * _effort.CALL, 150 * rounds * _effort.CALL)
+
+    def _averages(self, lowered: Integers, epsilon: float, upper: float) -> Floats:
+        reached = _binomial.tail(self.correct - lowered, self.taken, epsilon) * _binomial.ROUND_UP
+        return np.asarray((reached - upper) / lowered)
 
     def _best_average(self, epsilon: float, upper: float) -> float:
+        """Narrow down where the average stops rising, at many places at once; then try every place left."""
         mode = math.floor((self.taken + 1) * float(_binomial.success(epsilon)))
         low, high = max(1, self.correct - mode), self.correct
-        while low < high:
-            middle = (low + high) // 2
-            if self._average(middle + 1, epsilon, upper) > self._average(middle, epsilon, upper):
-                low = middle + 1
-            else:
-                high = middle
-        return self._average(low, epsilon, upper)
+        while high - low > _PLACES:
+            _effort.spend(_effort.CALL)
+            places = low + (high - low) * np.arange(1, _PLACES + 1) // (_PLACES + 1)
+            here, next_to = self._averages(np.array([places, places + 1]), epsilon, upper)
+            falling = int(np.argmax(np.append(next_to <= here, True)))
+            high = int(places[falling]) if falling < _PLACES else high
+            low = int(places[falling - 1]) + 1 if falling else low
+        return float(self._averages(np.arange(low, high + 1), epsilon, upper).max())
 
 
 @kind
@@ -168,6 +186,18 @@ class UncommittedCounts(_CountFields):
         upper = float(_binomial.tail(self.correct, self.taken, epsilon))
         return _binomial.rounded_up(upper + float(_binomial.flip_budget(self.elements, epsilon, delta)))
 
+    def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+        """Settle many claims at once, up to the first that is surely not refuted."""
+        verdict, start, width = np.zeros(len(epsilons), dtype=np.int8), 0, _FIRST_CLAIMS
+        while start < len(epsilons):
+            some, start, width = slice(start, start + width), start + width, 2 * width
+            upper = _binomial.tail(self.correct, self.taken, epsilons[some])
+            found = upper + _binomial.flip_budget(self.elements, epsilons[some], delta)
+            verdict[some] = (found * _binomial.ROUND_UP**2 <= level).astype(np.int8) - (found > level)
+            if (verdict[some] < 0).any():
+                break
+        return verdict
+
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return "the threshold, and every guess; how many it takes came out of the output"
@@ -185,6 +215,7 @@ def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
     total, last, block = 1.0, 1.0, 1024
     odds = math.exp(epsilon)
     for start in range(1, taken - correct + 1, block):
+        _effort.spend(_effort.CALL / 2)
         steps = np.arange(start, min(start + block, taken - correct + 1), dtype=np.float64)
         terms = last * np.cumprod(odds * (taken - correct - steps + 1) / (correct + steps))
         total, last = total + float(terms.sum()), float(terms[-1])

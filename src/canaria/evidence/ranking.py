@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from canaria import _validate
 from canaria._validate import Floats, Hits, Integers
-from canaria.evidence import _binomial, _laws
+from canaria.evidence import _binomial, _effort, _laws
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 FIRST_LOOK: Final = 8
@@ -18,6 +19,8 @@ LOOKS: Final = 40
 _LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512])
 _STRETCHES: Final = (16, 4, 1)
 _STRETCHES_AT_ONCE: Final = 32
+_CLOSE: Final = 1.1
+_PER_TAIL: Final = 2e-6
 _FOR_FLIPS: Final = np.array([[0.3], [0.6], [0.9]])
 """Shares of the level that may go to walks that need many flips."""
 
@@ -116,13 +119,27 @@ class Ranking:
         best = int(np.argmin(_binomial.tail(self.counts, self.grid, epsilon)))
         return Tally(int(self.counts[best]), int(self.grid[best]))
 
+    def effort(self, delta: float) -> Effort:
+        """A rough walk for a claim; for the bound some of them, two exact ones, and the screen before."""
+        exact, rough = _laws.Walk(self.grid, 0.0).effort()
+        tails = _PER_TAIL * len(self.grid) * (len(_LADDER) if delta > 0 else 1)
+        return Effort(rough + tails, 15 * (rough + tails) + 2 * exact + 1000 * _PER_TAIL * len(self.grid))
+
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
-        for low, high in self._closer(epsilon, delta):
+        for low, high in self._closer(epsilon, delta, rough=False):
             if low == high:
                 break
         return high
+
+    def between(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
+        """Bounds on the p-value at delta = 0, for less than it costs; rough, if it is above `beyond`."""
+        low = high = 1.0
+        for low, high in self._closer(epsilon, 0.0):
+            if low > beyond or high <= low * _CLOSE:
+                break
+        return low, high
 
     def refuted(self, epsilon: float, delta: float, level: float) -> bool:
         """Whether the p-value is at most a level; bounds on it may tell."""
@@ -130,38 +147,43 @@ class Ranking:
             high <= level for low, high in self._closer(epsilon, delta) if low > level or high <= level
         )
 
-    def _closer(self, epsilon: float, delta: float) -> Iterator[tuple[float, float]]:
-        """Bounds on the p-value, ever closer as more boundaries are walked to exactly, at last equal.
+    def _closer(self, epsilon: float, delta: float, rough: bool = True) -> Iterator[tuple[float, float]]:
+        """Bounds on the p-value, ever closer as more boundaries are walked to, at last equal.
 
         A boundary lowered by some flips is crossed at least as often as its easiest look, and at most as
         often as all its looks together. Of two it is the lower one that is crossed more often, by at most
         what its looks have more: a walk that crosses it alone is between them at some look. Where the
-        budget may run out, the exact crossing tells most.
+        budget may run out, the crossing tells most. Long walks are first made with rounded steps.
         """
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        _effort.spend(5 * _effort.CALL)
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
-        boundary, looks = boundary[reachable], self.grid[reachable]
-        budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        walk = _laws.Walk(self.grid[reachable], epsilon)
+        boundary, budget = boundary[reachable], float(_binomial.flip_budget(self.elements, epsilon, delta))
         flips = _LADDER if budget > 0 else _LADDER[:1]
-        tails = _binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon)
+        tails = _binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
         union = tails.sum(axis=0)
-        steps: list[tuple[int, Floats]] = []
-        least, most, exact = tails.max(axis=0), np.minimum(union, 1.0), np.zeros(len(flips), dtype=np.bool_)
-        while True:
-            low, last = _laws.greedy_flips(least, flips, budget)
-            high, place = _laws.greedy_flips(most, flips, budget)
-            done = exact[: last + 1].all()
-            yield _binomial.rounded_up(low), _binomial.rounded_up(low if done else max(low, high))
-            if done:
-                return
-            place = int(np.argmin(exact)) if exact[place] else place
-            steps = steps or _laws.windows(np.diff(looks, prepend=0), epsilon)
-            crossing = min(_laws.crossing_of(steps, boundary - flips[place]), most[place])
-            exact[place] = True
-            least[place:] = np.maximum(least[place:], crossing)
-            most[place:] = np.minimum(most[place:], least[place] + union[place:] - union[place])
-            most[:place] = np.minimum(most[:place], most[place])
+        least, most = tails.max(axis=0), np.minimum(union, 1.0)
+        for exact in (False, True) if rough and walk.long else (True,):
+            known = np.zeros(len(flips), dtype=np.bool_)
+            while True:
+                _effort.spend(3 * _effort.CALL)
+                low, last = _laws.greedy_flips(least, flips, budget)
+                high, place = _laws.greedy_flips(most, flips, budget)
+                done = known[: last + 1].all()
+                high = low if done and exact else max(low, high)
+                yield _binomial.rounded_up(low), _binomial.rounded_up(high)
+                if done:
+                    break
+                place = int(np.argmin(known)) if known[place] else place
+                known[place] = True
+                crossed, at_most = float(most[place]), float(most[place])
+                if crossed > walk.floor:
+                    crossed, at_most = np.minimum(walk.crossing(boundary - flips[place], exact), crossed)
+                least[place:], most[place] = np.maximum(least[place:], crossed), at_most
+                most[place:] = np.minimum(most[place:], most[place] + union[place:] - union[place])
+                most[:place] = np.minimum(most[:place], most[place])
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the union bound over looks, with and without flips."""

@@ -8,7 +8,18 @@ import numpy as np
 
 from canaria import _validate
 from canaria._validate import InputError
-from canaria.evidence._protocol import Evidence, Explained, Progress, Tally, from_dict, kind, to_dict
+from canaria.evidence._effort import Effort
+from canaria.evidence._protocol import (
+    Bracketed,
+    Evidence,
+    Explained,
+    Measured,
+    Progress,
+    Tally,
+    from_dict,
+    kind,
+    to_dict,
+)
 
 MOST_SHARES: Final = 1 + 2.0**-50
 """What shares may add up to: each is rounded to a double, which adds at most 2^-53 of it to the sum."""
@@ -63,6 +74,12 @@ class Split:
         """All that any part assumes."""
         return tuple(dict.fromkeys(line for part in self.parts for line in part.assumptions))
 
+    def effort(self, delta: float) -> Effort:
+        """One claim of each part, which mostly tells that it shows less, and the bound of the longest."""
+        parts = [part.effort(delta) for part in self.parts if isinstance(part, Measured)]
+        claims = sum(part.claim for part in parts)
+        return Effort(claims, claims + max((part.bound for part in parts), default=0.0))
+
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         parts = dict.fromkeys(part.fixed() for part in self.parts if isinstance(part, Explained))
@@ -83,8 +100,32 @@ class Split:
 
     def clearest(self, epsilon: float) -> Evidence:
         """The part that speaks most clearly against the claim (read at delta = 0)."""
-        pairs = zip(self.parts, self.shares, strict=True)
-        return min(pairs, key=lambda pair: pair[0].p_value(epsilon) / pair[1])[0]
+        ranges = self._ranges(epsilon)
+        least = min(high for *_, high in ranges)
+        near = [known for known in ranges if known[2] <= least]
+
+        def exact(known: tuple[Evidence, float, float, float]) -> float:
+            part, share, low, high = known
+            return low if low == high else part.p_value(epsilon) / share
+
+        return near[0][0] if len(near) == 1 else min(near, key=exact)[0]
+
+    def between(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
+        """Bounds on the p-value at delta = 0; rough, if it is above `beyond`."""
+        ranges = self._ranges(epsilon, beyond)
+        return min(1.0, *(low for *_, low, _ in ranges)), min(1.0, *(high for *_, high in ranges))
+
+    def _ranges(self, epsilon: float, beyond: float = math.inf) -> list[tuple[Evidence, float, float, float]]:
+        """The parts, their shares, and bounds on p-value / share at delta = 0, rough where not the least."""
+        found = []
+        for part, share in zip(self.parts, self.shares, strict=True):
+            if isinstance(part, Bracketed):
+                low, high = part.between(epsilon, beyond * share)
+            else:
+                low = high = part.p_value(epsilon)
+            found.append((part, share, low / share, high / share))
+            beyond = min(beyond, high / share)
+        return found
 
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The smallest of the parts' p-values, each divided by its share."""

@@ -15,6 +15,8 @@ from scipy import optimize, special
 
 from canaria import _validate
 from canaria._validate import InputError
+from canaria.evidence import _effort
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
 
 Curve = Callable[[float], float]
@@ -160,6 +162,11 @@ class Tradeoff:
         """The fields, for JSON."""
         return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
 
+    def effort(self, delta: float) -> Effort:
+        """A claim goes through all right guesses; bisection asks for some dozens."""
+        claim = (1 + self.correct / _BLOCK) * (_effort.CALL + _effort.RATIO * _BLOCK)
+        return Effort(claim, 50 * claim)
+
     def refutes(self, curve: Curve, confidence: float = 0.95) -> bool:
         """Whether the counts refute that the mechanism keeps the trade-off curve."""
         level = 1 - _validate.confidence(confidence)
@@ -222,6 +229,7 @@ class Tradeoff:
         limit = self.taken / self.elements * (1 + 1e-12 + 4e-16 * self.correct)
         gain, start = curve.at_complement(right) - wrong, self.correct - 1
         while start >= 0 and gain > 0 and right + wrong <= limit:
+            _effort.spend(_effort.CALL + _effort.RATIO * _BLOCK)
             slope, bend = curve.line(right)
             counts = np.arange(start, max(-1, start - _BLOCK), -1, dtype=np.float64)
             grown = counts / (self.taken - counts)

@@ -11,7 +11,8 @@ from scipy import fft
 
 from canaria import _validate
 from canaria._validate import Floats, Hits, InputError, Integers
-from canaria.evidence import _binomial, _laws, _text
+from canaria.evidence import _binomial, _effort, _laws, _text
+from canaria.evidence._effort import Effort
 from canaria.evidence._protocol import (
     ALL_COUNTED,
     FAIR_COINS,
@@ -123,6 +124,16 @@ class Weighted:
         """The heaviest guesses first."""
         return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
+    def effort(self, delta: float) -> Effort:
+        """A transform for each of 40 weights, at some claims; Chernoff's bound at hundreds.
+
+        Few losses are so large, and above the claim, that their law spans more than 3 * 40 sqrt(n) points.
+        """
+        points = 3 * LATTICE * math.sqrt(len(self.hits))
+        transforms = LATTICE * (_effort.CALL + _effort.TRANSFORM / 2 * points)
+        passed = 10 * _effort.RATIO * len(self.hits)
+        return Effort(transforms + passed, 5 * transforms + 1000 * _effort.CALL + passed)
+
     def statistic(self, epsilon: float) -> int:
         """The total weight of the right guesses."""
         _, right = self._groups(epsilon)
@@ -131,6 +142,7 @@ class Weighted:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The probability of as much right weight, and the plain delta rule."""
         epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        _effort.spend(5 * _effort.CALL)
         upper = _weighted_tail(self._groups(epsilon)[0], self.statistic(epsilon), epsilon)
         budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
         return _binomial.rounded_up(upper + budget)
@@ -140,6 +152,7 @@ class Weighted:
         verdict = np.zeros(len(epsilons), dtype=np.int8)
         budget = _binomial.flip_budget(self.elements, epsilons, delta)
         for index, epsilon in enumerate(epsilons.tolist()):
+            _effort.spend(3 * _effort.CALL)
             groups, statistic = self._groups(epsilon)[0], self.statistic(epsilon)
             if _chernoff(groups, statistic, epsilon) + budget[index] > level:
                 break
@@ -157,6 +170,7 @@ class Weighted:
     @cached_property
     def _sorted(self) -> tuple[Floats, Integers]:
         """Sizes in rising order, and how many of the first k guesses in that order were right."""
+        _effort.spend(10 * _effort.RATIO * len(self.hits))
         order = np.argsort(self._sizes)
         return self._sizes[order], np.concatenate([[0], np.cumsum(self.hits[order])])
 
@@ -213,6 +227,7 @@ def _weighted_tail(groups: Integers, statistic: int, epsilon: float) -> float:
     if statistic > top:
         return 2 * _LEAK
     points = fft.next_fast_len(top - bottom + 1, real=True)
+    _effort.spend(len(values) * (_effort.CALL + _effort.TRANSFORM / 2 * points))
     transform = np.ones(points // 2 + 1, dtype=np.complex128)
     for value, (low, chances) in zip(values.tolist(), _laws.windows(sizes, epsilon), strict=True):
         places = value * np.arange(low, low + len(chances)) % points

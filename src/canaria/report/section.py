@@ -1,8 +1,8 @@
 """A result explained: everything that a page, a terminal or a program shows of it, as plain data."""
 
-import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -20,6 +20,7 @@ from canaria.evidence import (
     Split,
     Tradeoff,
     UncommittedCounts,
+    _effort,
 )
 from canaria.report import words
 from canaria.results import Ladder, Result, Step
@@ -27,6 +28,7 @@ from canaria.results import Ladder, Result, Step
 _CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
 _PATIENCE: Final = 5.0
+"""Seconds of an ordinary core for each curve."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -146,13 +148,12 @@ def at_once(results: Sequence[Result]) -> str | None:
 
 
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
-    """The bound at other confidences; fewer where one takes long."""
-    found, started = {bound.confidence: bound.epsilon}, time.monotonic()
-    for confidence in _CONFIDENCES:
-        if time.monotonic() - started > _PATIENCE:
-            break
-        if confidence not in found:
-            found[confidence] = lower_bound(bound.evidence, bound.delta, confidence).epsilon
+    """The bound at other confidences; fewer where they take long."""
+    found = {bound.confidence: bound.epsilon}
+    with suppress(_effort.TooLongError), _effort.at_most(_PATIENCE):
+        for confidence in _CONFIDENCES:
+            if confidence not in found:
+                found[confidence] = lower_bound(bound.evidence, bound.delta, confidence).epsilon
     return tuple(sorted(found.items()))
 
 
@@ -170,9 +171,10 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
         counts = [(size, right * size // taken) for size in sizes if size <= _validate.LARGEST]
     curve = []
-    for size, hits in counts:
-        alone = _alone(evidence, hits, size)
-        curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
+    with suppress(_effort.TooLongError), _effort.at_most(_PATIENCE):
+        for size, hits in counts:
+            alone = _alone(evidence, hits, size)
+            curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
     return tuple(curve), projected
 
 
