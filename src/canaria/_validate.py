@@ -173,7 +173,7 @@ def bits(values: Any) -> Bits:
             f"bits alternate strictly over {len(included)} elements, as if every second one had been "
             f"included: that is no coin; {_HOW_TO_TOSS}",
             CoinWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return np.where(included, 1, -1).astype(np.int8)
 
@@ -211,7 +211,7 @@ def _require_fair_split(included: Hits) -> None:
             f"bits must be independent fair coins, got {seen}; unless that was chance, nothing is proved: "
             f"{_HOW_TO_TOSS}",
             CoinWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from canaria import _validate
+from canaria._validate import Bits
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Counts, Evidence
 from canaria.rules import Ranked, Rule, Soft, Threshold
@@ -37,11 +38,17 @@ def audit_scores(
     >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
     True
     """
+    return bound_of_scores(scores, _validate.bits(bits), delta, confidence, rule, rng, adjacency=adjacency)
+
+
+def bound_of_scores(
+    scores: Any, hidden: Bits, delta: float, confidence: float, rule: Rule, rng: Any, *, adjacency: str
+) -> Bound:
+    """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
     if not callable(rule):
         raise _validate.InputError(f"rule must turn scores into guesses, such as Ranked(), got {rule!r}")
     infinite = isinstance(rule, Soft | Threshold)
     values = _validate.vector("scores", scores, infinite=infinite)
-    hidden = _validate.bits(bits)
     _validate.same_length("scores", len(values), "bits", len(hidden))
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():

@@ -27,6 +27,7 @@ from canaria.rules.door import Guessed, Losses, guess_by_choice, guess_in_rounds
 
 _BLOCK: Final = 4_000_000
 _GAME: Final = 0x67616D65
+_ORDER: Final = 0x6F726465
 
 Score = Callable[[Any, Bits], Any]
 
@@ -133,16 +134,33 @@ def replay(
     >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
     True
     """
-    hidden = _validate.bits(bits)
+    hidden, losses = _validate.bits(bits), batched(score)
+    if rounds is not None:
+        rounds, stream = _checked_rounds(rounds, len(hidden)), _validate.generator(rng, _ORDER)
+        _validate.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in rounds])])
+    elif isinstance(rule, ChoosingRule) and _validate.sorted_by_bits(hidden):
+        losses = _unmoved(losses)
+    return replay_own(hidden, output, losses, rule, rounds, rng, adjacency=adjacency, about=about)
+
+
+def replay_own(
+    hidden: Bits,
+    output: Any,
+    losses: Losses,
+    rule: Rule | AdaptiveRule | None,
+    rounds: Sequence[Any] | None,
+    rng: Any,
+    *,
+    adjacency: str,
+    about: str | None,
+) -> Transcript:
+    """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
+    hidden = hidden.copy()
     hidden.flags.writeable = False
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
     order = None if rounds is None else _checked_rounds(rounds, len(hidden))
     _require_valid(chosen, order)
-    stream, losses = _validate.generator(rng, _GAME), _batched(score)
-    if order is not None:
-        _validate.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in order])])
-    elif isinstance(chosen, ChoosingRule) and _validate.sorted_by_bits(hidden):
-        losses = _unmoved(losses)
+    stream = _validate.generator(rng, _GAME)
     ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
     _require_evidence(evidence, chosen, order, len(hidden))
     return Transcript(hidden, output, guesses, evidence, _validate.adjacency(adjacency), repr(chosen), about)
@@ -239,10 +257,10 @@ def _scorer(mechanism: Any, score: Score | None) -> Losses:
         if not hasattr(mechanism, "loss"):
             raise InputError("score must be given for a function: (output, known) -> one number per element")
         return mechanism.loss  # type: ignore[no-any-return]
-    return _batched(score)
+    return batched(score)
 
 
-def _batched(score: Score) -> Losses:
+def batched(score: Score) -> Losses:
     """A score of one run, for every run of a batch."""
 
     def scored(outputs: Any, known: Bits) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 
 from canaria import _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
-from canaria.audit import audit_scores
+from canaria.audit import bound_of_scores
 from canaria.bound import Bound
 from canaria.rules import Ranked, Rule
 
@@ -47,7 +47,7 @@ class Planted:
         rng: Any = None,
     ) -> Bound:
         """The bound that scores of the canaries prove, higher meaning "trained on" (see `audit_scores`)."""
-        return audit_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
+        return bound_of_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
 
 
 def plant(

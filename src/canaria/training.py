@@ -16,7 +16,7 @@ from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound
 from canaria.claims import ApproximateDP
 from canaria.conforming import FEWEST, Conformance, Pairs, of_dense, of_dirac
-from canaria.game import Transcript, replay
+from canaria.game import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference, unit_rows
 from canaria.results import Histogram, Ladder, Result
@@ -187,10 +187,10 @@ class Recording:
         rng: Any = None,
     ) -> Transcript:
         """Play the game on the record: guess the bits, one run or adaptively."""
-        return replay(
+        return replay_own(
             self.bits,
             self.sums,
-            lambda _, known: self.losses(known, score),
+            batched(lambda _, known: self.losses(known, score)),
             rule,
             self.rounds() if adaptive else None,
             self.seed if rng is None else rng,
