@@ -18,7 +18,7 @@ HEDGED_UP_TO: Final = 2000
 _CLOSE: Final = 1 - 1e-10
 _MOST_PRICES: Final = 60
 _BELOW_GREEDY: Final = 0.7
-_PER_COUNT: Final = 8e-9
+_PER_COUNT: Final = 1.2e-8
 """Seconds for each count of a step of the recursion."""
 
 
@@ -207,7 +207,7 @@ class Budget:
 
     def _price(self) -> float:
         """Seconds that one price takes."""
-        return self.budget * (_effort.CALL / 8 + _PER_COUNT * (self.budget - self.correct))
+        return self.budget * (_effort.CALL / 6 + _PER_COUNT * (self.budget - self.correct))
 
     def _at_price(self, epsilon: float, flips: float, price: float) -> _Cost:
         """The recursion over the guesses left, by how many misses may still come (first column: too few).
