@@ -1,6 +1,7 @@
 """Scores to bound: coverage through the whole pipeline, tightness, blindness, bad input."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def test_constant_scores_prove_nothing(rule: Rule, value: float) -> None:
 
 
 def test_result_records_what_was_fixed_beforehand() -> None:
-    bits = np.arange(100) // 3 % 2
+    bits = np.random.default_rng(0).integers(0, 2, 100)
     bound = audit_scores(np.arange(100.0), bits, delta=1e-5, confidence=0.9, rng=0)
     data = bound.to_dict()
     assert (data["rule"], data["confidence"], data["adjacency"]) == ("Ranked()", 0.9, "add-remove")
@@ -189,5 +190,35 @@ def test_a_sorted_file_is_no_evidence_against_coins_but_a_strict_alternation_is(
     for listed in (np.arange(40) < 20, np.arange(40) >= 20):
         audit_scores(scores, listed)
     audit_scores(scores[:39], np.arange(39) % 2)
-    with pytest.warns(CoinWarning, match="alternate strictly over 40 elements"):
-        audit_scores(scores, np.arange(40) % 2)
+    pairs = np.random.default_rng(0).integers(0, 2, 20)
+    for matched in (np.arange(40) % 2, np.column_stack([pairs, 1 - pairs]).ravel()):
+        with pytest.warns(CoinWarning, match="differ within every pair of neighbours over 40 elements"):
+            audit_scores(scores, matched)
+
+
+@pytest.mark.filterwarnings("ignore::canaria.CoinWarning")
+@pytest.mark.parametrize("rows", [2, 3, 5, 10])
+def test_several_rows_for_one_canary_are_refused(rows: int) -> None:
+    """Rows that share a coin count as often as there are rows: 39 % of false claims at 10 rows a canary."""
+    rng = np.random.default_rng(rows)
+    for _ in range(50):
+        coins = rng.integers(0, 2, 100)
+        scores = rng.normal(size=100 * rows)
+        for bits in (np.repeat(coins, rows), np.tile(coins, rows)):
+            with pytest.raises(InputError, match=r"rows shared a coin|which fair coins show"):
+                audit_scores(scores, bits)
+
+
+def test_honest_lists_are_hardly_ever_refused() -> None:
+    """2,000 honest lists of each size, as tossed or members first: none is refused, few are warned about."""
+    rng = np.random.default_rng(0)
+    warned = 0
+    for n in (3, 10, 40, 60, 300):
+        for _ in range(2000):
+            bits = rng.integers(0, 2, n)
+            for listed in (bits, np.sort(bits)):
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    audit_scores(np.zeros(n), listed)
+                warned += len(caught)
+    assert warned <= 40

@@ -17,6 +17,7 @@ from canaria import (
     InputError,
     Online,
     Ranked,
+    Ranking,
     Soft,
     Surest,
     SurestFirst,
@@ -453,5 +454,37 @@ def test_a_score_cannot_learn_a_sorted_list() -> None:
     bits = members_first(200, np.random.default_rng(0))
     with pytest.raises(InputError, match="shuffle the elements"):
         replay(bits, None, like_the_neighbours, SurestFirst(), rng=0)
+    for rule in (Bet(), UpTo(100), All()):
+        rounds = np.array_split(np.random.default_rng(7).permutation(200), 10)
+        with pytest.raises(InputError, match="shuffle the elements"):
+            replay(bits, None, like_the_neighbours, rule, rounds, rng=0)
     plain = replay(bits, 9.0 * bits, lambda output, known: output, SurestFirst(10), rng=0)
     assert plain.bound().epsilon > 3
+
+
+@dataclass(frozen=True)
+class LeavesOut:
+    """A user's rule that guesses some elements and forgets to count the others."""
+
+    def __call__(self, scores: np.ndarray, rng: np.random.Generator) -> OneShot:
+        top = np.argsort(-np.abs(scores))[:20]
+        return OneShot(Guesses(top, np.sign(scores[top]).astype(np.int8)), Ranking)
+
+
+@dataclass(frozen=True)
+class BetsOnSome(Bet):
+    """The same, betting."""
+
+    def weigh(self, hits: np.ndarray, losses: np.ndarray, elements: int) -> Bets:
+        return Bets([0.9] * 20, hits[:20])
+
+
+def test_evidence_of_a_users_rule_counts_every_hidden_bit() -> None:
+    """Each bit shown with probability delta: epsilon is 0, and delta is charged for all, not for 20."""
+    bits = np.random.default_rng(0).choice([-1, 1], 1000)
+    scores = bits * np.random.default_rng(1).random(1000)
+    for rule in (LeavesOut(), BetsOnSome()):
+        with pytest.raises(InputError, match="evidence must count all 1000 hidden bits"):
+            replay(bits, scores, lambda output, known: output, rule, rng=0)
+    with pytest.raises(InputError, match="evidence must count all 1000 hidden bits"):
+        audit_scores(scores, bits, 2e-3, rule=LeavesOut())

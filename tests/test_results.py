@@ -78,6 +78,7 @@ FLATTERED = {
     "weight": 1.0,
     "parts": {"noise": 1e-200},
     "clearest": "",
+    "level": 1e-3,
     "conforms": True,
 }
 
@@ -557,3 +558,24 @@ def test_a_split_of_splits_is_explained_by_its_clearest_part() -> None:
     section = explain(Result(lower_bound(Split((inner,), (1.0,)), 1e-5)))
     alone = lower_bound(UncommittedCounts(80, 100, 500), 1e-5).epsilon
     assert section.by_guesses[-1] == (100, 80, alone)
+
+
+def test_a_bound_above_its_last_gap_is_luck_and_holds(tmp_path: Path) -> None:
+    """The step before the last may lie below the bound; verify once rejected such files of our own."""
+    rising = 0
+    for seed in range(12):
+        result = simulated(Dirac(300), seed, noise=0.5).report(claimed=8.0, delta=1e-5)
+        assert check(read_result(result.save(tmp_path / "result.json"))).holds
+        steps = [step.epsilon for step in result.ladder.steps] if result.ladder else []
+        rising += len(steps) > 1 and steps[-1] > steps[-2]
+    assert rising > 0
+
+
+def test_a_ladder_is_short(tmp_path: Path) -> None:
+    """Each step is a bar of the report: 20,000 of them took minutes and gigabytes."""
+    record = scored().to_dict()
+    record["ladder"] = {**record["ladder"], "steps": record["ladder"]["steps"] * 50}
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**record, "checksum": checksum(record)}))
+    with pytest.raises(InputError, match="steps must be a list of at most 20"):
+        read_result(path)

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from canaria import (
     Weighted,
     assert_private,
     assert_private_training,
+    audit_scores,
     classic,
     lower_bound,
     plant,
@@ -42,7 +44,7 @@ from canaria import (
 from canaria.claims import ApproximateDP
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
 from canaria.reach import reach, remedy, size_of
-from canaria.result_files import check, read_result
+from canaria.result_files import check, read_checked, read_result
 from canaria.testing import examine, examine_training
 from canaria.training import Dirac
 from tests.test_training import simulated
@@ -253,7 +255,7 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
-    assert (1 - verdict.bound.confidence, verdict.least) == pytest.approx((0.005, 0.005))
+    assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
     assert "training is as stated: noise 2." in str(verdict)
     with pytest.raises(
         AssertionError, match=r"is not refuted(.|\n)*training is NOT what was stated: noise 1\.2"
@@ -313,3 +315,43 @@ def test_correct_training_fails_no_more_often_than_stated() -> None:
     ]
     failed = sum(not verdict.passed for verdict in runs)
     assert 0 < failed <= stats.binom.isf(1e-4, 400, 0.1)
+
+
+class Broken(RandomizedResponse):
+    """Shows every bit, and states another epsilon."""
+
+    def sample(self, bits: Any, rng: Any) -> Any:
+        return bits.copy()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize("rule", [Bet(), Soft()], ids=repr)
+def test_rules_that_believe_losses_cannot_refute_what_is_stated(rule: Any, delta: float) -> None:
+    with pytest.raises(InputError, match="this test cannot fail"):
+        assert_private(Broken(1.0), 1.0, delta, rule=rule)
+
+
+def test_stakes_that_are_too_small_are_noted() -> None:
+    """Passing says nothing where even right guesses alone would not refute the claim, or none was taken."""
+    game = {"score": lambda output, known: 2.0 * output - 1, "rule": Bet(), "n": 500}
+    shown = examine(lambda data, rng: data, ApproximateDP(1.5, 0), game, 0.999, rng=0)
+    assert shown.passed
+    assert any("even right guesses alone would not refute" in note for note in shown.notes)
+    silent = examine(audit_scores(np.zeros(100), np.arange(100) < 50), ApproximateDP(1.0, 0), {}, 0.95)
+    assert any("no guess was taken" in note for note in silent.notes)
+
+
+def test_conformance_is_judged_at_one_level(tmp_path: Path) -> None:
+    """A test, the result that it writes and the report of that say the same."""
+    recording = next(
+        run
+        for run in (simulated(Dirac(200), seed, noise=1.15) for seed in range(500))
+        if 1e-4 < run.conformance().p_value < 1e-3
+    )
+    verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.9999)
+    assert verdict.conforms
+    kept = read_checked(verdict.result("run").save(tmp_path / "run.json")).result
+    assert kept.conformance is not None
+    assert kept.conformance.conforms
+    assert not kept.alarming
+    assert not recording.report().conformance.conforms

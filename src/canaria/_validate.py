@@ -19,6 +19,10 @@ IMPOSSIBLE: Final = 1e-6
 """Bits that fair coins show more rarely than this are refused: one honest audit in a million is, too."""
 _UNLIKELY: Final = 1e-3
 _ALTERNATING: Final = 40
+_FEWEST_RUNS: Final = 15
+_SHORTEST_PERIOD: Final = 3
+_REPEATED: Final = 30
+_ONE_ROW: Final = "give one row per canary, such as the mean of its scores"
 _HOW_TO_TOSS: Final = (
     "toss one fair coin per canary, before training and independently of everything else, and include the "
     "canary only on heads (canaria.plant does)"
@@ -120,10 +124,10 @@ def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
     """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
     try:
         given = np.asarray(values)
-        if isinstance(values, np.ma.MaskedArray) or np.iscomplexobj(given):
+        if isinstance(values, np.ma.MaskedArray) or given.dtype.kind not in "biufO":
             raise TypeError
         array = given.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise InputError(f"{name} must be a sequence of plain numbers, got {shown(values)}") from None
     if array.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
@@ -168,14 +172,46 @@ def bits(values: Any) -> Bits:
     if len(included) == 0:
         raise InputError("bits must hold at least one element, got none")
     _require_fair_split(included)
-    if len(included) >= _ALTERNATING and (included[1:] != included[:-1]).all():
+    if len(included) >= _ALTERNATING and (included[1::2] != included[: len(included) // 2 * 2 : 2]).all():
         warnings.warn(
-            f"bits alternate strictly over {len(included)} elements, as if every second one had been "
-            f"included: that is no coin; {_HOW_TO_TOSS}",
+            f"bits differ within every pair of neighbours over {len(included)} elements (or alternate "
+            f"strictly), as if one of two had always been included: that is no coin; {_HOW_TO_TOSS}",
             CoinWarning,
             stacklevel=3,
         )
+    else:
+        _require_coins_of_their_own(included)
     return np.where(included, 1, -1).astype(np.int8)
+
+
+def _require_coins_of_their_own(included: Hits) -> None:
+    """Refuse several rows for each canary, next to each other or block by block.
+
+    Of fair coins a run has a length divisible by g with probability 1 / (2^g - 1), at most 1/3; that all of
+    15 or more do, for some g, has a probability below 1e-6, and so has a list of blocks that repeat 30 bits.
+    """
+    total = len(included)
+    ends = np.append(np.flatnonzero(included[1:] != included[:-1]) + 1, total)
+    shared = int(np.gcd.reduce(np.diff(ends, prepend=0)))
+    if len(ends) >= _FEWEST_RUNS and shared > 1:
+        raise UnfairCoinsError(
+            f"bits must be independent fair coins, got {len(ends)} runs whose lengths are all multiples of "
+            f"{shared}, as if {shared} rows shared a coin; {_ONE_ROW}"
+        )
+    for period in _periods(total):
+        begins_again = (included[period : period + _REPEATED] == included[:_REPEATED]).all()
+        if begins_again and (included[period:] == included[:-period]).all():
+            raise UnfairCoinsError(
+                f"bits must be independent fair coins, got {total} that repeat the same {period} again and "
+                f"again, as if {total // period} rows shared a coin; {_ONE_ROW}"
+            )
+
+
+def _periods(total: int) -> list[int]:
+    """The divisors at which at least 30 of so many bits would repeat earlier ones."""
+    small = [divisor for divisor in range(1, math.isqrt(total) + 1) if total % divisor == 0]
+    divisors = {*small, *(total // divisor for divisor in small)}
+    return [period for period in sorted(divisors) if _SHORTEST_PERIOD <= period <= total - _REPEATED]
 
 
 def require_fair_rounds(revealed: Bits) -> None:

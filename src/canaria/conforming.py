@@ -42,7 +42,7 @@ class Conformance:
 
     `noise` is the noise multiplier that the sums show, `weight` the mean contribution of an included
     canary relative to what it should be; `parts` are the p-values that `p_value` joins, and `clearest` says
-    where the noise is most unlike what was stated.
+    where the noise is most unlike what was stated. `level` is the false-alarm rate at which it is judged.
     """
 
     p_value: float
@@ -51,11 +51,12 @@ class Conformance:
     weight: float
     parts: dict[str, float]
     clearest: str = ""
+    level: float = _ALARM
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing is wrong at a false-alarm rate of 1 in 1,000."""
-        return self.p_value >= _ALARM
+        """Whether nothing is wrong at that false-alarm rate: 1 in 1,000, unless a test has another."""
+        return self.p_value >= self.level
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON."""

@@ -138,7 +138,7 @@ def replay(
     if rounds is not None:
         rounds, stream = _checked_rounds(rounds, len(hidden)), _validate.generator(rng, _ORDER)
         _validate.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in rounds])])
-    elif isinstance(rule, ChoosingRule) and _validate.sorted_by_bits(hidden):
+    if _validate.sorted_by_bits(hidden):
         losses = _unmoved(losses)
     return replay_own(hidden, output, losses, rule, rounds, rng, adjacency=adjacency, about=about)
 

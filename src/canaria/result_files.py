@@ -34,6 +34,8 @@ _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
 _LONGEST_TEXT: Final = 20_000
 _MOST_LINES: Final = 200
+_MOST_STEPS: Final = 20
+"""Of a ladder: each is a bar of the report."""
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
 
 
@@ -179,9 +181,9 @@ def _misfits(result: Result) -> list[str]:
             faults.append(f"ladder ends at {ladder.steps[-1].epsilon:g}, not at the bound {bound.epsilon:g}")
         if ladder.top == CLAIM and (result.claimed is None or not _same(ladder.epsilon, result.claimed)):
             faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {result.claimed}")
-        falls = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
+        falls = [ladder.epsilon, *(step.epsilon for step in ladder.steps[:-1])]
         if any(lower > upper + _SAME for upper, lower in pairwise(falls)):
-            faults.append("ladder does not fall from step to step")
+            faults.append("ladder does not fall from step to step, before chance")
     if (found := result.conformance) is not None and not math.isclose(
         joined(found.parts), found.p_value, rel_tol=_SAME_P_VALUE, abs_tol=1e-300
     ):
@@ -325,7 +327,7 @@ def _ladder(data: Any) -> Ladder | None:
         return None
     steps = tuple(
         Step(_words("gap", _field("step", step, "gap")), _epsilon("epsilon", _field("step", step, "epsilon")))
-        for step in _list("steps", _field("ladder", data, "steps"))
+        for step in _list("steps", _field("ladder", data, "steps"), _MOST_STEPS)
     )
     _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
     top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
@@ -335,9 +337,9 @@ def _ladder(data: Any) -> Ladder | None:
 def _conformance(data: Any) -> Conformance | None:
     if data is None:
         return None
-    p_value, noise, stated, weight = (
+    p_value, noise, stated, weight, level = (
         _validate.real(name, _field("conformance", data, name))
-        for name in ("p_value", "noise", "stated_noise", "weight")
+        for name in ("p_value", "noise", "stated_noise", "weight", "level")
     )
     parts = _field("conformance", data, "parts")
     if not isinstance(parts, dict) or len(parts) > _MOST_LINES:
@@ -345,13 +347,13 @@ def _conformance(data: Any) -> Conformance | None:
     named = {_words("parts", name): _validate.real("parts", value) for name, value in parts.items()}
     if not all(map(math.isfinite, (noise, stated, weight))):
         raise InputError("noise, stated_noise and weight of conformance must be finite numbers")
-    for value in (p_value, *named.values()):
+    for value in (p_value, level, *named.values()):
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
     clearest = _words("clearest", _field("conformance", data, "clearest"))
     _field("conformance", data, "conforms")
     _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
-    return Conformance(p_value, noise, stated, weight, named, clearest)
+    return Conformance(p_value, noise, stated, weight, named, clearest, level)
 
 
 def _require_only(what: str, data: Any, names: Sequence[str]) -> None:
@@ -365,9 +367,9 @@ def _field(what: str, data: Any, name: str) -> Any:
     return data[name]
 
 
-def _list(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list) or len(value) > _LONGEST_TEXT:
-        raise InputError(f"{name} must be a list, got {shown(value)}")
+def _list(name: str, value: Any, most: int = _LONGEST_TEXT) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise InputError(f"{name} must be a list of at most {most}, got {shown(value)}")
     return value
 
 

@@ -10,14 +10,15 @@ The pytest plugin (`canaria.integrations.pytest_plugin`) splits one false-alarm 
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from canaria import _validate
 from canaria._validate import InputError, shown
-from canaria.bound import Bound
+from canaria.bound import Bound, lower_bound
 from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance
+from canaria.evidence import Bets, Weighted
 from canaria.game import Score, play
 from canaria.reach import reach, remedy, size_of
 from canaria.results import Result
@@ -33,14 +34,13 @@ _NOTHING_TO_REFUTE: Final = "no claim can be refuted"
 class Verdict:
     """A claim held against an audit, and whether the test passed.
 
-    `least` is the p-value below which the conformance of a training run counts as a failure. For correct
-    code `passed` is False with probability at most 1 - confidence of the bound, plus `least`.
+    For correct code `passed` is False with probability at most 1 - confidence of the bound, plus the level at
+    which conformance is judged.
     """
 
     bound: Bound
     claim: ApproximateDP
     conformance: Conformance | None = None
-    least: float = 0.0
     seed: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -52,7 +52,7 @@ class Verdict:
     @property
     def conforms(self) -> bool:
         """Whether training shows what was stated, as far as that was tested."""
-        return self.conformance is None or self.conformance.p_value >= self.least
+        return self.conformance is None or self.conformance.conforms
 
     @property
     def passed(self) -> bool:
@@ -84,7 +84,7 @@ class Verdict:
                 f"training is {'as stated' if self.conforms else 'NOT what was stated'}: noise "
                 f"{found.noise:.3g} where {found.stated_noise:.3g} was stated, canaries weigh "
                 f"{found.weight:.2f} of what they should; p = {found.p_value:.2g}, where less than "
-                f"{self.least:.2g} is a failure{where}"
+                f"{found.level:.2g} is a failure{where}"
             )
         return "\n".join([*lines, *self.notes])
 
@@ -176,15 +176,14 @@ def examine(
             raise InputError(f"{given[0]} goes with a mechanism; {shown(mechanism)} is an audit already made")
         audit, seed = mechanism, None
     else:
-        if claim.delta == 0:
-            _require_unbelieving(mechanism, game, claim.epsilon)
+        _require_unbelieving(mechanism, game, claim.epsilon)
         size = ELEMENTS if game.get("n") is None and game.get("pairs") is None else game.get("n")
         audit, seed = play(mechanism, **{**game, "n": size}, rng=rng), rng if isinstance(rng, int) else None
     bound, notes = _quietly(audit, claim.delta, confidence)
     hopeless = _hopeless(bound, claim)
     if hopeless:
         raise InputError(f"this test cannot fail: {hopeless}")
-    return Verdict(bound, claim, seed=seed, notes=notes)
+    return Verdict(bound, claim, seed=seed, notes=notes or _idle(bound, claim))
 
 
 def examine_training(
@@ -207,8 +206,8 @@ def examine_training(
         raise InputError(f"this test cannot fail: {hopeless}")
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
-    found, least = (audit.conformance(), level) if conformance else (None, 0.0)
-    return Verdict(bound, claim, found, least, getattr(audit, "seed", None), notes)
+    found = replace(audit.conformance(), level=level) if conformance else None
+    return Verdict(bound, claim, found, getattr(audit, "seed", None), notes or _idle(bound, claim))
 
 
 def is_audit(value: Any) -> bool:
@@ -241,6 +240,24 @@ def _quietly(audit: Any, delta: float, confidence: float, **how: Any) -> tuple[B
         if not text.startswith(_NOTHING_TO_REFUTE):
             warnings.warn(warning.message, stacklevel=2)
     return bound, tuple(dict.fromkeys(text for text in texts if text.startswith(_NOTHING_TO_REFUTE)))
+
+
+def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
+    """What the reader of a test that passed must know: that what was guessed, or staked, was too little."""
+    if bound.refutes(claim):
+        return ()
+    if bound.tally.taken == 0 and not isinstance(bound.evidence, Bets | Weighted):
+        return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
+    if isinstance(bound.evidence, Bets | Weighted):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            best = lower_bound(bound.evidence.perfect(), bound.delta, bound.confidence)
+        if not best.refutes(replace(claim, adjacency="unspecified")):
+            return (
+                "with these scores even right guesses alone would not refute the claim: the rule stakes what "
+                "the scores say, which is too little",
+            )
+    return ()
 
 
 def _hopeless(bound: Bound, claim: ApproximateDP) -> str:

@@ -36,9 +36,12 @@ def run(
     import json
 
     from canaria._numbers import rounded_down
+    from canaria._validate import InputError
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
     claim = claim_of(claimed, delta)
+    if claim is not None and trials != 1:
+        raise InputError("--claimed is held against one game; leave out --trials")
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():

@@ -41,6 +41,7 @@ _SEEDS: Final = 2**32
 Line = dict[str, Any]
 _LINES: Final = pytest.StashKey[list[Line]]()
 _COUNTED: Final = pytest.StashKey[int]()
+_MADE: Final = pytest.StashKey["Audits"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,6 +116,13 @@ class Suite:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Let the report carry what audits showed, from workers too."""
         report = yield
+        audits = item.stash.get(_MADE, None)
+        if report.when == "call" and report.passed and audits is not None and audits.made < audits.allowed:
+            report.outcome = "failed"
+            report.longrepr = (
+                f"this test declares {_audits(audits.allowed)} and made {audits.made}: it proves nothing by "
+                "passing; mark it @pytest.mark.privacy(audits=N) with as many as it makes"
+            )
         if item.stash.get(_LINES, []):
             vars(report)["canaria"], item.stash[_LINES] = item.stash[_LINES], []
         return report
@@ -301,7 +309,9 @@ def _privacy_audits(request: pytest.FixtureRequest) -> Audits:
     suite = request.config.pluginmanager.get_plugin(_SUITE)
     assert isinstance(suite, Suite)
     request.node.stash[_LINES] = []
-    return Audits(suite, request.node, request.node.stash.get(_COUNTED, 0))
+    audits = Audits(suite, request.node, request.node.stash.get(_COUNTED, 0))
+    request.node.stash[_MADE] = audits
+    return audits
 
 
 @pytest.fixture

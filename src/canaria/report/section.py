@@ -22,12 +22,13 @@ from canaria.evidence import (
     UncommittedCounts,
     _effort,
 )
+from canaria.evidence.tradeoff import LARGEST
 from canaria.report import words
 from canaria.results import Ladder, Result, Step
 
 _CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
-_PATIENCE: Final = 5.0
+_PATIENCE: Final = 1.5
 """Seconds of an ordinary core for each curve."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -169,7 +170,8 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
     if projected:
         ((taken, right),) = counts
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
-        counts = [(size, right * size // taken) for size in sizes if size <= _validate.LARGEST]
+        most = LARGEST if isinstance(evidence, Tradeoff) else _validate.LARGEST
+        counts = [(size, right * size // taken) for size in sizes if size <= most]
     curve = []
     with suppress(_effort.TooLongError), _effort.at_most(_PATIENCE):
         for size, hits in counts:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Integers
+from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.evidence import Evidence
 from canaria.rules._guesses import Guesses, Rule
 from canaria.rules.adaptive import AdaptiveRule, ChoosingRule
@@ -32,10 +32,12 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
     commitment = rule(scores[order], rng)
     hidden = bits[order]
     if isinstance(commitment, OnlineRounds):
-        learnt, evidence = commitment.play(hidden)
-        return _relabelled(learnt, order), evidence
+        learnt, bets = commitment.play(hidden)
+        return _relabelled(learnt, order), bets
     guesses: Guesses | None = getattr(commitment, "guesses", None)
-    return None if guesses is None else _relabelled(guesses, order), commitment.reveal(hidden)
+    evidence = commitment.reveal(hidden)
+    _require_all_counted(evidence, len(bits))
+    return None if guesses is None else _relabelled(guesses, order), evidence
 
 
 def guess_in_rounds(
@@ -93,7 +95,21 @@ def _decided(rule: AdaptiveRule, elements: Integers, scores: Floats, taken: int)
 def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
     order, signs, losses = (np.concatenate(column) for column in zip(*parts, strict=True))
     guesses = Guesses(order, signs)
-    return guesses, rule.weigh(guesses.hits(bits), losses, len(bits))
+    evidence = rule.weigh(guesses.hits(bits), losses, len(bits))
+    _require_all_counted(evidence, len(bits))
+    return guesses, evidence
+
+
+def _require_all_counted(evidence: Evidence, total: int) -> None:
+    """Delta is charged for every hidden bit: a user's rule must not leave out what it passed over."""
+    for part in getattr(evidence, "parts", (evidence,)):
+        if part is not evidence:
+            _require_all_counted(part, total)
+        elif part.elements < total:
+            raise InputError(
+                f"evidence must count all {total} hidden bits of the audit, guessed or not "
+                f"(elements={total}), got {shown(evidence)}"
+            )
 
 
 def _relabelled(guesses: Guesses, order: Integers) -> Guesses:
