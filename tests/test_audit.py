@@ -202,11 +202,24 @@ def test_several_rows_for_one_canary_are_refused(rows: int) -> None:
     """Rows that share a coin count as often as there are rows: 39 % of false claims at 10 rows a canary."""
     rng = np.random.default_rng(rows)
     for _ in range(50):
-        coins = rng.integers(0, 2, 100)
-        scores = rng.normal(size=100 * rows)
+        coins = rng.integers(0, 2, 200)
+        scores = rng.normal(size=200 * rows)
         for bits in (np.repeat(coins, rows), np.tile(coins, rows)):
             with pytest.raises(InputError, match=r"rows shared a coin|which fair coins show"):
                 audit_scores(scores, bits)
+
+
+@pytest.mark.parametrize(
+    ("classes", "each"), [(2, 30), (2, 500), (4, 25), (8, 6), (10, 50), (10, 100), (20, 20)]
+)
+def test_lists_by_class_with_members_first_are_accepted(classes: int, each: int) -> None:
+    """Groups of even size give even runs, and equal groups repeat: no evidence against coins."""
+    rng, label = np.random.default_rng(0), np.repeat(np.arange(classes), each)
+    for _ in range(300):
+        bits = rng.integers(0, 2, classes * each)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CoinWarning)
+            audit_scores(np.zeros(len(bits)), bits[np.lexsort((-bits, label))])
 
 
 def test_honest_lists_are_hardly_ever_refused() -> None:

@@ -19,10 +19,8 @@ IMPOSSIBLE: Final = 1e-6
 """Bits that fair coins show more rarely than this are refused: one honest audit in a million is, too."""
 _UNLIKELY: Final = 1e-3
 _ALTERNATING: Final = 40
-_FEWEST_RUNS: Final = 15
-_SHORTEST_PERIOD: Final = 3
-_REPEATED: Final = 30
-_ONE_ROW: Final = "give one row per canary, such as the mean of its scores"
+_FEWEST_RUNS: Final = 41
+_ONE_ROW: Final = "give one row per canary, such as the mean of its scores (another order does not help)"
 _HOW_TO_TOSS: Final = (
     "toss one fair coin per canary, before training and independently of everything else, and include the "
     "canary only on heads (canaria.plant does)"
@@ -187,31 +185,28 @@ def bits(values: Any) -> Bits:
 def _require_coins_of_their_own(included: Hits) -> None:
     """Refuse several rows for each canary, next to each other or block by block.
 
-    Of fair coins a run has a length divisible by g with probability 1 / (2^g - 1), at most 1/3; that all of
-    15 or more do, for some g, has a probability below 1e-6, and so has a list of blocks that repeat 30 bits.
+    Rows of g to a canary come in runs whose lengths are multiples of g. Fair coins as tossed show that in 41
+    or more runs with probability below 3^-40; listed by groups, members first in each, below 2^-20, because
+    the two runs of every group must fit. The same goes for a list that repeats a block of so many runs.
     """
     total = len(included)
     ends = np.append(np.flatnonzero(included[1:] != included[:-1]) + 1, total)
+    if len(ends) < _FEWEST_RUNS:
+        return
     shared = int(np.gcd.reduce(np.diff(ends, prepend=0)))
-    if len(ends) >= _FEWEST_RUNS and shared > 1:
+    if shared > 1:
         raise UnfairCoinsError(
             f"bits must be independent fair coins, got {len(ends)} runs whose lengths are all multiples of "
             f"{shared}, as if {shared} rows shared a coin; {_ONE_ROW}"
         )
-    for period in _periods(total):
-        begins_again = (included[period : period + _REPEATED] == included[:_REPEATED]).all()
-        if begins_again and (included[period:] == included[:-period]).all():
+    small = [divisor for divisor in range(2, math.isqrt(total) + 1) if total % divisor == 0]
+    for period in sorted({*small, *(total // divisor for divisor in small)}):
+        runs = int(np.searchsorted(ends, period))
+        if runs >= _FEWEST_RUNS and (included[period:] == included[:-period]).all():
             raise UnfairCoinsError(
                 f"bits must be independent fair coins, got {total} that repeat the same {period} again and "
                 f"again, as if {total // period} rows shared a coin; {_ONE_ROW}"
             )
-
-
-def _periods(total: int) -> list[int]:
-    """The divisors at which at least 30 of so many bits would repeat earlier ones."""
-    small = [divisor for divisor in range(1, math.isqrt(total) + 1) if total % divisor == 0]
-    divisors = {*small, *(total // divisor for divisor in small)}
-    return [period for period in sorted(divisors) if _SHORTEST_PERIOD <= period <= total - _REPEATED]
 
 
 def require_fair_rounds(revealed: Bits) -> None:

@@ -347,7 +347,9 @@ def _conformance(data: Any) -> Conformance | None:
     named = {_words("parts", name): _validate.real("parts", value) for name, value in parts.items()}
     if not all(map(math.isfinite, (noise, stated, weight))):
         raise InputError("noise, stated_noise and weight of conformance must be finite numbers")
-    for value in (p_value, level, *named.values()):
+    if not 0 < level < 1:
+        raise InputError(f"level of conformance must be strictly between 0 and 1, got {shown(level)}")
+    for value in (p_value, *named.values()):
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
     clearest = _words("clearest", _field("conformance", data, "clearest"))
