@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canaria import InputError, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, audit_scores
-from canaria._validate import CoinWarning
+from canaria._coins import CoinWarning
 from tests import oracles
 
 RULES: list[Rule] = [Ranked(), Tails(50), Top(50), Threshold(0.5), Soft(), Online()]

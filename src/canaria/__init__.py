@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from canaria._version import __version__
 
 if TYPE_CHECKING:
-    from canaria._validate import CoinWarning, InputError
+    from canaria._coins import CoinWarning
+    from canaria._validate import InputError
     from canaria.audit import audit_scores
     from canaria.bound import EPSILON_GRID, Bound, lower_bound
     from canaria.classic_game import classic
@@ -98,7 +99,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "canaria._validate": ("CoinWarning", "InputError"),
+    "canaria._coins": ("CoinWarning",),
+    "canaria._validate": ("InputError",),
     "canaria.audit": ("audit_scores",),
     "canaria.bound": ("EPSILON_GRID", "Bound", "lower_bound"),
     "canaria.evidence": (

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from canaria import _validate
+from canaria import _coins, _validate
 from canaria._validate import Bits
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Counts, Evidence
@@ -38,7 +38,9 @@ def audit_scores(
     >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
     True
     """
-    return bound_of_scores(scores, _validate.bits(bits), delta, confidence, rule, rng, adjacency=adjacency)
+    return bound_of_scores(
+        scores, _coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency
+    )
 
 
 def bound_of_scores(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria import _validate
+from canaria import _coins, _validate
 from canaria._validate import Bits, Floats, InputError, Integers, shown
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Bets, Budget, Counts, Evidence
@@ -134,11 +134,11 @@ def replay(
     >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
     True
     """
-    hidden, losses = _validate.bits(bits), batched(score)
+    hidden, losses = _coins.checked_bits(bits), batched(score)
     if rounds is not None:
         rounds, stream = _checked_rounds(rounds, len(hidden)), _validate.generator(rng, _ORDER)
-        _validate.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in rounds])])
-    if _validate.sorted_by_bits(hidden):
+        _coins.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in rounds])])
+    if _coins.sorted_by_bits(hidden):
         losses = _unmoved(losses)
     return replay_own(hidden, output, losses, rule, rounds, rng, adjacency=adjacency, about=about)
 

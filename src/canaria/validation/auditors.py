@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Hits, InputError, UnfairCoinsError, shown
+from canaria._coins import UnfairCoinsError
+from canaria._validate import Bits, Floats, Hits, InputError, shown
 from canaria.audit import audit_scores
 from canaria.bound import first_claim_refuted, lower_bound
 from canaria.evidence import (
