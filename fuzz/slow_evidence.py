@@ -22,7 +22,8 @@ from canaria.evidence import (
 )
 from canaria.evidence.ranking import looks
 
-_MOST_PARTS: Final = 990
+_MOST_PARTS: Final = 9_900
+_DEEPER: Final = 8
 Rng = np.random.Generator
 
 
@@ -163,6 +164,8 @@ def _joined(parts: list[Evidence], rng: Rng) -> Split:
         parts = [
             Split(tuple(some), (0.999 / len(some),) * len(some)) for some in (parts[:half], parts[half:])
         ]
+    for _ in range(int(rng.integers(0, _DEEPER)) if rng.random() < 0.1 else 0):
+        parts = [Split(tuple(parts), (0.999 / len(parts),) * len(parts))]
     return Split(tuple(parts), (1 / len(parts) * (1 - 1e-12),) * len(parts))
 
 

@@ -25,10 +25,10 @@ from typing import Final
 
 import numpy as np
 
+from canaria._limits import ALLOWED
 from canaria._validate import InputError
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Counts, Evidence, to_dict
-from canaria.result_files import _ALLOWED as ALLOWED
 from canaria.result_files import check, read_result
 from canaria.results import Result, checksum
 from fuzz import own_files, slow_evidence

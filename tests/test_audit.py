@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from canaria import InputError, Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top, audit_scores
 from canaria._coins import CoinWarning
@@ -124,6 +125,13 @@ def test_certain_losses_are_legal_for_soft_and_threshold() -> None:
         ([1.0, 2.0, 3.0], [0, 1], "scores must be as long as bits, got 3 and 2"),
         ([[1.0, 2.0]], [0, 1], r"scores must be one-dimensional, got shape \(1, 2\)"),
         (["a", "b"], [0, 1], "scores must be a sequence of plain numbers"),
+        (["1.0", "2.0"], [0, 1], "scores must be a sequence of plain numbers"),
+        (
+            np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[D]"),
+            [0, 1],
+            "a sequence of plain numbers",
+        ),
+        (torch.ones(2, requires_grad=True), [0, 1], "scores must be a sequence of plain numbers"),
         ([1.0, 2.0], [0, 2], r"bits must hold 0/1, -1/\+1 or booleans, got 2 at position 1"),
         ([1.0, 2.0, 3.0], [-1, 0, 1], r"bits must hold 0/1, -1/\+1 or booleans, got 0 at position 1"),
         ([], [], "bits must hold at least one element, got none"),

@@ -35,12 +35,14 @@ from canaria import (
     Top,
     UncommittedCounts,
     UpTo,
+    _limits,
     audit_scores,
     lower_bound,
     replay,
-    result_files,
+    rules,
     together,
 )
+from canaria.bound import Bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import Explained, from_dict, to_dict
 from canaria.evidence.ranking import looks
@@ -249,9 +251,9 @@ def many_looks(number: int, most: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("evidence", "message"),
     [
-        (split(6), "nested 4 deep"),
-        (split(400), "nested 4 deep"),
-        (split(2, 40), "at most 1000 parts"),
+        (split(12), "nested 10 deep"),
+        (split(400), "nested 10 deep"),
+        (split(2, 120), "at most 10000 parts"),
         (
             {"kind": "Ranking", "grid": [10**15], "counts": [6 * 10**14], "elements": 10**15},
             r"json would take about \d+ s to recompute \(a Ranking with 1 looks up to 1000000000000000 guesses\)",
@@ -277,6 +279,105 @@ def test_small_files_cannot_ask_for_hours_or_gigabytes(evidence: Any, message: s
             read(written(evidence, tmp_path / "result.json", delta=1e-9))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seed": -1}, "seed must be"),
+        ({"seed": 2**63 + 1}, "seed must be"),
+        ({"name": "x" * 20_001}, "name must be a text of at most 20000 characters"),
+        ({"command": "x" * 20_001}, "command must be a text"),
+        ({"facts": {f"fact {k}": "" for k in range(201)}}, "facts must be at most 200 texts"),
+        ({"facts": {"steps": 3}}, "facts must be a text"),
+        ({"versions": {"torch": "x" * 20_001}}, "versions must be a text"),
+        ({"claim": ApproximateDP(2e6, delta=0)}, "claimed must be at most 1e"),
+    ],
+)
+def test_a_result_holds_nothing_that_its_reader_refuses(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Result(lower_bound(Counts(9, 10, 10)), **wrong)
+
+
+def test_rule_and_about_of_a_bound_are_held_to_the_same(tmp_path: Path) -> None:
+    for long in ({"rule": "x" * 20_001}, {"about": "x" * 20_001}):
+        with pytest.raises(InputError, match="must be a text of at most 20000"):
+            Result(lower_bound(Counts(9, 10, 10), **long))
+    infinite = Result(lower_bound(Counts(9, 10, 10)), ApproximateDP(np.inf, delta=0), seed=2**63)
+    assert check(read_result(infinite.save(tmp_path / "result.json"))).holds
+
+
+def test_many_audits_together_are_written_and_read(tmp_path: Path) -> None:
+    """More than a thousand parts, and bounds of bounds."""
+    rng = np.random.default_rng(5)
+    many = {f"audit {k}": Counts(int(rng.integers(40, 60)), 100, 1000) for k in range(1200)}
+    nested = together(many).bound
+    for _ in range(6):
+        nested = together({"all of them": nested, "one more": Counts(70, 100, 1000)}).bound
+    assert check(read_result(Result(nested).save(tmp_path / "result.json"))).holds
+
+
+def test_what_its_reader_would_refuse_is_not_written(tmp_path: Path) -> None:
+    path, rng = tmp_path / "result.json", np.random.default_rng(3)
+    one = audit_scores(rng.normal(size=4000), rng.integers(0, 2, 4000), rng=1)
+    many = Bound(0.0, 0.0, 0.95, Split((one.evidence,) * 300, (1 / 301,) * 300))
+    with pytest.raises(InputError, match=r"would take about \d+ s to recompute \(a Split of 300 parts\)"):
+        Result(many).save(path)
+    deep = one.evidence
+    for _ in range(11):
+        deep = Split((deep,), (1.0,))
+    with pytest.raises(InputError, match="nested 10 deep"):
+        Result(replace(one, evidence=deep)).save(path)
+    assert not path.exists()
+
+
+def test_a_rule_that_borrows_a_name_of_ours_is_recorded_with_its_module(tmp_path: Path) -> None:
+    class Top:
+        """The highest tenth; prints almost like the rule of that name."""
+
+        def __call__(self, scores: Any, rng: np.random.Generator) -> Any:
+            return rules.Top(len(scores) // 10)(scores, rng)
+
+        def __repr__(self) -> str:
+            return "Top(fraction=0.1)"
+
+    rng = np.random.default_rng(4)
+    bits = rng.integers(0, 2, 400)
+    scores = rng.normal(2.0 * bits)
+    for bound in (
+        audit_scores(scores, bits, rule=Top(), rng=1),
+        replay(bits, scores, lambda output, known: output, rule=Top(), rng=1).bound(),
+    ):
+        assert bound.rule == f"{__name__}.Top(fraction=0.1)"
+        assert check(read_result(Result(bound).save(tmp_path / "result.json"))).holds
+
+
+@pytest.mark.parametrize("rule", [Top(30), Top(60), Tails(31), Tails(60), Soft(), Ranked()], ids=repr)
+def test_a_histogram_cannot_show_more_included_elements_than_the_evidence(rule: Any, tmp_path: Path) -> None:
+    """Every possible number of included elements is tried on a histogram, against all bits that fit."""
+    rng, path = np.random.default_rng(6), tmp_path / "result.json"
+    bits = rng.integers(0, 2, 60)
+    scores = rng.normal(3.0 * bits - 1.5)
+    bound = audit_scores(scores, bits, rule=rule, rng=1)
+    fewest, most = rule.included(bound.evidence)
+    assert fewest <= bits.sum() <= most
+    for included in range(61):
+        told = Histogram((0.0, 1.0), (included,), (60 - included,))
+        found = check(read_result(Result(bound, histogram=told).save(path)))
+        assert found.holds == (fewest <= included <= most), included
+
+
+def test_included_elements_of_a_rule_are_those_of_some_bits() -> None:
+    """The range is exact: its ends are reached by bits that make the same evidence."""
+    scores = np.random.default_rng(7).normal(size=8)
+    for rule in (Top(3), Top(8), Tails(3), Tails(4), Tails(8)):
+        seen: dict[Any, set[int]] = {}
+        for signs in product((-1, 1), repeat=8):
+            bits = np.array(signs, dtype=np.int8)
+            evidence = rule(scores, np.random.default_rng(0)).reveal(bits)
+            seen.setdefault(evidence, set()).add(int((bits > 0).sum()))
+        for evidence, numbers in seen.items():
+            assert rule.included(evidence) == (min(numbers), max(numbers))
+
+
 def test_what_takes_longer_than_is_likely_is_refused_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +385,7 @@ def test_what_takes_longer_than_is_likely_is_refused_on_the_way(
     rising = parts([to_dict(PublishedCounts(6000 + 10 * k, 10**4, 10**5)) for k in range(99)])
     path = written(rising, tmp_path / "result.json", delta=1e-9)
     assert check(read_result(path)).recomputed > 0
-    monkeypatch.setattr(result_files, "_ALLOWED", 0.3)
+    monkeypatch.setattr(_limits, "ALLOWED", 0.3)
     for read in (lambda path: check(read_result(path)), read_checked):
         with pytest.raises(
             InputError, match=r"a result would take more than 0 s to recompute \(a Split of 99 parts\)"

@@ -6,7 +6,7 @@ from canaria import _coins, _validate
 from canaria._validate import Bits
 from canaria.bound import Bound, lower_bound
 from canaria.evidence import Counts, Evidence
-from canaria.rules import Ranked, Rule, Soft, Threshold
+from canaria.rules import Ranked, Rule, Soft, Threshold, written
 from canaria.rules.door import guess_once
 
 _TIES: Final = 0x74696573
@@ -55,4 +55,4 @@ def bound_of_scores(
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():
         _, evidence = guess_once(rule, values, hidden, _validate.generator(rng, _TIES))
-    return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=repr(rule))
+    return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=written(rule))

@@ -22,6 +22,7 @@ from canaria.rules import (
     Ranked,
     Rule,
     Threshold,
+    written,
 )
 from canaria.rules.door import Guessed, Losses, guess_by_choice, guess_in_rounds, guess_once
 
@@ -163,7 +164,9 @@ def replay_own(
     stream = _validate.generator(rng, _GAME)
     ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
     _require_evidence(evidence, chosen, order, len(hidden))
-    return Transcript(hidden, output, guesses, evidence, _validate.adjacency(adjacency), repr(chosen), about)
+    return Transcript(
+        hidden, output, guesses, evidence, _validate.adjacency(adjacency), written(chosen), about
+    )
 
 
 def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None, size: int) -> None:
@@ -195,7 +198,7 @@ def _play_block(
     bits.flags.writeable = False
     outputs = mechanism.sample(bits, run_rng)
     return [
-        Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, repr(rule))
+        Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, written(rule))
         for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, guess_rng))
     ]
 

@@ -11,31 +11,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from canaria import _validate
+from canaria import _limits, _validate
+from canaria._limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
 from canaria._validate import InputError, shown
 from canaria.bound import Bound, lower_bound, plain
 from canaria.claims import ApproximateDP
 from canaria.conforming import Conformance, joined
-from canaria.evidence import Evidence, Measured, Ranking, Split, _effort, from_dict
-from canaria.reach import size_of
+from canaria.evidence import _effort, from_dict
 from canaria.results import CLAIM, FORMAT, Histogram, Ladder, Result, Step
-from canaria.rules import Ranked, rule_of
+from canaria.rules import Telling, rule_of
 from canaria.store import checksum
 
-_LARGEST_FILE: Final = 64 * 2**20
-_LARGEST_EPSILON: Final = 1e6
-_DEEPEST: Final = 4
-_MOST_PARTS: Final = 1000
-_ALLOWED: Final = 6.0
-"""Seconds of an ordinary core that a file may ask for; with starting up and reading, less than ten."""
-_PER_BYTE: Final = 1e-6
-"""Seconds more for each byte of evidence beyond a million."""
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
-_LONGEST_TEXT: Final = 20_000
-_MOST_LINES: Final = 200
-_MOST_STEPS: Final = 20
-"""Of a ladder: each is a bar of the report."""
+_LONGEST_LIST: Final = 20_000
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
 
 
@@ -101,14 +90,13 @@ def check(stored: Stored) -> Check:
 
 
 def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
-    allowed = _allowed(stored.record["evidence"])
+    allowed = _limits.allowed(stored.record["evidence"])
     try:
         with _effort.at_most(allowed):
             return _compared(stored)
     except _effort.TooLongError:
-        raise _too_long(
-            "a result", f"more than {allowed:.0f}", allowed, stored.result.bound.evidence
-        ) from None
+        taken = f"more than {allowed:.0f}"
+        raise _limits.too_long("a result", taken, allowed, stored.result.bound.evidence) from None
 
 
 def _compared(stored: Stored) -> tuple[Bound, list[str]]:
@@ -146,10 +134,14 @@ def _other_rule(result: Result) -> list[str]:
         return [str(error)]
     if rule is not None and not rule.could_have_made(bound.evidence):
         return [f"rule is stored as {bound.rule}, which cannot have made this evidence ({bound.method})"]
-    included = Ranked().included(bound.evidence) if isinstance(rule, Ranked) else None
-    shown_in = None if result.histogram is None else sum(result.histogram.included)
-    if None not in (included, shown_in) and included != shown_in:
-        return [f"histogram shows {shown_in} included elements, but the evidence has {included}"]
+    included = None if result.histogram is None else sum(result.histogram.included)
+    if isinstance(rule, Telling) and included is not None:
+        fewest, most = rule.included(bound.evidence)
+        if not fewest <= included <= most:
+            return [
+                f"histogram shows {included} included elements, but the evidence has "
+                + (f"{fewest}" if fewest == most else f"{fewest} to {most}")
+            ]
     return []
 
 
@@ -193,12 +185,12 @@ def _misfits(result: Result) -> list[str]:
 
 def _text(source: str | Path, name: str) -> str:
     if str(source) == "-":
-        data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1)
     else:
         with Path(source).open("rb") as stream:
-            data = stream.read(_LARGEST_FILE + 1)
-    if len(data) > _LARGEST_FILE:
-        raise InputError(f"{name} must be at most {_LARGEST_FILE} bytes")
+            data = stream.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise InputError(f"{name} must be at most {LARGEST_FILE} bytes")
     return data.decode("utf-8")
 
 
@@ -222,9 +214,9 @@ def _result(record: Any, source: str) -> Result:
         raise InputError(f"{source} must be a result with {', '.join(sorted(missing))}")
     if more:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
-    _require_moderate(record["evidence"])
-    seed, bound = record["seed"], _bound(record)
-    _require_short(bound, _allowed(record["evidence"]), source)
+    _limits.require_moderate(record["evidence"])
+    bound = _bound(record)
+    _limits.require_quick(bound.evidence, bound.delta, _limits.allowed(record["evidence"]), source)
     return Result(
         bound,
         _claim(record),
@@ -233,7 +225,7 @@ def _result(record: Any, source: str) -> Result:
         _ladder(record["ladder"]),
         _conformance(record["conformance"]),
         _lines("facts", record["facts"]),
-        None if seed is None else _validate.integer("seed", seed, 0, 2**63),
+        _limits.seed(record["seed"]),
         _maybe_words("command", record["command"]),
         _lines("versions", record["versions"]),
     )
@@ -245,51 +237,9 @@ def _fields() -> frozenset[str]:
     return frozenset(json.loads(schema)["properties"])
 
 
-def _require_moderate(evidence: Any) -> None:
-    """Refuse evidence of so many parts, or nested so deep, that reading it takes long, or the stack."""
-    level, depth, parts = [evidence], 0, 0
-    while level:
-        if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
-            raise InputError(f"evidence must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
-        depth += 1
-        level = [inner for part in level if isinstance(part, dict) for inner in _whole(part.get("parts"))]
-
-
-def _allowed(evidence: Any) -> float:
-    """The seconds that evidence may take: more, where there is much of it to read."""
-    return _ALLOWED + _PER_BYTE * max(0, len(json.dumps(evidence)) - 10**6)
-
-
-def _require_short(bound: Bound, allowed: float, source: str) -> None:
-    """Refuse evidence that is likely to take longer than is allowed, before anything is computed.
-
-    What takes longer than is likely, because of its counts, is refused when it does: see `_recomputed`.
-    """
-    evidence = bound.evidence
-    seconds = evidence.effort(bound.delta).bound if isinstance(evidence, Measured) else 0.0
-    if seconds > allowed:
-        raise _too_long(source, f"about {seconds:.0f}", allowed, evidence)
-
-
-def _too_long(source: str, seconds: str, allowed: float, evidence: Evidence) -> InputError:
-    size = size_of(evidence)
-    what = f"a {type(evidence).__name__}" + (f" of {size.guesses} guesses" if size else "")
-    if isinstance(evidence, Split):
-        what = f"a Split of {len(evidence.parts)} parts"
-    if isinstance(evidence, Ranking):
-        what = f"a Ranking with {len(evidence.grid)} looks up to {evidence.grid[-1]} guesses"
-    return InputError(
-        f"{source} would take {seconds} s to recompute ({what}); at most {allowed:.0f} s are allowed"
-    )
-
-
-def _whole(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _bound(record: dict[str, Any]) -> Bound:
     return Bound(
-        _epsilon("epsilon", record["epsilon"]),
+        _limits.epsilon("epsilon", record["epsilon"]),
         _validate.delta(record["delta"]),
         _validate.confidence(record["confidence"]),
         from_dict(record["evidence"]),
@@ -302,16 +252,7 @@ def _bound(record: dict[str, Any]) -> Bound:
 def _claim(record: dict[str, Any]) -> ApproximateDP | None:
     if record["claimed"] is None:
         return None
-    return ApproximateDP(_epsilon("claimed", record["claimed"]), _validate.delta(record["delta"]))
-
-
-def _epsilon(name: str, value: Any) -> float:
-    if value == "inf":
-        return math.inf
-    number = _validate.nonnegative(name, value)
-    if number > _LARGEST_EPSILON:
-        raise InputError(f"{name} must be at most {_LARGEST_EPSILON:g} or the word inf, got {shown(value)}")
-    return number
+    return ApproximateDP(_limits.epsilon("claimed", record["claimed"]), _validate.delta(record["delta"]))
 
 
 def _histogram(data: Any) -> Histogram | None:
@@ -326,12 +267,15 @@ def _ladder(data: Any) -> Ladder | None:
     if data is None:
         return None
     steps = tuple(
-        Step(_words("gap", _field("step", step, "gap")), _epsilon("epsilon", _field("step", step, "epsilon")))
-        for step in _list("steps", _field("ladder", data, "steps"), _MOST_STEPS)
+        Step(
+            _words("gap", _field("step", step, "gap")),
+            _limits.epsilon("epsilon", _field("step", step, "epsilon")),
+        )
+        for step in _list("steps", _field("ladder", data, "steps"), MOST_STEPS)
     )
     _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
     top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
-    return Ladder(top, _epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
+    return Ladder(top, _limits.epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
 
 
 def _conformance(data: Any) -> Conformance | None:
@@ -342,7 +286,7 @@ def _conformance(data: Any) -> Conformance | None:
         for name in ("p_value", "noise", "stated_noise", "weight", "level")
     )
     parts = _field("conformance", data, "parts")
-    if not isinstance(parts, dict) or len(parts) > _MOST_LINES:
+    if not isinstance(parts, dict) or len(parts) > MOST_LINES:
         raise InputError(f"parts of conformance must be p-values by name, got {shown(parts)}")
     named = {_words("parts", name): _validate.real("parts", value) for name, value in parts.items()}
     if not all(map(math.isfinite, (noise, stated, weight))):
@@ -369,16 +313,14 @@ def _field(what: str, data: Any, name: str) -> Any:
     return data[name]
 
 
-def _list(name: str, value: Any, most: int = _LONGEST_TEXT) -> list[Any]:
+def _list(name: str, value: Any, most: int = _LONGEST_LIST) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
         raise InputError(f"{name} must be a list of at most {most}, got {shown(value)}")
     return value
 
 
 def _lines(name: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or len(value) > _MOST_LINES:
-        raise InputError(f"{name} must be at most {_MOST_LINES} texts by name, got {shown(value)}")
-    return {_words(name, key): _words(name, text) for key, text in value.items()}
+    return {_words(name, key): _words(name, line) for key, line in _limits.lines(name, value).items()}
 
 
 def _maybe_words(name: str, value: Any) -> str | None:
@@ -387,6 +329,4 @@ def _maybe_words(name: str, value: Any) -> str | None:
 
 def _words(name: str, value: Any) -> str:
     """Text without control characters, which could move a terminal's cursor."""
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise InputError(f"{name} must be a text of at most {_LONGEST_TEXT} characters, got {shown(value)}")
-    return "".join(letter if letter.isprintable() else " " for letter in value)
+    return "".join(letter if letter.isprintable() else " " for letter in _limits.text(name, value))

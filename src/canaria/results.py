@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from canaria import _validate
+from canaria import _limits, _validate
 from canaria._numbers import percent, rounded_down
 from canaria._validate import Floats, InputError
 from canaria._version import __version__
@@ -102,6 +102,8 @@ class Ladder:
     how: str
 
     def __post_init__(self) -> None:
+        if len(self.steps) > _limits.MOST_STEPS:
+            raise InputError(f"a ladder must have at most {_limits.MOST_STEPS} steps, got {len(self.steps)}")
         for value in (self.epsilon, *(step.epsilon for step in self.steps)):
             if not math.isfinite(_validate.nonnegative("epsilon of the ladder", value)):
                 raise InputError(f"epsilon of the ladder must be finite, got {value}")
@@ -157,8 +159,16 @@ class Result:
     versions: dict[str, str] = field(default_factory=running)
 
     def __post_init__(self) -> None:
+        _validate.assign(self, seed=_limits.seed(self.seed))
+        _limits.text("name", self.name)
+        for name, lines in (("facts", self.facts), ("versions", self.versions)):
+            _limits.lines(name, lines)
+        for name, text in (("rule", self.bound.rule), ("about", self.bound.about), ("command", self.command)):
+            if text is not None:
+                _limits.text(name, text)
         if self.claim is None:
             return
+        _limits.epsilon("claimed", plain(self.claim.epsilon))
         self.bound.refutes(self.claim)
         if self.claim.delta != self.bound.delta:
             raise InputError(
@@ -229,7 +239,13 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Write a result file, at once or not at all; `canaria verify` and `canaria report` read it."""
-        write_atomically(Path(path), (self.to_json() + "\n").encode())
+        record, bound = self.to_dict(), self.bound
+        _limits.require_moderate(record["evidence"])
+        _limits.require_quick(bound.evidence, bound.delta, _limits.allowed(record["evidence"]), str(path))
+        text = (json.dumps(record, allow_nan=False) + "\n").encode()
+        if len(text) > _limits.LARGEST_FILE:
+            raise InputError(f"{path} would have {len(text)} bytes; at most {_limits.LARGEST_FILE} are read")
+        write_atomically(Path(path), text)
         return Path(path)
 
     def __str__(self) -> str:

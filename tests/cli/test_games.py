@@ -43,6 +43,14 @@ def test_gaps_in_words() -> None:
     assert "noisy-count-in-sets --size --sigma" in canaria("gaps", "--list").out
 
 
+def test_a_claim_is_held_against_one_game() -> None:
+    words = ("run", "randomized-response", "--epsilon", "1", "--n", "200", "--claimed", "1", "--delta", "0")
+    refused = canaria(*words, "--trials", "3")
+    assert refused.code == 2
+    assert refused.err == "canaria: --claimed is held against one game; leave out --trials\n"
+    assert canaria(*words).code == 0
+
+
 def test_run_in_words_and_by_rule() -> None:
     assert canaria("run", "xor-in-pairs", "--n", "200", "--adaptive").out.startswith("ε ≥ 3.")
     several = canaria("run", "xor-in-pairs", "--n", "200", "--adaptive", "--trials", "3")

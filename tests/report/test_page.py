@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canaria import Counts, Result, Soft, audit_scores, lower_bound, play
+from canaria import Counts, Result, Soft, Split, Tradeoff, audit_scores, lower_bound, play
 from canaria.claims import ApproximateDP
+from canaria.evidence.tradeoff import LARGEST
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
@@ -158,3 +159,20 @@ def test_specifications_are_json_without_a_tag() -> None:
     assert set(json.loads(block)) == {
         f"chart-1-{n}" for n in ("claim", "confidence", "guesses", "scores", "gaps")
     }
+
+
+def test_curves_that_take_long_are_shorter() -> None:
+    """The bound of sixty audits together is shown at fewer confidences than that of one."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 2000)
+    one = audit_scores(rng.normal(bits), bits, rng=1).evidence
+    long = Result(lower_bound(Split((one,) * 60, (1 / 61,) * 60)))
+    quick, slow = explain(Result(lower_bound(one))), explain(long)
+    assert 1 <= len(slow.by_confidence) < len(quick.by_confidence)
+    assert slow.by_confidence[0][0] >= 0.5
+
+
+def test_a_large_trade_off_is_not_projected_beyond_what_it_takes() -> None:
+    shown = explain(Result(lower_bound(Tradeoff(3_200_000, 5_000_000, LARGEST))))
+    assert shown.projected
+    assert max(size for size, _, _ in shown.by_guesses) <= LARGEST

@@ -4,8 +4,8 @@ A rule is a frozen dataclass. Calling it with scores commits to guesses; only th
 them with the bits and weigh what was seen.
 """
 
-from canaria.rules._guesses import Commitment, Guesses, Rule
-from canaria.rules._parse import parse_rule, rule_of
+from canaria.rules._guesses import Commitment, Guesses, Rule, Telling
+from canaria.rules._parse import parse_rule, rule_of, written
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.online import Online, OnlineRounds
@@ -26,9 +26,11 @@ __all__ = [
     "Surest",
     "SurestFirst",
     "Tails",
+    "Telling",
     "Threshold",
     "Top",
     "UpTo",
     "parse_rule",
     "rule_of",
+    "written",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -42,6 +42,13 @@ class Checkable(Protocol):
     """A rule that knows which evidence it can have made."""
 
     def could_have_made(self, evidence: Evidence) -> bool: ...
+
+
+@runtime_checkable
+class Telling(Checkable, Protocol):
+    """A rule from whose evidence follows the least and the most number of included elements."""
+
+    def included(self, evidence: Evidence) -> tuple[int, int]: ...
 
 
 def nothing_guessed(evidence: Evidence) -> bool:

@@ -76,6 +76,17 @@ _OURS: Final[dict[str, Callable[..., Checkable]]] = {
 }
 
 
+def written(rule: object) -> str:
+    """How results record a rule: as it prints, with its module if it only borrows a name of ours.
+
+    >>> written(Tails(7))
+    'Tails(k=7)'
+    """
+    text = repr(rule)
+    borrowed = _OURS.get(text.partition("(")[0], type(rule)) is not type(rule)
+    return f"{type(rule).__module__}.{text}" if borrowed else text
+
+
 def rule_of(written: str) -> Checkable | None:
     """The rule that prints like this; None if it is not one of ours.
 

@@ -36,6 +36,11 @@ class Top:
         """Whether the evidence is that of k guesses."""
         return _of_guesses(self.k, evidence)
 
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """The right guesses are of included elements, the wrong ones of excluded elements."""
+        right, taken = evidence.tally(0.0)
+        return right, evidence.elements - (taken - right)
+
 
 @dataclass(frozen=True)
 class Tails:
@@ -56,6 +61,14 @@ class Tails:
     def could_have_made(self, evidence: Evidence) -> bool:
         """Whether the evidence is that of k guesses."""
         return _of_guesses(self.k, evidence)
+
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """As many as all right guesses at the lower end, or all at the upper end, leave."""
+        right, taken = evidence.tally(0.0)
+        lower = taken // 2
+        fewest = lower - right + 2 * max(0, right - lower)
+        most = lower - right + 2 * min(right, taken - lower)
+        return fewest, most + evidence.elements - taken
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,14 @@ class Soft:
             and len(evidence.hits) == evidence.elements
             and not evidence.hits[evidence.losses == 0].any()
         )
+
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """Exactly those whose sign is right and positive, or wrong and negative; a loss of 0 hides one."""
+        if not isinstance(evidence, Weighted) or evidence.losses is None:
+            return 0, evidence.elements
+        known = evidence.losses != 0
+        included = int(((evidence.losses > 0) == evidence.hits)[known].sum())
+        return included, included + int((~known).sum())
 
 
 def _of_guesses(k: int, evidence: Evidence) -> bool:

@@ -52,10 +52,12 @@ class Ranked:
             and _agree(*rankings)
         )
 
-    def included(self, evidence: Evidence) -> int | None:
-        """How many elements were included: the right guesses of the top-only order; None without guesses."""
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """The right guesses of the top-only order, which guesses that all are included."""
         top = evidence.parts[1] if isinstance(evidence, Split) else None
-        return int(top.counts[-1]) if isinstance(top, Ranking) else None
+        if not isinstance(top, Ranking):
+            return 0, evidence.elements
+        return int(top.counts[-1]), int(top.counts[-1])
 
 
 @dataclass(frozen=True, eq=False)
