@@ -1,0 +1,93 @@
+"""The numbers of a golden case, computed from its inputs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canaria import audit_scores, lower_bound, replay
+from canaria.conforming import Pairs
+from canaria.evidence import from_dict, to_dict
+from canaria.rules import Soft, Tails, parse_rule
+from canaria.training import Dense, Dirac, Recording
+
+FOLDER = Path(__file__).parent
+Case = Mapping[str, Any]
+
+
+def of_evidence(case: Case) -> dict[str, Any]:
+    """The bound, and the p-values of some claims."""
+    evidence, delta = from_dict(case["evidence"]), case["delta"]
+    return {
+        "bound": lower_bound(evidence, delta, case["confidence"]).epsilon,
+        "p_values": [evidence.p_value(claim, delta) for claim in case["claims"]],
+    }
+
+
+def of_scores(case: Case) -> dict[str, Any]:
+    """The bound of a rule, and the evidence that it made."""
+    bits, scores = np.array([int(bit) for bit in case["bits"]]), np.array(case["scores"])
+    rule = parse_rule(case["rule"])
+    if case["rounds"] is None:
+        bound = audit_scores(scores, bits, case["delta"], case["confidence"], rule, case["seed"])
+    else:
+        rounds = np.array_split(np.arange(len(bits)), case["rounds"])
+        played = replay(bits, scores, lambda output, known: output, rule, rounds, case["seed"])
+        bound = played.bound(case["delta"], case["confidence"])
+    return {"bound": bound.epsilon, "tally": list(bound.tally), "evidence": to_dict(bound.evidence)}
+
+
+def of_recording(case: Case) -> dict[str, Any]:
+    """Bounds of a training by several rules, and its conformance."""
+    recording = read(case["recording"])
+    asked: dict[str, dict[str, Any]] = {
+        "ranked": {},
+        "ranked, sum": {"score": "sum"},
+        "soft": {"rule": Soft()},
+        "tails": {"rule": Tails(20)},
+        "adaptive": {"adaptive": True},
+    }
+    found = {
+        f"{name}, delta {delta:g}": recording.bound(delta, **how).epsilon
+        for name, how in asked.items()
+        for delta in (0.0, 1e-5)
+    }
+    conformance = recording.conformance()
+    return {**found, "conformance": conformance.p_value, **conformance.parts}
+
+
+def recorded(recording: Recording) -> dict[str, Any]:
+    """A recording as plain data."""
+    design, pairs = recording.design, recording.pairs
+    kept = {
+        name: getattr(recording, name)
+        for name in ("steps", "sample_rate", "noise_multiplier", "way", "seed", "layers")
+    }
+    return {
+        **kept,
+        "design": [type(design).__name__, vars(design)],
+        "bits": recording.bits.tolist(),
+        "sums": recording.sums.tolist(),
+        "table": None if recording.table is None else recording.table.tolist(),
+        "pairs": None if pairs is None else [pairs.squares.tolist(), pairs.places],
+    }
+
+
+def read(data: Mapping[str, Any]) -> Recording:
+    """A recording from plain data."""
+    kind, fields = data["design"]
+    pairs = data["pairs"]
+    return Recording(
+        design={"Dirac": Dirac, "Dense": Dense}[kind](**fields),
+        bits=np.array(data["bits"], dtype=np.int8),
+        sums=np.array(data["sums"]),
+        table=None if data["table"] is None else np.array(data["table"]),
+        steps=data["steps"],
+        sample_rate=data["sample_rate"],
+        noise_multiplier=data["noise_multiplier"],
+        way=data["way"],
+        seed=data["seed"],
+        layers=tuple(data["layers"]),
+        pairs=None if pairs is None else Pairs(np.array(pairs[0]), pairs[1]),
+    )
