@@ -17,7 +17,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from canaria import Counts, Online, PublishedCounts, Ranked, Ranking, Rule, audit_scores, lower_bound
+from canaria import Counts, audit_scores, lower_bound
+from canaria.evidence import PublishedCounts, Ranking
+from canaria.rules import Online, Ranked, Rule
 
 DELTA = 1e-5
 

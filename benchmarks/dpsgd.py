@@ -14,9 +14,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from canaria.accounting import dpsgd_sigma
-from canaria.experiments._experiment import generator
-from canaria.experiments.elements import block
+from canaria.claims.accounting import dpsgd_sigma
+from canaria.lab.figures._experiment import generator
+from canaria.lab.figures.elements import block
 from canaria.mechanisms import DpSgd, algorithm_3
 
 MILLION = (

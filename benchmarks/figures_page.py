@@ -8,8 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
-from canaria.experiments import EXPERIMENTS
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.lab.figures import EXPERIMENTS
 
 DOCS = Path(__file__).parent.parent / "docs"
 

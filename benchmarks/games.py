@@ -10,8 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from canaria import All, Bet, Surest, play_many
+from canaria.game import play_many
 from canaria.mechanisms import CountInSets, LocalLaplace, Mechanism, NoisyCountInSets
+from canaria.rules import All, Bet, Surest
 
 
 def best_time(work: Callable[[], object], runs: int = 3) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy import stats
 
-from canaria.validation import CASES
+from canaria.lab.validity import CASES
 
 DOCS = Path(__file__).parent.parent / "docs"
 

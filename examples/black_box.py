@@ -15,8 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import minmax_scale
 
 from canaria import plant
-from canaria.canaries import mislabelled
-from canaria.membership import loss_scores
+from canaria.blackbox.canaries import mislabelled
+from canaria.blackbox.scores import loss_scores
 
 
 def main() -> None:

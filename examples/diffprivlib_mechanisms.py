@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from diffprivlib import mechanisms
 
-from canaria import Bound, Surest, play
+from canaria import Bound, play
 from canaria.claims import ApproximateDP
+from canaria.rules import Surest
 
 
 def cells(kind: Any, **options: Any) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from jax_privacy.clipping import clipped_grad
 from jax_privacy.noise_addition import gaussian_privatizer
 from sklearn.datasets import load_digits
 
-from canaria.accounting import dpsgd_epsilon
+from canaria.claims.accounting import dpsgd_epsilon
 from canaria.integrations.jax_privacy import attach
 
 DELTA, STEPS, RATE, CLIP = 1e-5, 100, 0.1, 1.0

@@ -18,8 +18,9 @@ import opendp.prelude as dp
 from diffprivlib.mechanisms import PermuteAndFlip
 from scipy import stats
 
-from canaria import Bound, Surest, classic
+from canaria import Bound, classic
 from canaria.claims import ApproximateDP
+from canaria.rules import Surest
 
 dp.enable_features("contrib")
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 
-from canaria import Bound, Surest, play
+from canaria import Bound, play
 from canaria.claims import ApproximateDP
+from canaria.rules import Surest
 
 dp.enable_features("contrib")
 

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from canaria import Bound, Surest, classic
+from canaria import Bound, classic
 from canaria.claims import ApproximateDP
+from canaria.rules import Surest
 
 Answers = tuple[bool | float, ...]
 Queries = tuple[int, ...]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from canaria.bound import EPSILON_GRID, lower_bound
-from canaria.evidence import Evidence
+from canaria.claims import ApproximateDP
+from canaria.evidence import EPSILON_GRID, Evidence, lower_bound
 from fuzz import draw, oracle
 
 _SIZES = (draw.Sizes(200, 10**9, 2000, 60), draw.Sizes(40, 10**15, 200, 20))
@@ -83,7 +83,7 @@ def compared(seed: int) -> Found:
     kept = [claim for claim in tested if not oracle.refuted(evidence, claim, delta, level)]
     faults = [f"bound {bound!r}, but the claim {one!r} is not refuted at level {level!r}" for one in kept]
     for tried in {min(claim, 750.0), bound}:
-        p_value = evidence.p_value(tried, delta)
+        p_value = evidence.p_value(ApproximateDP(tried, delta))
         if not 0 <= p_value <= 1:
             faults.append(f"p-value {p_value!r} at {tried!r}")
         elif p_value < 1 and not oracle.refuted(evidence, tried, delta, p_value):

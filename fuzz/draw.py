@@ -189,7 +189,7 @@ def _looks(source: Source, sizes: Sizes) -> Ranking:
     steps = [size(source, max(1, sizes.hits // 4)) for _ in range(source.ConsumeIntInRange(1, 8))]
     gained = [right(source, step) for step in steps]
     looks = np.cumsum(steps)
-    return Ranking.from_dict(looks.tolist(), np.cumsum(gained).tolist(), _elements(source, int(looks[-1])))
+    return Ranking.of_counts(looks.tolist(), np.cumsum(gained).tolist(), _elements(source, int(looks[-1])))
 
 
 def _weights(source: Source, sizes: Sizes) -> Weighted:

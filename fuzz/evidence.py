@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria._validate import InputError
-from canaria.bound import lower_bound
+from canaria._core.errors import InputError
+from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Bets,
     Budget,
@@ -21,6 +21,7 @@ from canaria.evidence import (
     from_dict,
     to_dict,
 )
+from canaria.evidence.bound import lower_bound
 from fuzz import draw, harness
 
 _SIZES: Final = draw.Sizes()
@@ -48,7 +49,7 @@ def one(data: bytes) -> None:
         made = _anything(source) if source.ConsumeIntInRange(0, 5) == 0 else draw.evidence(source, _SIZES)
         if source.ConsumeIntInRange(0, 19) == 0:
             confidence, delta, claim = (source.PickValueInList(list(draw.ODD)) for _ in range(3))
-        p_value = made.p_value(claim, delta)
+        p_value = made.p_value(ApproximateDP(claim, delta))
         if not 0 <= p_value <= 1:
             raise AssertionError(f"{p_value=} {claim=} {delta=} {made}")
         harness.check(lower_bound(made, delta, draw.patient(made, confidence)))

@@ -26,8 +26,9 @@ from typing import Final
 
 import atheris
 
-from canaria._validate import InputError
-from canaria.bound import Bound
+from canaria._core.errors import InputError
+from canaria.claims import ApproximateDP
+from canaria.evidence.bound import Bound
 
 FOUND: Final = Path(__file__).parent / "found"
 LONGEST_SECONDS: Final = 1.0
@@ -180,7 +181,7 @@ def _fuzz(watch: Watch, inputs: int, seed: int, seeds: Iterable[bytes]) -> None:
 def check(bound: Bound) -> None:
     """A bound is a number of at least 0, refuted by its own evidence, and all of it can be written down."""
     evidence, level = bound.evidence, 1 - bound.confidence
-    p_value = evidence.p_value(bound.epsilon, bound.delta)
+    p_value = evidence.p_value(ApproximateDP(bound.epsilon, bound.delta))
     sound = 0 <= bound.epsilon <= 750 and 0 <= p_value <= 1 and bound.estimate >= 0
     if not sound or (bound.epsilon > 0 and p_value > level) or "nan" in str(bound):
         raise AssertionError(

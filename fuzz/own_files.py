@@ -9,14 +9,15 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from canaria._validate import InputError
-from canaria.bound import lower_bound
+from canaria._core.errors import InputError
 from canaria.evidence import Bets, Budget, Counts, Evidence, Ranking, Split, UncommittedCounts, Weighted
+from canaria.evidence.bound import lower_bound
 from canaria.evidence.ranking import looks
-from canaria.result_files import check, read_result
-from canaria.results import Result
+from canaria.evidence.together import together
+from canaria.results.read import read_result
+from canaria.results.result import Result
+from canaria.results.verify import check
 from canaria.rules.ranked import SHARES
-from canaria.several import together
 
 Rng = np.random.Generator
 _DELTAS: Final = (0.0, 1e-9, 1e-5, 1e-3)
@@ -47,7 +48,7 @@ def _ranked(rng: Rng, size: int) -> Evidence:
     for _ in SHARES:
         accuracy = _accuracy(rng, (grid - steps / 2) / size)
         right = np.cumsum(rng.binomial(steps, accuracy))
-        parts.append(Ranking.from_dict(grid.tolist(), right.tolist(), size))
+        parts.append(Ranking.of_counts(grid.tolist(), right.tolist(), size))
     return Split(tuple(parts), SHARES)
 
 

@@ -10,17 +10,20 @@ from typing import Any, Final
 import numpy as np
 from rich.console import Console
 
-from canaria._validate import InputError
-from canaria.bound import lower_bound
+from canaria._core.errors import InputError
+from canaria._core.files import checksum
 from canaria.claims import ApproximateDP
-from canaria.conforming import Conformance
 from canaria.evidence import Evidence, from_dict
+from canaria.evidence.bound import lower_bound
 from canaria.report.page import page
 from canaria.report.section import explain
 from canaria.report.terminal import show
-from canaria.result_files import check, read_checked, read_result
-from canaria.results import Histogram, Result, checksum
-from canaria.theory.ladders import ladder_of_scores
+from canaria.results.conformance import Conformance
+from canaria.results.ladders import ladder_of_scores
+from canaria.results.parts import Histogram
+from canaria.results.read import read_result
+from canaria.results.result import Result
+from canaria.results.verify import check, read_checked
 from fuzz import draw, harness
 
 _SIZES: Final = draw.Sizes(hits=30, counts=10**9, curves=10**5, hedged=30)

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria._validate import InputError
-from canaria.audit import audit_scores
+from canaria._core.errors import InputError
+from canaria.game.score_files import read_scores
+from canaria.game.scores import audit_scores
 from canaria.rules import Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top
-from canaria.score_files import read_scores
 from fuzz import draw, harness
 
 _AUDITED_UP_TO: Final = 100

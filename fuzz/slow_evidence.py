@@ -72,7 +72,7 @@ def _ranking(rng: Rng, most_looks: int = 900) -> Ranking:
     if rng.random() < 0.3:
         first = int(rng.integers(0, len(gained) + 1))
         gained[:first] = steps[:first]
-    return Ranking.from_dict(grid.tolist(), np.cumsum(gained).tolist(), _elements(rng, int(grid[-1])))
+    return Ranking.of_counts(grid.tolist(), np.cumsum(gained).tolist(), _elements(rng, int(grid[-1])))
 
 
 def _counts(rng: Rng) -> Evidence:
@@ -181,7 +181,7 @@ def changed(evidence: Evidence, rng: Rng) -> Evidence:
         place = slice(*sorted(rng.integers(0, len(steps) + 1, 2)))
         moved = gained[place] + np.rint(rng.normal() * np.sqrt(steps[place])).astype(np.int64)
         gained[place] = np.clip(moved, 0, steps[place])
-        return Ranking.from_dict(evidence.grid.tolist(), np.cumsum(gained).tolist(), evidence.elements)
+        return Ranking.of_counts(evidence.grid.tolist(), np.cumsum(gained).tolist(), evidence.elements)
     if isinstance(evidence, Bets | Weighted):
         return _some_hits_changed(evidence, rng)
     fields = evidence.to_dict()

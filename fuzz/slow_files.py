@@ -25,12 +25,14 @@ from typing import Final
 
 import numpy as np
 
-from canaria._limits import ALLOWED
-from canaria._validate import InputError
-from canaria.bound import Bound, lower_bound
+from canaria._core.errors import InputError
+from canaria._core.files import checksum
 from canaria.evidence import Counts, Evidence, to_dict
-from canaria.result_files import check, read_result
-from canaria.results import Result, checksum
+from canaria.evidence.bound import Bound, lower_bound
+from canaria.results.limits import ALLOWED
+from canaria.results.read import read_result
+from canaria.results.result import Result
+from canaria.results.verify import check
 from fuzz import own_files, slow_evidence
 
 LIMIT: Final = 10.0

@@ -8,31 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import (
-    EPSILON_GRID,
-    Bets,
-    Budget,
-    Counts,
-    InputError,
-    Online,
-    PublishedCounts,
-    Ranked,
-    Ranking,
-    Result,
-    Rule,
-    Split,
-    Tails,
-    Tradeoff,
-    Weighted,
-    audit_scores,
-    lower_bound,
-    together,
-)
-from canaria.evidence import from_dict
-from canaria.results import checksum
-from canaria.score_files import read_scores
+from canaria import Counts, InputError, Result, audit_scores, lower_bound, together
+from canaria._core.files import checksum
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bets, Budget, PublishedCounts, Ranking, Split, Tradeoff, Weighted, from_dict
+from canaria.evidence.inversion import EPSILON_GRID
+from canaria.game.score_files import read_scores
+from canaria.rules import Online, Ranked, Rule, Tails
 from tests import oracles
-from tests.cli.test_cli import canaria
+from tests.cli.command import canaria
 
 
 def leaking_scores(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +93,7 @@ def test_equal_shares_are_shares(count: int) -> None:
     evidence = Split((Counts(80, 100, 1000),) * count, (1 / count,) * count)
     bound = lower_bound(evidence, 1e-5)
     assert 0.5 < bound.epsilon < 1.2
-    assert evidence.p_value(bound.epsilon, 1e-5) <= 1 - bound.confidence
+    assert evidence.p_value(ApproximateDP(bound.epsilon, 1e-5)) <= 1 - bound.confidence
     audits = {str(k): Counts(80, 100, 1000) for k in range(count)}
     shared = together(audits, 1e-5, shares=dict.fromkeys(audits, 1 / count))
     assert shared.bound.epsilon == pytest.approx(bound.epsilon, rel=1e-12)
@@ -118,8 +102,8 @@ def test_equal_shares_are_shares(count: int) -> None:
 @pytest.mark.parametrize(("correct", "taken", "elements"), [(39, 42, 10**9), (28, 28, 10**9), (53, 54, 513)])
 def test_trade_off_p_values_keep_their_digits(correct: int, taken: int, elements: int) -> None:
     """Never below the exact supremum, which counts attain."""
-    exact = Counts(correct, taken, elements).p_value(0.0)
-    assert Tradeoff(correct, taken, elements).p_value(0.0) >= exact * (1 - 1e-8)
+    exact = Counts(correct, taken, elements).p_value(ApproximateDP(0.0, delta=0))
+    assert Tradeoff(correct, taken, elements).p_value(ApproximateDP(0.0, delta=0)) >= exact * (1 - 1e-8)
 
 
 def test_trade_off_bounds_are_never_above_the_exact_ones() -> None:
@@ -231,14 +215,14 @@ def test_long_sums_of_bets_round_down() -> None:
     misses, n = 183_538, 10**6
     hits = np.arange(n) >= misses
     with np.errstate(all="raise"):
-        found = Bets(np.full(n, stated), hits).p_value(0.0)
+        found = Bets(np.full(n, stated), hits).p_value(ApproximateDP(0.0, delta=0))
     gains = (n - misses) * math.log(2 * stated) + misses * math.log(2 * (1 - stated))
     assert found >= min(1.0, math.exp(-max(gains, 0.0))) * (1 - 1e-9)
 
 
 def test_p_values_are_never_zero() -> None:
-    assert Bets([0.9] * 2000, [1] * 2000).p_value(0.0) > 0
-    assert Counts(10**6, 10**6, 10**6).p_value(0.0) > 0
+    assert Bets([0.9] * 2000, [1] * 2000).p_value(ApproximateDP(0.0, delta=0)) > 0
+    assert Counts(10**6, 10**6, 10**6).p_value(ApproximateDP(0.0, delta=0)) > 0
 
 
 def test_extreme_scores_are_scores() -> None:
@@ -273,7 +257,7 @@ def test_rankings_keep_their_level_by_enumeration() -> None:
             for code in range(2**9):
                 hits = [(code >> k) & 1 for k in range(9)]
                 chance = p ** sum(hits) * (1 - p) ** (9 - sum(hits))
-                found.append((Ranking(hits, grid=grid).p_value(epsilon), chance))
+                found.append((Ranking(hits, grid=grid).p_value(ApproximateDP(epsilon, delta=0)), chance))
             found.sort()
             levels, chances = (np.array(column) for column in zip(*found, strict=True))
             reached = np.array([chances[levels <= level].sum() for level in levels])
@@ -303,7 +287,7 @@ def test_p_values_of_more_than_a_thousand_million_guesses_round_up(
     """1 - p(epsilon) is not rounded: the correction for that fell short by up to one part in a thousand."""
     truth = oracles.precise_tail(correct, taken, epsilon)
     for evidence in (Counts(correct, taken, taken), Budget(correct, taken, taken, taken)):
-        assert truth <= evidence.p_value(epsilon) <= truth * (1 + 2e-6)
+        assert truth <= evidence.p_value(ApproximateDP(epsilon, delta=0)) <= truth * (1 + 2e-6)
 
 
 @pytest.mark.parametrize("confidence", [2.0**-52, 0.95, 1 - 1e-9, 1 - 2.0**-53])
@@ -312,7 +296,7 @@ def test_trade_off_bounds_are_refuted_by_their_own_p_value(confidence: float) ->
     for evidence in (Tradeoff(6074, 6074, 6074), Tradeoff(90, 100, 1000)):
         bound = lower_bound(evidence, 0.0, confidence)
         assert bound.epsilon > 0
-        assert evidence.p_value(bound.epsilon) <= 1 - confidence
+        assert evidence.p_value(ApproximateDP(bound.epsilon, delta=0)) <= 1 - confidence
 
 
 def test_trade_off_bounds_from_the_most_guesses_are_answered() -> None:
@@ -331,7 +315,7 @@ def test_bounds_of_splits_are_refuted_by_their_own_p_value(correct: int, taken: 
     evidence = Split(parts, (share, 1 - share - 1e-12))
     bound = lower_bound(evidence, 1e-5).epsilon
     assert bound > 6
-    assert evidence.p_value(bound, 1e-5) <= 1 - 0.95
+    assert evidence.p_value(ApproximateDP(bound, 1e-5)) <= 1 - 0.95
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,19 @@
 """The examples run as they stand, and say what they should."""
 
 import gzip
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from tests.scripts import EXAMPLES, load
 
 
 def run(name: str, *options: str) -> str:
     command = [sys.executable, "-W", "ignore", str(EXAMPLES / name), *options]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(

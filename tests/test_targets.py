@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from tests.test_examples import load
+from tests.scripts import load
 
 RIGHT: dict[str, dict[str, float]] = {
     "opendp_mechanisms": {

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from canaria import audit_scores
-from canaria.validation.invalid import best_k
+from canaria.lab.validity.invalid import best_k
 
 from ._scores import Bits, Floats
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from canaria import Counts, Ranked, lower_bound
+from canaria import Counts, lower_bound
 from canaria.evidence.ranking import looks
-from canaria.validation.invalid import best_k
+from canaria.lab.validity.invalid import best_k
+from canaria.rules import Ranked
 from side_by_side.settings import DELTA, gaussian
 
 SHIFTS, SIZES = (1.0, 2.0, 3.0), {1000: 100, 5000: 40}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
 from canaria.evidence.tradeoff import gaussian_epsilon
 from canaria.mechanisms import DpSgd
 

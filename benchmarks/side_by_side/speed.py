@@ -13,8 +13,8 @@ import numpy as np
 from peers import published
 
 from canaria import Counts, lower_bound
-from canaria._validate import Bits, Floats
-from canaria.accounting import dpsgd_sigma
+from canaria._core.arrays import Bits, Floats
+from canaria.claims.accounting import dpsgd_sigma
 from canaria.mechanisms import DpSgd, algorithm_3
 from side_by_side.field import RANKED, Auditor, Field
 from side_by_side.settings import DELTA, coins, gaussian

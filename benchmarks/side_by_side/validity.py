@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from canaria.validation import CASES, Case, Cell
-from canaria.validation.cases import randomised_response
+from canaria.lab.validity import CASES, Case, Cell
+from canaria.lab.validity.cases import randomised_response
 from side_by_side.field import RANKED, Answer, Auditor, Field, Task
 
 CONFIDENCE = 0.95

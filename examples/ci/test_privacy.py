@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from canaria import Online, classic, play, together
+from canaria import classic, play, together
+from canaria.rules import Online
 
 # What is tested: three releases, each with its claim.
 

@@ -1,49 +1,17 @@
 """The command line, run as its users run it."""
 
-import io
 import json
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from canaria._version import __version__
-from canaria.cli import main
+from tests.cli.command import canaria, installed
 
 BOUND = ["bound", "--correct", "73", "--guesses", "100", "--elements", "1000"]
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def installed(*words: str, stdin: str = "") -> Ran:
-    """Run the installed command in a process of its own."""
-    command = [str(Path(sys.executable).with_name("canaria")), *words]
-    done = subprocess.run(command, check=False, input=stdin, capture_output=True, text=True, timeout=120)
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
-def canaria(*words: str, stdin: str = "") -> Ran:
-    """Run what the installed command runs, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    typed = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
-    with (
-        mock.patch.multiple(sys, argv=["canaria", *words], stdin=typed),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as left,
-    ):
-        main()
-    assert isinstance(left.value.code, int)
-    return Ran(left.value.code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -260,3 +228,34 @@ def test_games_against_a_claim() -> None:
     words = ["run", "randomized-response", "--epsilon", "2", "--n", "500", "--delta", "0"]
     assert canaria(*words, "--claimed", "0.5").code == 1
     assert canaria(*words, "--claimed", "2").code == 0
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_module_that_leaves_python_is_no_verdict(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"leaving{code}.py").write_text(f"import sys\nsys.exit({code})\n")
+    monkeypatch.chdir(tmp_path)
+    ran = canaria(
+        "run", f"leaving{code}:f", "--score", "math:sqrt", "--n", "50", "--claimed", "1", "--delta", "0"
+    )
+    assert ran.code == 2
+    assert f"cannot be imported: SystemExit: '{code}'" in ran.err
+
+
+def test_a_reader_that_has_gone_is_no_verdict() -> None:
+    """Exit code 1 would read as "refuted"."""
+    command = [str(Path(sys.executable).with_name("canaria")), *BOUND, "--claimed", "5", "--delta", "0"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert running.stdout is not None
+    running.stdout.close()
+    assert running.wait(60) == 141
+
+
+@pytest.mark.parametrize("verb", ["verify", "scores", "report"])
+def test_closed_standard_input_is_one_line(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [str(Path(sys.executable).with_name("canaria")), verb, "-"]
+    script = f"exec {' '.join(command)} <&-"
+    done = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "canaria: standard input is closed\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import canaria
+from tests.cli.command import canaria
 
 
 @pytest.mark.parametrize(

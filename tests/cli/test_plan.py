@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_cli import canaria
+from tests.cli.command import canaria
 
 PLAN = ["plan", "--epsilon", "2", "--delta", "1e-5", "--steps", "100", "--sample-rate", "0.1"]
 

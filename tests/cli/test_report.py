@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from canaria import InputError
 from canaria.cli import app
-from tests.cli.test_cli import canaria
-from tests.report.test_page import NASTY, of_every_kind, scored
+from tests.cli.command import canaria
+from tests.report.samples import NASTY, of_every_kind, scored
 
 VERBS = sorted(str(command.name) for command in app.registered_commands)
 

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from canaria import Bets, lower_bound
+from canaria import lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bets
 from tests import oracles
 
 
@@ -18,7 +20,9 @@ def test_pinned_wealth() -> None:
     evidence = Bets([0.9, 0.8, 0.6, 0.95, 0.95, 0.97], [1, 0, 1, 1, 1, 1])
     expected = [1.445878, 0.765945, 0.765945, 1.168989, 1.784116, 2.780250]
     assert evidence.wealth(0.5) == pytest.approx(expected, abs=1e-6)
-    assert evidence.p_value(0.5, 1e-3) == pytest.approx(1 / 2.780250 + 6e-3 / (1 + math.exp(0.5)), abs=1e-6)
+    assert evidence.p_value(ApproximateDP(0.5, 1e-3)) == pytest.approx(
+        1 / 2.780250 + 6e-3 / (1 + math.exp(0.5)), abs=1e-6
+    )
     assert evidence.tally(0.5) == (4, 5)
 
 
@@ -61,7 +65,7 @@ def test_screen_agrees_with_the_p_value(seed: int, mixture: bool, delta: float) 
     claims = np.linspace(0, 3, 16)
     for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
         if verdict:
-            assert (evidence.p_value(float(claim), delta) <= 0.05) == (verdict > 0)
+            assert (evidence.p_value(ApproximateDP(float(claim), delta)) <= 0.05) == (verdict > 0)
 
 
 def test_reference_bounds_of_mixture_bets() -> None:

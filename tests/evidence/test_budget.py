@@ -5,13 +5,17 @@ import functools
 import numpy as np
 import pytest
 
-from canaria import Budget, Counts, lower_bound
+from canaria import Counts, lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import Budget
 from tests import oracles
 
 
 def test_without_delta_it_is_clopper_pearson_at_the_budget() -> None:
     """Guesses that were not taken count as wrong."""
-    assert Budget(60, 70, 100, 1000).p_value(0.3) == pytest.approx(Counts(60, 100, 1000).p_value(0.3))
+    assert Budget(60, 70, 100, 1000).p_value(ApproximateDP(0.3, delta=0)) == pytest.approx(
+        Counts(60, 100, 1000).p_value(ApproximateDP(0.3, delta=0))
+    )
 
 
 def test_reference_values() -> None:
@@ -19,7 +23,7 @@ def test_reference_values() -> None:
     evidence = Budget(80, 100, 100, 64_000)
     flips = lambda epsilon: 64_000 * 1e-5 / (1 + np.exp(epsilon))  # noqa: E731
     assert evidence._greedy(0.671, flips(0.671))[0] == pytest.approx(0.05, abs=2e-4)
-    assert evidence.p_value(0.717, 1e-5) == pytest.approx(0.05, abs=1e-4)
+    assert evidence.p_value(ApproximateDP(0.717, 1e-5)) == pytest.approx(0.05, abs=1e-4)
     assert lower_bound(evidence, 1e-5).epsilon == 0.71
 
 
@@ -48,7 +52,7 @@ def test_no_adaptive_spending_of_delta_beats_the_p_value() -> None:
     rng = np.random.default_rng(5)
     epsilon, delta, elements, budget, correct = 0.5, 2e-4, 500, 50, 39
     p, trials = oracles.success(epsilon), 20_000
-    claimed = Budget(correct, budget, budget, elements).p_value(epsilon, delta)
+    claimed = Budget(correct, budget, budget, elements).p_value(ApproximateDP(epsilon, delta))
     flips = elements * delta / (1 + np.exp(epsilon))
     for reserve in range(1, 6):
         steps = rng.random((trials, budget)) < p
@@ -92,4 +96,4 @@ def test_screen_agrees_with_the_p_value(size: int, delta: float) -> None:
     evidence, claims = Budget(40 * size, 50 * size, 50 * size, 3000 * size), np.linspace(0, 2, 41)
     for claim, verdict in zip(claims, evidence.screen(claims, delta / size, 0.05), strict=True):
         if verdict:
-            assert (evidence.p_value(float(claim), delta / size) <= 0.05) == (verdict > 0)
+            assert (evidence.p_value(ApproximateDP(float(claim), delta / size)) <= 0.05) == (verdict > 0)

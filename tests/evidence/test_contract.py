@@ -5,38 +5,21 @@ import json
 import numpy as np
 import pytest
 
-from canaria import (
+from canaria import Counts, InputError, lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import (
     Bets,
     Budget,
-    Counts,
     Evidence,
-    InputError,
-    PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
-    UncommittedCounts,
     Weighted,
-    lower_bound,
+    from_dict,
+    to_dict,
 )
-from canaria.evidence import from_dict, to_dict
-from canaria.evidence._protocol import _KINDS
+from canaria.evidence.base import _KINDS
+from tests.evidence.kinds import ALL, HITS
 
-HITS = np.random.default_rng(0).random(120) < 0.85
-RIGHT = int(HITS.sum())
-ALL: list[Evidence] = [
-    Counts(RIGHT, 120, 200),
-    PublishedCounts(RIGHT, 120, 200),
-    UncommittedCounts(RIGHT, 120, 200),
-    Tradeoff(RIGHT, 120, 200),
-    Budget(RIGHT, 120, 130, 200),
-    Ranking(HITS, 200),
-    Weighted(HITS, weights=np.arange(120), elements=200),
-    Weighted(HITS, losses=np.r_[np.inf, -np.inf, np.linspace(-3, 3, 118)], elements=200),
-    Bets(np.linspace(0.5, 0.99, 120), HITS, 200),
-    Bets(None, HITS, 200),
-    Split((Counts(RIGHT, 120, 200), Ranking(HITS, 200)), (0.3, 0.7)),
-]
 each = pytest.mark.parametrize(
     "evidence", ALL, ids=lambda evidence: f"{type(evidence).__name__}-{evidence.method}"
 )
@@ -53,10 +36,10 @@ def test_p_values_are_probabilities_and_bounds_round_down(evidence: Evidence) ->
         bound = lower_bound(evidence, delta)
         assert bound.epsilon >= 0
         if bound.epsilon > 0:
-            assert evidence.p_value(bound.epsilon, delta) <= 1 - 0.95
+            assert evidence.p_value(ApproximateDP(bound.epsilon, delta)) <= 1 - 0.95
         for epsilon in (0.0, 0.1, 1.0, 5.0, 50.0, 700.0, np.inf):
-            assert 0 <= evidence.p_value(epsilon, delta) <= 1
-    assert evidence.p_value(700.0, 1.0) == pytest.approx(1.0)
+            assert 0 <= evidence.p_value(ApproximateDP(epsilon, delta)) <= 1
+    assert evidence.p_value(ApproximateDP(700.0, 1.0)) == pytest.approx(1.0)
 
 
 @each
@@ -74,7 +57,7 @@ def test_written_and_read_back(evidence: Evidence) -> None:
     again = from_dict(json.loads(json.dumps(to_dict(evidence), allow_nan=False)))
     assert to_dict(again) == to_dict(evidence)
     for epsilon in (0.0, 0.8):
-        assert again.p_value(epsilon, 1e-5) == evidence.p_value(epsilon, 1e-5)
+        assert again.p_value(ApproximateDP(epsilon, 1e-5)) == evidence.p_value(ApproximateDP(epsilon, 1e-5))
     assert again.tally(0.5) == evidence.tally(0.5)
 
 
@@ -87,7 +70,7 @@ def test_states_its_assumptions(evidence: Evidence) -> None:
 def test_claims_out_of_range_are_errors(evidence: Evidence) -> None:
     for epsilon, delta in ((-0.1, 0.0), (np.nan, 0.0), (1.0, -1e-9), (1.0, 1.1), (1.0, np.nan)):
         with pytest.raises(InputError):
-            evidence.p_value(epsilon, delta)
+            evidence.p_value(ApproximateDP(epsilon, delta))
 
 
 @pytest.mark.parametrize(

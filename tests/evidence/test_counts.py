@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canaria import Counts, PublishedCounts, UncommittedCounts, lower_bound
+from canaria import Counts, lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import PublishedCounts, UncommittedCounts
 from tests import oracles
 
 TABLE = [
@@ -42,12 +44,14 @@ def test_reference_p_values(
     elements: int, taken: int, correct: int, epsilon: float, delta: float, expected: float
 ) -> None:
     """The pinned values of theory sections 3 and 11."""
-    assert Counts(correct, taken, elements).p_value(epsilon, delta) == pytest.approx(expected, rel=1e-5)
+    assert Counts(correct, taken, elements).p_value(ApproximateDP(epsilon, delta)) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_published_value_is_below_the_truth_at_high_p_values() -> None:
     """N = r = 2, v = 1: true 0.944734, published 0.94214."""
-    assert PublishedCounts(1, 2, 2).p_value(1.0, 0.05) == pytest.approx(0.94214, abs=1e-5)
+    assert PublishedCounts(1, 2, 2).p_value(ApproximateDP(1.0, 0.05)) == pytest.approx(0.94214, abs=1e-5)
 
 
 SMALL = [(n, r, v) for n in (1, 2, 3) for r in range(1, n + 1) for v in range(1, r + 1)]
@@ -61,7 +65,9 @@ def test_exact_p_value_is_the_optimum_over_all_mechanisms(
 ) -> None:
     """The linear program over every (epsilon, delta)-DP mechanism and guesser."""
     optimum = oracles.all_mechanisms_program(correct, taken, elements, epsilon, delta)
-    assert Counts(correct, taken, elements).p_value(epsilon, delta) == pytest.approx(optimum, abs=1e-7)
+    assert Counts(correct, taken, elements).p_value(ApproximateDP(epsilon, delta)) == pytest.approx(
+        optimum, abs=1e-7
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +81,7 @@ def test_extremal_mechanism_is_private_and_attains_the_bound(
     p = oracles.success(epsilon)
     law = np.array([math.comb(elements, k) * p**k * (1 - p) ** (elements - k) for k in right])
     upper = law[correct:].sum()
-    claimed = Counts(correct, elements, elements).p_value(epsilon, delta)
+    claimed = Counts(correct, elements, elements).p_value(ApproximateDP(epsilon, delta))
     law = np.where(right >= correct, law * claimed / upper, law * (1 - claimed) / (1 - upper))
     each = law / [math.comb(elements, k) for k in right]
     vectors = list(itertools.product((-1, 1), repeat=elements))
@@ -101,7 +107,7 @@ def test_p_value_against_precise_arithmetic(
     elements = int(10**size)
     taken = round(taken_share * elements)
     correct = round(correct_share * taken)
-    computed = Counts(correct, taken, elements).p_value(epsilon, delta)
+    computed = Counts(correct, taken, elements).p_value(ApproximateDP(epsilon, delta))
     truth = oracles.precise_exact_p_value(correct, taken, elements, epsilon, delta)
     assert truth * (1 - 1e-15) <= computed <= max(truth, 1e-250) * (1 + 3e-9)
     assert computed <= 1
@@ -119,7 +125,7 @@ def test_bound_is_refuted_and_nothing_much_above_it_is(
     bound = lower_bound(Counts(correct, taken, taken), delta, confidence).epsilon
     beta = 1 - confidence
     if taken > 10**7 and bound > 0:
-        assert Counts(correct, taken, taken).p_value(bound, delta) <= beta
+        assert Counts(correct, taken, taken).p_value(ApproximateDP(bound, delta)) <= beta
         return
     if bound > 0:
         assert oracles.precise_exact_p_value(correct, taken, taken, bound, delta) <= beta
@@ -140,7 +146,7 @@ def test_clopper_pearson_in_closed_form() -> None:
 def test_published_p_value_is_the_naive_loop(taken: int, share: float, epsilon: float, delta: float) -> None:
     correct = max(1, round(share * taken))
     expected = oracles.published_p_value(correct, taken, 2 * taken, epsilon, delta)
-    computed = PublishedCounts(correct, taken, 2 * taken).p_value(epsilon, delta)
+    computed = PublishedCounts(correct, taken, 2 * taken).p_value(ApproximateDP(epsilon, delta))
     assert computed == pytest.approx(expected, rel=1e-6)
 
 
@@ -149,7 +155,7 @@ def test_published_p_value_is_the_naive_loop(taken: int, share: float, epsilon: 
 def test_published_p_value_is_monotone_where_it_can_reject(taken: int, share: float, delta: float) -> None:
     """Bisection is therefore safe for it, too."""
     evidence = PublishedCounts(max(1, round(share * taken)), taken, taken)
-    values = np.array([evidence.p_value(epsilon, delta) for epsilon in np.linspace(0, 6, 121)])
+    values = np.array([evidence.p_value(ApproximateDP(epsilon, delta)) for epsilon in np.linspace(0, 6, 121)])
     low = values < 0.5
     assert not (np.diff(values)[low[:-1] & low[1:]] < -1e-9).any()
 
@@ -157,19 +163,23 @@ def test_published_p_value_is_monotone_where_it_can_reject(taken: int, share: fl
 def test_exact_p_value_is_monotone_in_every_argument() -> None:
     """Up in epsilon, delta and elements; down in the right guesses."""
     epsilons = np.linspace(0, 5, 101)
-    values = [Counts(80, 100, 1000).p_value(epsilon, 1e-4) for epsilon in epsilons]
+    values = [Counts(80, 100, 1000).p_value(ApproximateDP(epsilon, 1e-4)) for epsilon in epsilons]
     assert (np.diff(values) >= 0).all()
-    assert (np.diff([Counts(v, 100, 1000).p_value(1.0, 1e-4) for v in range(101)]) <= 0).all()
-    assert (np.diff([Counts(80, 100, 10**k).p_value(1.0, 1e-6) for k in range(2, 9)]) >= 0).all()
-    assert (np.diff([Counts(80, 100, 1000).p_value(1.0, 10**-k) for k in range(9)]) <= 0).all()
+    assert (np.diff([Counts(v, 100, 1000).p_value(ApproximateDP(1.0, 1e-4)) for v in range(101)]) <= 0).all()
+    assert (
+        np.diff([Counts(80, 100, 10**k).p_value(ApproximateDP(1.0, 1e-6)) for k in range(2, 9)]) >= 0
+    ).all()
+    assert (np.diff([Counts(80, 100, 1000).p_value(ApproximateDP(1.0, 10**-k)) for k in range(9)]) <= 0).all()
 
 
 def test_uncommitted_counts_use_the_plain_delta_rule() -> None:
     evidence = UncommittedCounts(73, 100, 1000)
     flips = 1000 * 1e-5 / (1 + math.exp(0.5))
     expected = float(oracles.precise_tail(73, 100, 0.5)) + flips
-    assert evidence.p_value(0.5, 1e-5) == pytest.approx(expected)
-    assert evidence.p_value(0.5, 1e-5) > Counts(73, 100, 1000).p_value(0.5, 1e-5)
+    assert evidence.p_value(ApproximateDP(0.5, 1e-5)) == pytest.approx(expected)
+    assert evidence.p_value(ApproximateDP(0.5, 1e-5)) > Counts(73, 100, 1000).p_value(
+        ApproximateDP(0.5, 1e-5)
+    )
 
 
 def test_nothing_right_and_nothing_taken_prove_nothing() -> None:

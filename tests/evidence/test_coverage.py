@@ -10,18 +10,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from canaria import (
+from canaria import Counts
+from canaria._core import binomial
+from canaria.claims import ApproximateDP
+from canaria.evidence import (
     Bets,
     Budget,
-    Counts,
     Evidence,
     PublishedCounts,
     Ranking,
     Tradeoff,
     UncommittedCounts,
     Weighted,
+    _walks,
 )
-from canaria.evidence import _binomial, _laws
 from canaria.evidence._mixture import log_mixture
 from tests import oracles
 
@@ -54,7 +56,7 @@ def smallest_tail(hits: np.ndarray, epsilon: float) -> np.ndarray:
     """What the p-value of a ranking depends on: a grows with it."""
     grid = Ranking(hits[0]).grid
     counts, places = np.unique(np.cumsum(hits, axis=1)[:, grid - 1], axis=0, return_inverse=True)
-    return np.asarray(_binomial.tail(counts, grid, epsilon).min(axis=1)[places.ravel()])
+    return np.asarray(binomial.tail(counts, grid, epsilon).min(axis=1)[places.ravel()])
 
 
 def right_weight(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
@@ -89,7 +91,7 @@ def refusal_rate(kind: str, hits: np.ndarray, epsilon: float, delta: float = 0.0
     """How often the true claim is refuted; audits with equal statistics are judged once."""
     statistic = STATISTICS.get(kind, right_guesses)(hits, epsilon)
     _, first, counts = np.unique(statistic, return_index=True, return_counts=True)
-    refuted = [KINDS[kind](hits[index]).p_value(epsilon, delta) <= LEVEL for index in first]
+    refuted = [KINDS[kind](hits[index]).p_value(ApproximateDP(epsilon, delta)) <= LEVEL for index in first]
     return float(np.asarray(refuted) @ counts) / len(hits)
 
 
@@ -107,7 +109,11 @@ def test_randomised_response(kind: str, epsilon: float) -> None:
 def test_mechanism_that_attains_the_exact_bound(kind: str, epsilon: float, delta: float) -> None:
     """Raised randomised response, aimed at the number of hits that the exact test rejects at."""
     rng = np.random.default_rng(2)
-    aims = [v for v in range(1, GUESSES + 1) if Counts(v, GUESSES, GUESSES).p_value(epsilon, delta) <= LEVEL]
+    aims = [
+        v
+        for v in range(1, GUESSES + 1)
+        if Counts(v, GUESSES, GUESSES).p_value(ApproximateDP(epsilon, delta)) <= LEVEL
+    ]
     aim = aims[0] if aims else GUESSES
     right = oracles.extremal_hits(aim, GUESSES, epsilon, delta, AUDITS, rng)
     places = rng.random((AUDITS, GUESSES)).argsort(axis=1)
@@ -118,7 +124,7 @@ def test_exact_counts_lose_nothing() -> None:
     """Against its own worst mechanism the exact test errs as often as its p-value says."""
     rng = np.random.default_rng(3)
     right = oracles.extremal_hits(44, GUESSES, 0.5, 3e-3, 200_000, rng)
-    claimed = Counts(44, GUESSES, GUESSES).p_value(0.5, 3e-3)
+    claimed = Counts(44, GUESSES, GUESSES).p_value(ApproximateDP(0.5, 3e-3))
     assert (right >= 44).mean() == pytest.approx(claimed, abs=4 * math.sqrt(claimed / 200_000))
 
 
@@ -128,7 +134,8 @@ def stop_when_ahead(hits: np.ndarray, epsilon: float) -> np.ndarray:
     taken = np.arange(1, hits.shape[1] + 1)
     tails = np.array(
         [
-            [Counts(v, r, r).p_value(epsilon) for v in range(r + 1)] + [1.0] * (hits.shape[1] - r)
+            [Counts(v, r, r).p_value(ApproximateDP(epsilon, delta=0)) for v in range(r + 1)]
+            + [1.0] * (hits.shape[1] - r)
             for r in taken
         ]
     )
@@ -145,9 +152,12 @@ def test_stopping_attack_on_adaptive_kinds(epsilon: float) -> None:
     budget = bets = mixture = 0
     for row, stop in zip(hits, stops, strict=True):
         seen = row[:stop]
-        budget += Budget(int(seen.sum()), int(stop), GUESSES, GUESSES).p_value(epsilon) <= LEVEL
-        bets += Bets(STATED[:stop], seen, GUESSES).p_value(epsilon) <= LEVEL
-        mixture += Bets(None, seen, GUESSES).p_value(epsilon) <= LEVEL
+        budget += (
+            Budget(int(seen.sum()), int(stop), GUESSES, GUESSES).p_value(ApproximateDP(epsilon, delta=0))
+            <= LEVEL
+        )
+        bets += Bets(STATED[:stop], seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
+        mixture += Bets(None, seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
     assert max(budget, bets, mixture) / AUDITS <= LIMIT
 
 
@@ -157,7 +167,7 @@ def test_naive_adaptive_clopper_pearson_fails(elements: int, rate: float) -> Non
     rng = np.random.default_rng(5)
     audits = 4000
     right = np.cumsum(rng.random((audits, elements)) < 0.5, axis=1)
-    limit = _laws.smallest_counts(np.arange(1, elements + 1), LEVEL, epsilon=0.0)
+    limit = _walks.smallest_counts(np.arange(1, elements + 1), LEVEL, epsilon=0.0)
     accused = (right >= limit).any(axis=1).mean()
     assert accused > 3 * LEVEL
     assert accused == pytest.approx(rate, abs=0.03)

@@ -7,40 +7,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canaria import (
+from canaria import Counts, lower_bound
+from canaria._core import binomial, effort
+from canaria.claims import ApproximateDP
+from canaria.evidence import (
     Bets,
     Budget,
-    Counts,
+    Evidence,
     PublishedCounts,
     Ranking,
     Split,
     UncommittedCounts,
-    lower_bound,
+    _walks,
 )
-from canaria.bound import EPSILON_GRID
-from canaria.evidence import Measured, _binomial, _effort, _laws
+from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.ranking import looks
-from tests.evidence.test_contract import ALL
+from tests.evidence.kinds import ALL
 
 
 def test_work_beyond_what_is_allowed_is_refused() -> None:
-    _effort.spend(math.inf)
-    with _effort.at_most(1.0):
-        _effort.spend(0.6)
-        with pytest.raises(_effort.TooLongError), _effort.at_most(0.1):
-            _effort.spend(0.2)
-        _effort.spend(0.3)
-        with pytest.raises(_effort.TooLongError):
-            _effort.spend(0.2)
-    _effort.spend(math.inf)
+    effort.spend(math.inf)
+    with effort.at_most(1.0):
+        effort.spend(0.6)
+        with pytest.raises(effort.TooLongError), effort.at_most(0.1):
+            effort.spend(0.2)
+        effort.spend(0.3)
+        with pytest.raises(effort.TooLongError):
+            effort.spend(0.2)
+    effort.spend(math.inf)
 
 
 @pytest.mark.parametrize("evidence", ALL, ids=lambda evidence: f"{type(evidence).__name__}-{evidence.method}")
-def test_every_kind_tells_and_counts_its_work(evidence: Measured) -> None:
+def test_every_kind_tells_and_counts_its_work(evidence: Evidence) -> None:
     claim, bound = evidence.effort(1e-6)
     assert 0 < claim <= bound < 1
-    with pytest.raises(_effort.TooLongError), _effort.at_most(1e-6):
-        lower_bound(evidence, 1e-6)  # type: ignore[arg-type]
+    with pytest.raises(effort.TooLongError), effort.at_most(1e-6):
+        lower_bound(evidence, 1e-6)
 
 
 def test_effort_is_summed_over_parts() -> None:
@@ -58,8 +60,8 @@ def test_the_mixture_is_largest_at_a_corner(seed: int, epsilon: float) -> None:
     hits = rng.random(length) < rng.random() ** np.linspace(0, 3, length)
     evidence = Bets(None, hits)
     largest = max(1.0, float(evidence.wealth(epsilon).max()))
-    assert 1 / evidence.p_value(epsilon) == pytest.approx(largest, rel=1e-7)
-    assert evidence.p_value(epsilon) >= 1 / largest
+    assert 1 / evidence.p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(largest, rel=1e-7)
+    assert evidence.p_value(ApproximateDP(epsilon, delta=0)) >= 1 / largest
 
 
 def test_a_bent_path_has_few_corners() -> None:
@@ -70,7 +72,10 @@ def test_a_bent_path_has_few_corners() -> None:
 def naive_bound(evidence: Bets | UncommittedCounts, level: float) -> float:
     """The last of the initial run of refuted claims, one claim after the other."""
     run = 0
-    while run < len(EPSILON_GRID) and evidence.p_value(float(EPSILON_GRID[run])) <= level:
+    while (
+        run < len(EPSILON_GRID)
+        and evidence.p_value(ApproximateDP(float(EPSILON_GRID[run]), delta=0)) <= level
+    ):
         run += 1
     return float(EPSILON_GRID[run - 1]) if run else 0.0
 
@@ -97,10 +102,12 @@ def test_many_claims_at_once_give_the_walk(right: int, confidence: float) -> Non
 @pytest.mark.parametrize("right", [300, 530, 700, 990])
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 2.0])
 def test_the_published_search_finds_the_largest_average(right: int, epsilon: float) -> None:
-    tails = _binomial.tail(np.arange(right + 1), 1000, epsilon)
-    averages = (tails[:-1] * _binomial.ROUND_UP - tails[-1]) / np.arange(right, 0, -1)
-    expected = min(1.0, (tails[-1] + 2 * 5000 * 1e-5 * averages.max()) * _binomial.ROUND_UP)
-    assert PublishedCounts(right, 1000, 5000).p_value(epsilon, 1e-5) == pytest.approx(expected, rel=1e-12)
+    tails = binomial.tail(np.arange(right + 1), 1000, epsilon)
+    averages = (tails[:-1] * binomial.ROUND_UP - tails[-1]) / np.arange(right, 0, -1)
+    expected = min(1.0, (tails[-1] + 2 * 5000 * 1e-5 * averages.max()) * binomial.ROUND_UP)
+    assert PublishedCounts(right, 1000, 5000).p_value(ApproximateDP(epsilon, 1e-5)) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -108,9 +115,9 @@ def test_the_published_search_finds_the_largest_average(right: int, epsilon: flo
 def test_rounded_steps_hold_the_crossing_between_them(seed: int, epsilon: float, level: float) -> None:
     rng = np.random.default_rng(seed)
     grid = np.unique(rng.integers(1, 10 ** rng.uniform(3, 7), rng.integers(1, 12)))
-    boundary = _laws.smallest_counts(grid, level, epsilon)
+    boundary = _walks.smallest_counts(grid, level, epsilon)
     boundary[rng.integers(0, len(grid))] -= rng.integers(0, 50)
-    walk = _laws.Walk(grid[boundary <= grid], epsilon)
+    walk = _walks.Walk(grid[boundary <= grid], epsilon)
     if len(walk.looks) == 0:
         return
     low, high = walk.crossing(boundary[boundary <= grid], exact=False)
@@ -123,7 +130,7 @@ def long_ranking(rng: np.random.Generator, size: int = 10**6) -> Ranking:
     grid = looks(size)
     steps = np.diff(grid, prepend=0)
     right = np.cumsum(rng.binomial(steps, 0.5 + 0.4 * rng.random() * np.exp(-grid / size * 30)))
-    return Ranking.from_dict(grid.tolist(), right.tolist(), size)
+    return Ranking.of_counts(grid.tolist(), right.tolist(), size)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-7])
@@ -131,17 +138,17 @@ def long_ranking(rng: np.random.Generator, size: int = 10**6) -> Ranking:
 def test_rough_walks_decide_as_the_p_value_does(seed: int, delta: float) -> None:
     evidence = long_ranking(np.random.default_rng(seed))
     claim = lower_bound(evidence, delta).epsilon + 0.01
-    found = evidence.p_value(claim, delta)
+    found = evidence.p_value(ApproximateDP(claim, delta))
     for level in (0.5 * found, 0.97 * found, found * (1 - 1e-7), found, found * (1 + 1e-7), 1.03 * found):
-        assert evidence.refuted(claim, delta, level) == (found <= level)
+        assert evidence.refutes(ApproximateDP(claim, delta), level) == (found <= level)
 
 
 @pytest.mark.parametrize("right", [60, 75, 99])
 def test_fewer_prices_decide_as_the_p_value_does(right: int) -> None:
     evidence = Budget(right, 100, 120, 10**5)
-    found = evidence.p_value(0.3, 1e-6)
+    found = evidence.p_value(ApproximateDP(0.3, 1e-6))
     for level in (0.5 * found, found * (1 - 1e-7), found * (1 + 1e-7), 2 * found):
-        assert evidence.refuted(0.3, 1e-6, level) == (found <= level)
+        assert evidence.refutes(ApproximateDP(0.3, 1e-6), level) == (found <= level)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.5, 3.0])
@@ -151,7 +158,10 @@ def test_the_clearest_part_has_the_smallest_p_value(epsilon: float) -> None:
         inner = Split((long_ranking(rng, 10**5), long_ranking(rng, 10**5)), (0.7, 0.3))
         parts = (long_ranking(rng), Counts(500_800, 10**6, 10**6), inner, long_ranking(rng, 3000))
         split = Split(parts, (0.1, 0.4, 0.3, 0.2))
-        found = [part.p_value(epsilon) / share for part, share in zip(parts, split.shares, strict=True)]
+        found = [
+            part.p_value(ApproximateDP(epsilon, delta=0)) / share
+            for part, share in zip(parts, split.shares, strict=True)
+        ]
         assert split.clearest(epsilon) is parts[int(np.argmin(found))]
 
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canaria import Ranking, lower_bound
-from canaria.evidence import _binomial, _laws
+from canaria import lower_bound
+from canaria._core import binomial
+from canaria.claims import ApproximateDP
+from canaria.evidence import Ranking, _walks
 from canaria.evidence.ranking import _LADDER, looks
 from tests import oracles
 
@@ -18,18 +20,26 @@ HITS = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.3, 0.147496), (0.0, 0.0766602)])
 def test_pinned_p_values(epsilon: float, expected: float) -> None:
     """The pinned values of theory section 11."""
-    assert Ranking(HITS, grid=[4, 6, 9, 12]).p_value(epsilon) == pytest.approx(expected, rel=1e-5)
+    assert Ranking(HITS, grid=[4, 6, 9, 12]).p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_p_value_is_not_monotone() -> None:
     """The example of theory section 4, and why the inverter must not skip ahead."""
     grid = [8, 9, 10, 12, 14, 16, 19, 22, 25, 30]
     counts = [8, 9, 10, 12, 13, 15, 17, 19, 22, 26]
-    evidence = Ranking.from_dict(grid, counts, 30)
-    assert evidence.p_value(1.002) > 0.05 > evidence.p_value(1.142)
+    evidence = Ranking.of_counts(grid, counts, 30)
+    assert (
+        evidence.p_value(ApproximateDP(1.002, delta=0))
+        > 0.05
+        > evidence.p_value(ApproximateDP(1.142, delta=0))
+    )
     bound = lower_bound(evidence).epsilon
     assert bound < 1.002
-    assert all(evidence.p_value(k / 100) <= 0.05 for k in range(round(bound * 100) + 1))
+    assert all(
+        evidence.p_value(ApproximateDP(k / 100, delta=0)) <= 0.05 for k in range(round(bound * 100) + 1)
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -38,7 +48,7 @@ def test_crossing_is_the_enumeration(data: st.DataObject, epsilon: float) -> Non
     """All 2^k sequences of up to 10 hits."""
     grid = sorted(data.draw(st.sets(st.integers(1, 10), min_size=1, max_size=5)))
     boundary = [data.draw(st.integers(0, k + 1)) for k in grid]
-    computed = _laws.crossing(np.array(grid), np.array(boundary), epsilon)
+    computed = _walks.crossing(np.array(grid), np.array(boundary), epsilon)
     assert computed == pytest.approx(oracles.every_crossing(grid, boundary, epsilon), abs=1e-12)
 
 
@@ -46,10 +56,10 @@ def test_crossing_is_the_enumeration(data: st.DataObject, epsilon: float) -> Non
 def test_transforms_agree_with_direct_convolution(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large walks use Fourier transforms; the direct sum is the oracle."""
     grid = looks(20_000)
-    boundary = _laws.smallest_counts(grid, 0.01, epsilon)
-    fast = _laws.crossing(grid, boundary, epsilon)
-    monkeypatch.setattr(_laws, "_DIRECT", 10**12)
-    assert fast == pytest.approx(_laws.crossing(grid, boundary, epsilon), rel=1e-9)
+    boundary = _walks.smallest_counts(grid, 0.01, epsilon)
+    fast = _walks.crossing(grid, boundary, epsilon)
+    monkeypatch.setattr(_walks, "_DIRECT", 10**12)
+    assert fast == pytest.approx(_walks.crossing(grid, boundary, epsilon), rel=1e-9)
 
 
 def test_boundary_is_the_smallest_count_with_a_rarer_tail() -> None:
@@ -57,25 +67,23 @@ def test_boundary_is_the_smallest_count_with_a_rarer_tail() -> None:
     for epsilon, level in itertools.product(
         (0.0, 1.0, 3.0, 9.0, 40.0), (0.9, 0.5, 0.05, 1e-6, 1e-60, 1e-249)
     ):
-        counts = _laws.smallest_counts(grid, level, epsilon)
-        assert (_binomial.tail(counts, grid, epsilon) <= level).all()
-        assert (_binomial.tail(counts - 1, grid, epsilon) > level).all()
+        counts = _walks.smallest_counts(grid, level, epsilon)
+        assert (binomial.tail(counts, grid, epsilon) <= level).all()
+        assert (binomial.tail(counts - 1, grid, epsilon) > level).all()
 
 
 def naive_greedy(evidence: Ranking, epsilon: float, delta: float) -> float:
     """The greedy delta rule with every number of flips, by enumeration of all hit sequences."""
     p, length = oracles.success(epsilon), int(evidence.grid[-1])
-    tails = [
-        float(_binomial.tail(v, k, epsilon)) for v, k in zip(evidence.counts, evidence.grid, strict=True)
-    ]
+    tails = [float(binomial.tail(v, k, epsilon)) for v, k in zip(evidence.counts, evidence.grid, strict=True)]
     level = min(tails) * (1 + 1e-9)
     needs = {}
     for hits in itertools.product((0, 1), repeat=length):
         sums = np.cumsum(hits)
         distance = [
-            next(c for c in range(k + 2) if float(_binomial.tail(c, k, epsilon)) <= level) - sums[k - 1]
+            next(c for c in range(k + 2) if float(binomial.tail(c, k, epsilon)) <= level) - sums[k - 1]
             for k in evidence.grid
-            if float(_binomial.tail(k, k, epsilon)) <= level
+            if float(binomial.tail(k, k, epsilon)) <= level
         ]
         flips = max(0, min(distance))
         needs[flips] = needs.get(flips, 0.0) + p ** sum(hits) * (1 - p) ** (length - sum(hits))
@@ -92,7 +100,7 @@ def test_greedy_rule_is_the_enumeration(epsilon: float, delta: float) -> None:
     """At most four flips are needed here, where the ladder of flips has no gaps."""
     evidence = Ranking([1, 1, 1, 1, 0, 1, 1, 0, 1], grid=[3, 5, 9])
     expected = naive_greedy(evidence, epsilon, delta)
-    assert evidence.p_value(epsilon, delta) == pytest.approx(expected, rel=1e-6)
+    assert evidence.p_value(ApproximateDP(epsilon, delta)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_gaps_in_the_ladder_of_flips_only_raise_the_p_value() -> None:
@@ -103,9 +111,9 @@ def test_gaps_in_the_ladder_of_flips_only_raise_the_p_value() -> None:
     boundary = evidence._boundary(epsilon)
     flips = np.arange(60)
     lowered = [np.where(boundary > evidence.grid, boundary, boundary - j) for j in flips]
-    crossed = np.array([_laws.crossing(evidence.grid, limits, epsilon) for limits in lowered])
-    exact, _ = _laws.greedy_flips(crossed, flips, 3000 * delta / (1 + np.exp(epsilon)))
-    assert exact <= evidence.p_value(epsilon, delta) <= exact + 0.02
+    crossed = np.array([_walks.crossing(evidence.grid, limits, epsilon) for limits in lowered])
+    exact, _ = _walks.greedy_flips(crossed, flips, 3000 * delta / (1 + np.exp(epsilon)))
+    assert exact <= evidence.p_value(ApproximateDP(epsilon, delta)) <= exact + 0.02
 
 
 @settings(max_examples=60, deadline=None)
@@ -119,15 +127,15 @@ def test_bounds_on_the_p_value_close_in_on_the_rule_with_every_crossing(
     evidence = Ranking(rng.random(length) < rng.uniform(0.5, 1), elements=length + int(rng.integers(0, 500)))
     boundary = evidence._boundary(epsilon)
     grid, boundary = evidence.grid[boundary <= evidence.grid], boundary[boundary <= evidence.grid]
-    crossed = np.array([_laws.crossing(grid, boundary - flips, epsilon) for flips in _LADDER])
+    crossed = np.array([_walks.crossing(grid, boundary - flips, epsilon) for flips in _LADDER])
     budget = evidence.elements * delta / (1 + np.exp(epsilon))
-    expected, _ = _laws.greedy_flips(crossed, _LADDER, budget)
+    expected, _ = _walks.greedy_flips(crossed, _LADDER, budget)
     low, high = np.array(list(evidence._closer(epsilon, delta))).T
     assert (np.diff(low) >= -1e-14).all()
     assert (np.diff(high) <= 1e-14).all()
     assert low[-1] == high[-1] == pytest.approx(min(1.0, expected), rel=1e-8, abs=1e-12)
     assert high[-1] >= min(1.0, expected) * (1 - 1e-12) - 1e-13
-    assert evidence.p_value(epsilon, delta) == pytest.approx(high[-1], abs=1e-14)
+    assert evidence.p_value(ApproximateDP(epsilon, delta)) == pytest.approx(high[-1], abs=1e-14)
 
 
 def test_greedy_rule_pays_for_the_cheapest_misses_first() -> None:
@@ -140,18 +148,18 @@ def test_greedy_rule_pays_for_the_cheapest_misses_first() -> None:
         (0.4, (0.4, 1)),
         (0.8, (0.5, 2)),
     ):
-        assert _laws.greedy_flips(crossings, flips, budget) == pytest.approx(expected)
+        assert _walks.greedy_flips(crossings, flips, budget) == pytest.approx(expected)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 3), st.sampled_from([0.0, 1e-4, 1e-2]))
 def test_p_value_falls_with_hits_and_rises_with_delta(hits: list[bool], epsilon: float, delta: float) -> None:
-    base = Ranking(hits).p_value(epsilon, delta)
+    base = Ranking(hits).p_value(ApproximateDP(epsilon, delta))
     better = list(hits)
     if False in better:
         better[better.index(False)] = True
-    assert Ranking(better).p_value(epsilon, delta) <= base + 1e-9
-    assert Ranking(hits).p_value(epsilon, min(1.0, 2 * delta + 1e-6)) >= base - 1e-9
+    assert Ranking(better).p_value(ApproximateDP(epsilon, delta)) <= base + 1e-9
+    assert Ranking(hits).p_value(ApproximateDP(epsilon, min(1.0, 2 * delta + 1e-6))) >= base - 1e-9
 
 
 @settings(max_examples=25, deadline=None)
@@ -162,8 +170,8 @@ def test_screen_and_verdict_agree_with_the_p_value(seed: int, delta: float, accu
     hits = rng.random(int(rng.integers(20, 800))) < accuracy
     evidence, claims, level = Ranking(hits), np.arange(0, 4, 0.05), float(rng.choice([0.01, 0.05, 0.5]))
     for claim, verdict in zip(claims.tolist(), evidence.screen(claims, delta, level), strict=True):
-        expected = evidence.p_value(claim, delta) <= level
-        assert evidence.refuted(claim, delta, level) == expected
+        expected = evidence.p_value(ApproximateDP(claim, delta)) <= level
+        assert evidence.refutes(ApproximateDP(claim, delta), level) == expected
         assert verdict in (0, 1 if expected else -1)
 
 
@@ -177,20 +185,20 @@ def test_screen_refutes_no_more_than_the_p_value_where_flips_are_many(delta: flo
         evidence = Ranking(included[np.argsort(-rng.normal(3.0 * included))])
         refuted = int((evidence.screen(claims, delta, level) == 1).sum())
         for claim in claims[max(0, refuted - 3) : refuted].tolist():
-            assert evidence.p_value(claim, delta) <= level
+            assert evidence.p_value(ApproximateDP(claim, delta)) <= level
 
 
 def test_screen_rounds_up_like_the_p_value() -> None:
     evidence = Ranking([1])
-    assert evidence.p_value(0.0) > 0.5
+    assert evidence.p_value(ApproximateDP(0.0, delta=0)) > 0.5
     assert evidence.screen(np.zeros(1), 0.0, 0.5).tolist() == [0]
 
 
 def test_counts_at_the_looks_are_all_that_matters() -> None:
     hits = np.random.default_rng(0).random(500) < 0.8
     evidence = Ranking(hits, elements=700)
-    again = Ranking.from_dict(**evidence.to_dict())
-    assert again.p_value(0.7, 1e-5) == evidence.p_value(0.7, 1e-5)
+    again = Ranking.of_counts(**evidence.to_dict())
+    assert again.p_value(ApproximateDP(0.7, 1e-5)) == evidence.p_value(ApproximateDP(0.7, 1e-5))
     assert lower_bound(again, 1e-5).epsilon == lower_bound(evidence, 1e-5).epsilon
 
 

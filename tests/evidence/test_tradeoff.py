@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from canaria import InputError, Tradeoff, lower_bound, tradeoff
+from canaria import InputError, lower_bound
+from canaria.evidence import Tradeoff, tradeoff
 from tests import oracles
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canaria import Weighted, lower_bound
+from canaria import lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import Weighted
 from tests import oracles
 
 
@@ -24,7 +26,7 @@ def test_pinned_p_value() -> None:
     """The pinned value of theory section 11."""
     evidence = Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1])
     assert evidence.statistic(0.7) == 9
-    assert evidence.p_value(0.7) == pytest.approx(0.529153, abs=1e-6)
+    assert evidence.p_value(ApproximateDP(0.7, delta=0)) == pytest.approx(0.529153, abs=1e-6)
 
 
 @settings(max_examples=100, deadline=None)
@@ -33,7 +35,9 @@ def test_law_is_the_enumeration(guesses: list[tuple[int, bool]], epsilon: float)
     weights, hits = zip(*guesses, strict=True)
     evidence = Weighted(hits, weights=weights)
     expected = enumerated(list(weights), evidence.statistic(epsilon), epsilon)
-    assert evidence.p_value(epsilon) == pytest.approx(min(1.0, expected), rel=1e-8, abs=1e-13)
+    assert evidence.p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(
+        min(1.0, expected), rel=1e-8, abs=1e-13
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.8, 3.0])
@@ -46,7 +50,9 @@ def test_wrapped_law_is_the_direct_convolution(epsilon: float) -> None:
     law, p = np.ones(1), oracles.success(epsilon)
     for weight in weights:
         law = np.r_[law, np.zeros(weight)] * (1 - p) + np.r_[np.zeros(weight), law] * p
-    assert evidence.p_value(epsilon) == pytest.approx(law[evidence.statistic(epsilon) :].sum(), rel=1e-8)
+    assert evidence.p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(
+        law[evidence.statistic(epsilon) :].sum(), rel=1e-8
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -58,7 +64,7 @@ def test_screen_agrees_with_the_p_value(seed: int, delta: float) -> None:
     evidence, claims = Weighted(hits, losses=losses), np.linspace(0, 3, 16)
     for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
         if verdict:
-            assert (evidence.p_value(float(claim), delta) <= 0.05) == (verdict > 0)
+            assert (evidence.p_value(ApproximateDP(float(claim), delta)) <= 0.05) == (verdict > 0)
 
 
 def test_weights_follow_the_losses() -> None:
@@ -78,7 +84,7 @@ def test_infinite_losses_are_certainty() -> None:
 def test_plain_delta_rule() -> None:
     evidence = Weighted([1] * 20, weights=[3] * 20, elements=50)
     flips = 50 * 1e-3 / (1 + math.exp(1))
-    assert evidence.p_value(1.0, 1e-3) == pytest.approx(oracles.success(1) ** 20 + flips)
+    assert evidence.p_value(ApproximateDP(1.0, 1e-3)) == pytest.approx(oracles.success(1) ** 20 + flips)
 
 
 def test_too_many_elements_for_the_plain_rule_warn() -> None:

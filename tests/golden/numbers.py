@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from canaria import audit_scores, lower_bound, replay
-from canaria.conforming import Pairs
+from canaria.claims import ApproximateDP
 from canaria.evidence import from_dict, to_dict
 from canaria.rules import Soft, Tails, parse_rule
-from canaria.training import Dense, Dirac, Recording
+from canaria.training.canaries import Dense, Dirac
+from canaria.training.conformance import Pairs
+from canaria.training.recording import Recording
 
 FOLDER = Path(__file__).parent
 Case = Mapping[str, Any]
@@ -21,7 +23,7 @@ def of_evidence(case: Case) -> dict[str, Any]:
     evidence, delta = from_dict(case["evidence"]), case["delta"]
     return {
         "bound": lower_bound(evidence, delta, case["confidence"]).epsilon,
-        "p_values": [evidence.p_value(claim, delta) for claim in case["claims"]],
+        "p_values": [evidence.p_value(ApproximateDP(claim, delta)) for claim in case["claims"]],
     }
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from jax_privacy.noise_addition import gaussian_privatizer
 
 from canaria.integrations import jax_privacy
-from canaria.training import Dense, Dirac, Recording
+from canaria.training.canaries import Dense, Dirac
+from canaria.training.recording import Recording
 from tests.integrations.digits import audited
 
 OPACUS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -20,12 +20,13 @@ from jax_privacy.noise_addition import gaussian_privatizer
 from scipy import stats
 from sklearn.datasets import load_digits
 
-from canaria import InputError, Tails
-from canaria.accounting import dpsgd_epsilon
+from canaria import InputError
 from canaria.claims import ApproximateDP
+from canaria.claims.accounting import dpsgd_epsilon
 from canaria.integrations.jax_privacy import Audit, AuditState, Dense, Dirac, attach
 from canaria.mechanisms.dpsgd import log_likelihoods_of
-from canaria.training import Recording
+from canaria.rules import Tails
+from canaria.training.recording import Recording
 
 SIGMA, RATE, STEPS, DELTA = 2.4224, 0.1, 100, 1e-5
 STATED: dict[str, Any] = {"clip_norm": 1.0, "noise_multiplier": SIGMA, "sample_rate": RATE}

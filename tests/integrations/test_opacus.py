@@ -9,11 +9,13 @@ from opacus.schedulers import ExponentialNoise
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
 from scipy import stats
 
-from canaria import Bet, InputError, Tails, conformance
-from canaria.accounting import dpsgd_epsilon
+from canaria import InputError
 from canaria.claims import ApproximateDP
+from canaria.claims.accounting import dpsgd_epsilon
 from canaria.integrations.opacus import Dense, attach
 from canaria.mechanisms.dpsgd import log_likelihoods_of
+from canaria.rules import Bet, Tails
+from canaria.training import conformance
 from tests.integrations.digits import DELTA, SIGMA, audited, private
 
 torch.set_num_threads(1)

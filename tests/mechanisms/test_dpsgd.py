@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from canaria import Bet, InputError, Ranked, Soft, Tails, play, play_many
-from canaria.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria import InputError, play
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.game import play_many
 from canaria.mechanisms import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms._sets import count_loss
+from canaria.rules import Bet, Ranked, Soft, Tails
 from canaria.theory import efficacy
 
 SEEN = np.array([0.3, 1.7, -0.4])

@@ -7,53 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canaria import Counts, Result, Soft, Split, Tradeoff, audit_scores, lower_bound, play
+from canaria import Counts, Result, audit_scores, lower_bound
 from canaria.claims import ApproximateDP
+from canaria.evidence import Split, Tradeoff
 from canaria.evidence.tradeoff import LARGEST
-from canaria.mechanisms import CountInSets, XorRandomizedResponse
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
-from canaria.results import Histogram, Ladder, Step
-from canaria.theory import gaps, ladder_of_gaps, ladder_of_scores
-from canaria.training import Dirac
+from canaria.results.parts import Ladder, Step
+from canaria.training.canaries import Dirac
 from tests.report.browser import opened
-from tests.test_training import simulated
-
-NASTY = "</script><script>alert('run')</script><img src=x onerror=alert(1)>{{ 7 * 7 }}[bold]\u202e"
+from tests.report.samples import NASTY, of_every_kind, scored
+from tests.training.simulated import simulated
 
 
 def page(results: list[Result], title: str | None = None) -> str:
     return page_of([explain(result) for result in results], title)
-
-
-def scored(claimed: float | None = 4.0, **fields: object) -> Result:
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 2, 500)
-    scores = rng.normal(2.0 * bits)
-    bound = audit_scores(scores, bits, delta=1e-5, rng=1)
-    ladder = None if claimed is None else ladder_of_scores(claimed, bound)
-    claim = None if claimed is None else ApproximateDP(claimed, bound.delta)
-    return replace(
-        Result(bound, claim, "scores", Histogram.of(scores, bits), ladder, seed=1),
-        **fields,
-    )
-
-
-def of_every_kind() -> list[Result]:
-    secret = XorRandomizedResponse(2.0)
-    bound = play(secret, n=80, rng=0).bound()
-    return [
-        scored(),
-        scored(2.0),
-        scored(None),
-        simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),
-        Result(lower_bound(Counts(73, 100, 1000)), name="counts"),
-        Result(lower_bound(Counts(0, 0, 10)), ApproximateDP(1.0, 0), "nothing guessed"),
-        Result(lower_bound(Counts(50, 50, 50)), ApproximateDP(float("inf"), 0), "all right, nothing claimed"),
-        Result(bound, None, "xor", ladder=ladder_of_gaps(gaps(secret, 80, 20), bound)),
-        Result(play(CountInSets(4), n=80, rounds=CountInSets(4).rounds(80), rng=0).bound(), name="adaptive"),
-        Result(play(CountInSets(4), n=80, rule=Soft(), rng=0).bound(), name="weighted"),
-    ]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "dark")])

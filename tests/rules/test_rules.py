@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from canaria import Bets, Counts, InputError, Online, Ranked, Soft, Split, Tails, Threshold, Top
-from canaria.rules import parse_rule
+from canaria import Counts, InputError
+from canaria.evidence import Bets, Split
+from canaria.rules import Online, Ranked, Soft, Tails, Threshold, Top, parse_rule
 from canaria.rules._guesses import falling
 
 SCORES = np.array([0.3, -2.0, 1.5, 0.1, -0.4, 2.5])

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from canaria import All, Surest, classic, play_many
+from canaria import classic
+from canaria.game import play_many
 from canaria.mechanisms import (
     AllOrNothing,
     Count,
@@ -21,6 +22,7 @@ from canaria.mechanisms import (
     XorInPairs,
     XorRandomizedResponse,
 )
+from canaria.rules import All, Surest
 from canaria.theory import efficacy, gaps, tightness
 from tests.mechanisms.models import geometric_log_density, geometric_noise
 

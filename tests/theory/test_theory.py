@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from canaria import All, Counts, InputError, lower_bound, play_many
+from canaria import Counts, InputError, lower_bound
+from canaria.game import play_many
 from canaria.mechanisms import (
     AllOrNothing,
     Count,
@@ -22,6 +23,7 @@ from canaria.mechanisms import (
     XorInPairs,
     XorRandomizedResponse,
 )
+from canaria.rules import All
 from canaria.theory import (
     ac_ddp,
     ae_ac_ddp,
@@ -75,7 +77,7 @@ def test_closed_forms_are_what_games_show(
     mechanism: Mechanism, n: int, k: int | None, expected: float
 ) -> None:
     """Mean accuracy of the maximum-likelihood guesser over 2,000 games, within 4 standard errors."""
-    from canaria import Surest
+    from canaria.rules import Surest
 
     games = play_many(mechanism, None, Surest(k or n), n, 2000, rng=3)
     accuracy = np.array([game.evidence.tally(0.0).correct / (k or n) for game in games])
@@ -160,7 +162,7 @@ def test_gaps_name_what_is_missing() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 10])
 def test_certain_guesses_of_count_in_sets(size: int) -> None:
     """Per set s 2^-(s-1) in one run and 2 - 2^-(s-1) adaptively, within 4 standard errors."""
-    from canaria import Threshold, UpTo
+    from canaria.rules import Threshold, UpTo
 
     mechanism, sets, trials = CountInSets(size), 50, 400
     n = sets * size

@@ -18,6 +18,8 @@ from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema,
 _ClickException: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 INTERNAL_ERROR: Final = 70
+NOBODY_READS: Final = 141
+"""As for any command whose output is piped to one that has ended (128 + SIGPIPE)."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
@@ -64,37 +66,42 @@ def canaria(
 
 def main() -> NoReturn:
     """Run the command line; every error is one line on standard error and exit code 2."""
-    from canaria._validate import InputError
-
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code: int | None
     try:
         code = app(standalone_mode=False)
-    except _ClickException as error:
+    except SystemExit:  # click's answer to a reader that has gone, with a code that would read as "refuted"
+        code = NOBODY_READS
+    except (typer.Abort, KeyboardInterrupt):
+        _complain("interrupted")
+        code = 130
+    except Exception as error:
+        code = _explained(error)
+    sys.exit(code or 0)
+
+
+def _explained(error: Exception) -> int:
+    """Say what went wrong; the exit code, which is never 1: that would read as "refuted"."""
+    from canaria._core.errors import CanariaError
+
+    if isinstance(error, _ClickException):
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(str(error), err=True)
         else:
             _complain(error.format_message() if hasattr(error, "format_message") else str(error))
-        code = 2
-    except InputError as error:
+    elif isinstance(error, CanariaError):
         _complain(str(error))
-        code = 2
-    except MemoryError:
+    elif isinstance(error, MemoryError):
         _complain("not enough memory for this")
-        code = 2
-    except (typer.Abort, KeyboardInterrupt):
-        _complain("interrupted")
-        code = 130
-    except Exception as error:  # exit code 1 would read as "refuted"
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            _give_up_output(error)
-            sys.exit(2)
-        traceback.print_exc()
+    elif isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _give_up_output(error)
+    else:
+        traceback.print_exception(error)
         _complain(f"internal error, please report it: {type(error).__name__}: {error}")
-        code = INTERNAL_ERROR
-    sys.exit(code or 0)
+        return INTERNAL_ERROR
+    return 2
 
 
 def _give_up_output(error: OSError) -> None:

@@ -4,15 +4,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria import _validate
-from canaria._validate import InputError
-from canaria.bound import Bound
+from canaria._core import checks
+from canaria._core.errors import InputError
 from canaria.cli._load import load_function
-from canaria.game import Transcript, play_many
+from canaria.evidence.bound import Bound
+from canaria.game.play import Transcript, play_many
 from canaria.mechanisms import Function, parse_mechanism
-from canaria.results import Histogram, Ladder, Result
+from canaria.results.ladders import ladder_of_gaps
+from canaria.results.parts import Histogram, Ladder
+from canaria.results.result import Result
 from canaria.rules import parse_rule
-from canaria.theory import gaps, ladder_of_gaps
+from canaria.theory import gaps
 
 _LARGEST_EXPLAINED: Final = 5000
 
@@ -33,7 +35,7 @@ def play_named(
     audited: Any, score: str | None, rule: str | None, n: int, trials: int, adaptive: bool, seed: int
 ) -> list[Transcript]:
     """Play against it, with a score and a rule by name."""
-    size = _validate.integer("n", n, 1)
+    size = checks.integer("n", n, 1)
     return play_many(
         audited,
         load_function(score) if score else None,

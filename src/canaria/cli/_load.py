@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from canaria._validate import InputError, shown
+from canaria._core.errors import InputError, shown
 
 
 def load_function(text: str) -> Callable[..., Any]:
@@ -18,7 +18,7 @@ def load_function(text: str) -> Callable[..., Any]:
         loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"module {shown(module)} cannot be imported: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(f"module {shown(module)} cannot be imported: {told}") from None
     try:

@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from canaria.claims import ApproximateDP
-    from canaria.results import Result
+    from canaria.results.result import Result
 
 
 @contextmanager
@@ -34,7 +34,8 @@ def finish(compute: Callable[[], "Result"], as_json: bool) -> NoReturn:
 
 def claim_of(claimed: float | None, delta: float | None) -> "ApproximateDP | None":
     """The claim that a bound is held against; its delta is part of it."""
-    from canaria._validate import InputError, nonnegative
+    from canaria._core.checks import nonnegative
+    from canaria._core.errors import InputError
     from canaria.claims import ApproximateDP
 
     if claimed is None:

@@ -11,8 +11,8 @@ import typer
 @contextmanager
 def resumable(out: str) -> Iterator[None]:
     """Say how to go on when work whose finished blocks are in `out` is interrupted, or loses a worker."""
-    from canaria._validate import InputError
-    from canaria.parallel import WorkerLostError
+    from canaria._core.errors import InputError
+    from canaria.lab.engines import WorkerLostError
 
     try:
         yield

@@ -28,10 +28,10 @@ def bound(
 
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
-    from canaria.bound import lower_bound
     from canaria.evidence import Counts, PublishedCounts
-    from canaria.results import Result
-    from canaria.theory.ladders import ladder_of_scores
+    from canaria.evidence.bound import lower_bound
+    from canaria.results.ladders import ladder_of_scores
+    from canaria.results.result import Result
 
     claim = claim_of(claimed, delta)
     evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)

@@ -8,7 +8,7 @@ import typer
 from canaria.cli._options import AsJson
 
 if TYPE_CHECKING:
-    from canaria.results import Result
+    from canaria.results.result import Result
 
 _PEOPLE: Final = 2000
 _EPSILON: Final = 2.0
@@ -27,9 +27,9 @@ def demo(
     """
     import json
 
+    from canaria._core.files import folder, write_atomically
     from canaria.report.page import page
     from canaria.report.section import explain
-    from canaria.store import folder, write_atomically
 
     results = [_audit(name, factor) for name, factor in _AUDITS.items()]
     place = folder(out)
@@ -62,13 +62,14 @@ def _audit(name: str, noise_factor: float) -> "Result":
     import numpy as np
     from scipy import optimize
 
-    from canaria.audit import audit_scores
     from canaria.claims import ApproximateDP
-    from canaria.conforming import of_dirac
     from canaria.evidence.tradeoff import gaussian_epsilon
+    from canaria.game.scores import audit_scores
     from canaria.mechanisms import DpSgd
-    from canaria.results import Histogram, Result
-    from canaria.theory import ladder_of_dpsgd
+    from canaria.results.ladders import ladder_of_dpsgd
+    from canaria.results.parts import Histogram
+    from canaria.results.result import Result
+    from canaria.training.conformance import of_dirac
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
     sigma = 1 / signal

@@ -29,9 +29,9 @@ def plan(
     """
     import json
 
-    from canaria.planning import TOO_SMALL
-    from canaria.planning import plan as make_plan
     from canaria.rules import parse_rule
+    from canaria.training.plan import TOO_SMALL
+    from canaria.training.plan import plan as make_plan
 
     made = make_plan(
         epsilon,

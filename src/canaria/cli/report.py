@@ -22,10 +22,10 @@ def report(
     """
     import json
 
-    from canaria._validate import InputError, shown
+    from canaria._core.errors import InputError, shown
     from canaria.cli._output import one_line_warnings
     from canaria.report.section import explain
-    from canaria.result_files import read_checked
+    from canaria.results.verify import read_checked
 
     if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
         raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
@@ -33,8 +33,8 @@ def report(
         stored = [read_checked(file) for file in files]
         sections = [explain(result, record["checksum"]) for result, record in stored]
     if out is not None:
+        from canaria._core.files import write_atomically
         from canaria.report.page import page
-        from canaria.store import write_atomically
 
         write_atomically(out, page(sections, title).encode())
     if as_json:

@@ -27,11 +27,11 @@ def reproduce(
     """
     import json
 
-    from canaria.experiments import EXPERIMENTS
-    from canaria.experiments.reproduce import plan
-    from canaria.experiments.reproduce import reproduce as run
-    from canaria.parallel import engine
-    from canaria.store import Store
+    from canaria.lab.engines import engine
+    from canaria.lab.figures import EXPERIMENTS
+    from canaria.lab.figures.reproduce import plan
+    from canaria.lab.figures.reproduce import reproduce as run
+    from canaria.lab.store import Store
 
     if show:
         about = {name: experiment.about for name, experiment in EXPERIMENTS.items()}

@@ -35,8 +35,8 @@ def run(
     """
     import json
 
-    from canaria._numbers import rounded_down
-    from canaria._validate import InputError
+    from canaria._core.errors import InputError
+    from canaria._core.rounding import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
     claim = claim_of(claimed, delta)

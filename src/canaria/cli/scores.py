@@ -31,12 +31,13 @@ def scores(
     """
     from hashlib import sha256
 
-    from canaria._validate import InputError
-    from canaria.audit import audit_scores
-    from canaria.results import Histogram, Result
+    from canaria._core.errors import InputError
+    from canaria.game.score_files import read_scores
+    from canaria.game.scores import audit_scores
+    from canaria.results.ladders import ladder_of_scores
+    from canaria.results.parts import Histogram
+    from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
-    from canaria.score_files import read_scores
-    from canaria.theory.ladders import ladder_of_scores
 
     chosen = parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):

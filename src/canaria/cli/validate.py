@@ -34,12 +34,12 @@ def validate(
     """
     import json
 
-    from canaria._validate import InputError, nearest
+    from canaria._core.errors import InputError, nearest
     from canaria.cli._load import load_function
     from canaria.cli._progress import progress, resumable
-    from canaria.parallel import engine
-    from canaria.store import Store
-    from canaria.validation import AUDITORS, CASES, Foreign, laboratory
+    from canaria.lab.engines import engine
+    from canaria.lab.store import Store
+    from canaria.lab.validity import AUDITORS, CASES, Foreign, laboratory
 
     if show:
         about = {name: found.about for name, found in CASES.items()}

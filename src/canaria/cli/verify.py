@@ -17,8 +17,8 @@ def verify(
     """
     import json
 
-    from canaria._numbers import rounded_down
-    from canaria.result_files import check, read_result
+    from canaria._core.rounding import rounded_down
+    from canaria.results import check, read_result
 
     found = check(read_result(file))
     if as_json:

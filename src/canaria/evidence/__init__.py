@@ -1,49 +1,44 @@
-"""Kinds of evidence: what an audit saw, and its p-value against a claim."""
+"""Evidence: what an audit saw, and its p-value against a claim; the bound that follows from it.
 
+A kind of evidence knows nothing of other kinds, of rules, or of how its guesses were made. Nobody outside
+this room asks which kind it is.
+"""
+
+from canaria._core.errors import NothingRefutableWarning
 from canaria.evidence import tradeoff
-from canaria.evidence._protocol import (
-    Bracketed,
-    Capped,
-    Decided,
-    Evidence,
-    Explained,
-    Measured,
-    Perfectible,
-    Progress,
-    Screened,
-    Tally,
-    from_dict,
-    to_dict,
-)
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
 from canaria.evidence.bets import Bets
+from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.budget import Budget
 from canaria.evidence.counts import Counts, PublishedCounts, UncommittedCounts
+from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.ranking import Ranking
 from canaria.evidence.split import Split
+from canaria.evidence.together import Together, together
 from canaria.evidence.tradeoff import Tradeoff
 from canaria.evidence.weighted import Weighted
 
 __all__ = [
+    "EPSILON_GRID",
     "Bets",
-    "Bracketed",
+    "Bound",
     "Budget",
-    "Capped",
     "Counts",
-    "Decided",
     "Evidence",
-    "Explained",
-    "Measured",
-    "Perfectible",
+    "Inversion",
+    "NothingRefutableWarning",
     "Progress",
     "PublishedCounts",
     "Ranking",
-    "Screened",
     "Split",
     "Tally",
+    "Together",
     "Tradeoff",
     "UncommittedCounts",
     "Weighted",
     "from_dict",
+    "lower_bound",
     "to_dict",
+    "together",
     "tradeoff",
 ]

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
-from canaria._validate import Floats, Hits, Integers
-from canaria.evidence import _binomial, _effort
+from canaria._core import binomial, effort
+from canaria._core.arrays import Floats, Hits, Integers
 
 _QUICKLY: Final = 0.9
 
@@ -18,13 +18,13 @@ def log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
     The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part
     over p^h (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]).
     """
-    wrong = _binomial.failure(epsilon)
+    wrong = binomial.failure(epsilon)
     possible = np.where(wrong > 0, wrong, 0.5)
-    _effort.spend(2 * _effort.CALL)
-    _effort.spend_on_tails(correct, taken, wrong)
+    effort.spend(2 * effort.CALL)
+    effort.spend_on_tails(correct, taken, wrong)
     with np.errstate(divide="ignore"):
         share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
-    log_ratio = share - np.log(possible * (taken + 1.0)) - _binomial.log_pmf(correct, taken, epsilon)
+    log_ratio = share - np.log(possible * (taken + 1.0)) - binomial.log_pmf(correct, taken, epsilon)
     return np.where(wrong > 0, log_ratio, 0.0)
 
 
@@ -34,7 +34,7 @@ def corners(hits: Hits) -> tuple[Integers, Integers]:
     Ln of the mixture is a logarithm of an integral of exponentials of functions linear in hits and misses, so
     it is convex in them, and largest at a corner. There are O(n^(2/3)) of them.
     """
-    _effort.spend(_effort.CALL + 10 * _effort.RATIO * len(hits))
+    effort.spend(effort.CALL + 10 * effort.RATIO * len(hits))
     guesses, right = np.arange(1, len(hits) + 1), np.cumsum(hits, dtype=np.int64)
     places = np.unique(np.concatenate([_above(guesses, right), _above(guesses, -right)]))
     return right[places], guesses[places]
@@ -51,7 +51,7 @@ def _above(x: Integers, y: Integers) -> Integers:
         before = len(kept)
         run, rise = np.diff(x[kept]), np.diff(y[kept])
         kept = kept[np.concatenate([[True], rise[:-1] * run[1:] > rise[1:] * run[:-1], [True]])]
-    _effort.spend(20 * _effort.RATIO * len(kept))
+    effort.spend(20 * effort.RATIO * len(kept))
     corners: list[tuple[int, int, int]] = []
     for point in zip(x[kept].tolist(), y[kept].tolist(), kept.tolist(), strict=True):
         while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from canaria._validate import Floats, Hits, InputError, shown
+from canaria._core.arrays import Floats, Hits
+from canaria._core.errors import InputError, shown
 
 
 def hits_to_text(hits: Hits) -> str:

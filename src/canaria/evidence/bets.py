@@ -8,19 +8,20 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from canaria import _validate
-from canaria._validate import Floats, Hits, InputError, Integers
-from canaria.evidence import _binomial, _effort, _mixture, _text
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, Progress, Tally, kind, progress_of
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError
+from canaria.claims import ApproximateDP
+from canaria.evidence import _mixture, _text
+from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally, progress_of
 
 _ROUND_DOWN: Final = 1e-9
 _AT_ONCE: Final = 20_000
 
 
-@kind
 @dataclass(frozen=True, eq=False, init=False)
-class Bets:
+class Bets(Evidence):
     """Hits in guessing order, each with the confidence that was stated before its bit was revealed.
 
     Against a claim epsilon a wealth starts at 1. A guess with confidence q > p = p(epsilon) multiplies
@@ -45,7 +46,8 @@ class Bets:
     hits: Hits
     elements: int
 
-    inversion: ClassVar[str] = "late grid"
+    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
+    count_kind: ClassVar[str | None] = "UncommittedCounts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,
@@ -53,21 +55,21 @@ class Bets:
     )
 
     def __init__(self, confidences: Any, hits: Any, elements: int | None = None) -> None:
-        seen = _validate.hits(hits)
-        stated = None if confidences is None else _validate.vector("confidences", confidences)
+        seen = checks.hits(hits)
+        stated = None if confidences is None else checks.vector("confidences", confidences)
         if stated is not None:
-            _validate.same_length("confidences", len(stated), "hits", len(seen))
+            checks.same_length("confidences", len(stated), "hits", len(seen))
             bad = (stated < 0) | (stated >= 1)
             if bad.any():
                 raise InputError(
                     f"confidences must be at least 0 and below 1, got {stated[bad][0]:g}; "
                     "a bet that stakes everything can never be won back"
                 )
-        _validate.assign(
+        checks.assign(
             self,
             confidences=stated,
             hits=seen,
-            elements=_validate.elements(elements, len(seen)),
+            elements=checks.elements(elements, len(seen)),
         )
 
     @property
@@ -84,14 +86,18 @@ class Bets:
         }
 
     @classmethod
-    def from_dict(cls, confidences: Any, hits: Any, elements: Any) -> "Bets":
-        """Read what `to_dict` wrote."""
+    def read(cls, **fields: Any) -> "Bets":
+        """Evidence from what `to_dict` wrote."""
+        return cls._of_text(**fields)
+
+    @classmethod
+    def _of_text(cls, confidences: Any, hits: Any, elements: Any) -> "Bets":
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 
     def effort(self, delta: float) -> Effort:
         """A pass over the bets for each of some stretches of claims; of the mixture one over all guesses."""
-        passed = _effort.CALL + _effort.RATIO * len(self.hits)
+        passed = effort.CALL + effort.RATIO * len(self.hits)
         if self.confidences is None:
             return Effort(10 * passed, 20 * passed)
         return Effort(passed, 40 * passed)
@@ -113,16 +119,16 @@ class Bets:
     def wealth(self, epsilon: float) -> Floats:
         """The wealth after each guess."""
         with np.errstate(over="ignore"):
-            return np.exp(self._log_wealth(_validate.nonnegative("epsilon", epsilon)))
+            return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """1 over the largest wealth ever reached, and the plain delta rule."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        epsilon, delta = claim.epsilon, claim.delta
         if self.confidences is None:
             wealth, lost = _mixture.log_mixture(*self._corners, epsilon), _mixture.most_lost(len(self.hits))
         else:
             wealth, lost = np.cumsum(self._gains(epsilon, epsilon)), 0.0
-        budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        budget = float(binomial.flip_budget(self.elements, epsilon, delta))
         return self._p_value_of(wealth, lost, budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
@@ -131,7 +137,7 @@ class Bets:
             return self._screen_mixture(epsilons, delta, level)
         final = self._final_log_wealth(epsilons)
         sure = np.maximum(final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5), -700.0)
-        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        budget = binomial.flip_budget(self.elements, epsilons, delta)
         verdict = np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
         self._settle_stretches(verdict, epsilons, budget, level)
         return verdict
@@ -140,7 +146,7 @@ class Bets:
         """Settle many claims at once by all corners, up to the first that is surely not refuted."""
         verdict = np.zeros(len(epsilons), dtype=np.int8)
         right, guesses = (counts[:, None] for counts in self._corners)
-        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        budget = binomial.flip_budget(self.elements, epsilons, delta)
         at_once = max(1, _AT_ONCE // len(right))
         for start in range(0, len(epsilons), at_once):
             some = slice(start, start + at_once)
@@ -148,9 +154,9 @@ class Bets:
             rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(
                 best, _mixture.most_lost(len(self.hits))
             )
-            most = np.maximum(np.exp(2 * rounding - best), _binomial.SMALLEST_TAIL) + budget[some]
-            verdict[some] = -(np.exp(-best) + budget[some] > level * _binomial.ROUND_UP).astype(np.int8)
-            verdict[some][most * _binomial.ROUND_UP <= level] = 1
+            most = np.maximum(np.exp(2 * rounding - best), binomial.SMALLEST_TAIL) + budget[some]
+            verdict[some] = -(np.exp(-best) + budget[some] > level * binomial.ROUND_UP).astype(np.int8)
+            verdict[some][most * binomial.ROUND_UP <= level] = 1
             if (verdict[some] < 0).any():
                 break
         return verdict
@@ -176,16 +182,31 @@ class Bets:
         largest = float(np.abs(wealth[np.isfinite(wealth)]).max(initial=lost))
         rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * largest
         best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
-        return _binomial.rounded_up(max(math.exp(-best), _binomial.SMALLEST_TAIL) + budget)
+        return binomial.rounded_up(max(math.exp(-best), binomial.SMALLEST_TAIL) + budget)
 
-    def perfect(self) -> "Bets":
-        """The same audit with every guess right."""
+    def holds_adaptively(self, guessed: int) -> bool:
+        """Always: a bet is decided before its bit, whatever was revealed."""
+        return True
+
+    @property
+    def most_guesses(self) -> int:
+        """Every element could have been guessed."""
+        return self.elements
+
+    def best_of_size(self, guesses: int) -> "Bets":
+        """So many guesses, all right, with all but the whole wealth at stake each time."""
+        return Bets(
+            np.full(guesses, math.nextafter(1, 0)), np.ones(guesses, bool), self.elements_for(guesses)
+        )
+
+    def with_all_right(self) -> "Bets":
+        """The same stakes with every guess right."""
         return Bets(self.confidences, np.ones_like(self.hits), self.elements)
 
     def _taken(self, epsilon: float) -> Hits:
         if self.confidences is None:
             return np.ones_like(self.hits)
-        return np.asarray(self.confidences > _binomial.success(epsilon))
+        return np.asarray(self.confidences > binomial.success(epsilon))
 
     def _log_wealth(self, epsilon: float) -> Floats:
         if self.confidences is None:
@@ -212,8 +233,8 @@ class Bets:
         which rises.
         """
         stated, hits, log_right, log_wrong = self._serious
-        _effort.spend(_effort.CALL + _effort.RATIO * len(stated))
-        taken = stated > _binomial.success(first)
+        effort.spend(effort.CALL + effort.RATIO * len(stated))
+        taken = stated > binomial.success(first)
         right = log_right[taken] + np.logaddexp(0.0, -last)
         wrong = log_wrong[taken] + np.logaddexp(0.0, first)
         return np.asarray(np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong))
@@ -224,10 +245,10 @@ class Bets:
 
     def _final_log_wealth(self, epsilons: Floats) -> Floats:
         assert self.confidences is not None
-        _effort.spend(10 * _effort.RATIO * (len(self.hits) + len(epsilons)))
+        effort.spend(10 * effort.RATIO * (len(self.hits) + len(epsilons)))
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
-        taken_from = np.searchsorted(stated, _binomial.success(epsilons), side="right")
+        taken_from = np.searchsorted(stated, binomial.success(epsilons), side="right")
         safe = np.maximum(stated, 0.5)
         own = np.where(hits, np.log(safe), np.log1p(-safe))
         owns, rights = (_suffix_sums(values)[taken_from] for values in (own, hits))

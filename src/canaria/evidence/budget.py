@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from canaria import _validate
-from canaria._validate import Floats
-from canaria.evidence import _binomial, _effort
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import FAIR_COINS, Progress, Tally, kind
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Floats
+from canaria._core.effort import Effort
+from canaria.claims import ApproximateDP
+from canaria.evidence.base import FAIR_COINS, Evidence, Inversion, Progress, Tally
 
 HEDGED_UP_TO: Final = 2000
 _CLOSE: Final = 1 - 1e-10
@@ -30,9 +30,8 @@ class _Cost(NamedTuple):
     slope: float
 
 
-@kind
 @dataclass(frozen=True)
-class Budget:
+class Budget(Evidence):
     """`correct` of `taken` guesses were right; guessing was to stop at the `budget`-th guess.
 
     Order, signs and abstentions may adapt to revealed bits. `budget` was fixed in advance; guesses that
@@ -48,7 +47,7 @@ class Budget:
     because the reward is linear in x_k. The p-value takes the best price (up to 2,000 guesses; beyond
     that the greedy delta rule, which is looser). It is searched on a fixed grid, as B changes with epsilon.
 
-    >>> round(Budget(80, 100, 100, 64_000).p_value(0.717, delta=1e-5), 3)
+    >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
     0.05
     """
 
@@ -58,7 +57,8 @@ class Budget:
     elements: int
 
     method: ClassVar[str] = "budget"
-    inversion: ClassVar[str] = "grid"
+    inversion: ClassVar[Inversion] = Inversion.GRID
+    count_kind: ClassVar[str | None] = "UncommittedCounts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         "the budget of guesses was fixed before the output was seen",
@@ -66,11 +66,11 @@ class Budget:
     )
 
     def __post_init__(self) -> None:
-        elements = _validate.integer("elements", self.elements, 1)
-        budget = _validate.integer("budget", self.budget, 1, elements, "elements")
-        taken = _validate.integer("taken", self.taken, 0, budget, "budget")
-        correct = _validate.integer("correct", self.correct, 0, taken, "taken")
-        _validate.assign(self, elements=elements, budget=budget, taken=taken, correct=correct)
+        elements = checks.integer("elements", self.elements, 1)
+        budget = checks.integer("budget", self.budget, 1, elements, "elements")
+        taken = checks.integer("taken", self.taken, 0, budget, "budget")
+        correct = checks.integer("correct", self.correct, 0, taken, "taken")
+        checks.assign(self, elements=elements, budget=budget, taken=taken, correct=correct)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -89,6 +89,19 @@ class Budget:
         """The budget: guesses that were not taken count as wrong."""
         return Progress(np.array([self.budget]), np.array([self.correct]))
 
+    def holds_adaptively(self, guessed: int) -> bool:
+        """Always: the budget was fixed, and each guess decided before its bit."""
+        return True
+
+    @property
+    def most_guesses(self) -> int:
+        """The budget."""
+        return self.budget
+
+    def best_of_size(self, guesses: int) -> "Budget":
+        """A budget of so many guesses, all right."""
+        return Budget(guesses, guesses, guesses, self.elements_for(guesses))
+
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""
         return Tally(self.correct, self.taken)
@@ -96,43 +109,44 @@ class Budget:
     def effort(self, delta: float) -> Effort:
         """With delta a few thousand tails, and where it is hedged two prices for a claim, a dozen for all."""
         if delta == 0:
-            return Effort(2 * _effort.CALL, 50 * _effort.CALL)
-        tails = 30 * _effort.CALL
+            return Effort(2 * effort.CALL, 50 * effort.CALL)
+        tails = 30 * effort.CALL
         price = self._price() if self.budget <= HEDGED_UP_TO else 0.0
         return Effort(tails + 2 * price, 10 * tails + 12 * price)
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The largest probability of doing as well in so many guesses."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        flips = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        epsilon, delta = claim.epsilon, claim.delta
+        flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0:
-            return _binomial.rounded_up(float(_binomial.tail(self.correct, self.budget, epsilon)))
+            return binomial.rounded_up(float(binomial.tail(self.correct, self.budget, epsilon)))
         if self.budget > HEDGED_UP_TO:
-            return _binomial.rounded_up(self._greedy(epsilon, flips)[0])
-        return _binomial.rounded_up(self._hedged(epsilon, flips))
+            return binomial.rounded_up(self._greedy(epsilon, flips)[0])
+        return binomial.rounded_up(self._hedged(epsilon, flips))
 
-    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+    def refutes(self, claim: ApproximateDP, level: float) -> bool:
         """Whether the p-value is at most a level; fewer prices may tell."""
-        flips = float(_binomial.flip_budget(self.elements, epsilon, delta))
+        epsilon, delta = claim.epsilon, claim.delta
+        flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0 or self.budget > HEDGED_UP_TO:
-            return self.p_value(epsilon, delta) <= level
-        return self._hedged(epsilon, flips, level / _binomial.ROUND_UP) * _binomial.ROUND_UP <= level
+            return self.p_value(claim) <= level
+        return self._hedged(epsilon, flips, level / binomial.ROUND_UP) * binomial.ROUND_UP <= level
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the binomial tail alone, by simple bounds with flips, and by the rule itself."""
         verdict = np.full(len(epsilons), -1, dtype=np.int8)
         end = bisect.bisect_left(
-            epsilons, True, key=lambda claim: bool(_binomial.tail(self.correct, self.budget, claim) > level)
+            epsilons, True, key=lambda claim: bool(binomial.tail(self.correct, self.budget, claim) > level)
         )
         verdict[:end], open_claims = 0, epsilons[:end]
         if delta == 0 and end > 0:
             verdict[: end - 1] = 1
             return verdict
-        flips = _binomial.flip_budget(self.elements, open_claims, delta)
+        flips = binomial.flip_budget(self.elements, open_claims, delta)
         lowered = np.unique(np.geomspace(1, self.correct + 1, 32).astype(np.int64)) - 1
-        tails = _binomial.tail(self.correct - lowered[:, None], self.budget, open_claims)
+        tails = binomial.tail(self.correct - lowered[:, None], self.budget, open_claims)
         simple = (tails + flips / (lowered[:, None] + 1)).min(axis=0)
-        verdict[:end][simple * _binomial.ROUND_UP <= level] = 1
+        verdict[:end][simple * binomial.ROUND_UP <= level] = 1
         last = int(np.flatnonzero(np.append(1, verdict == 1))[-1])
         if self.budget <= HEDGED_UP_TO:
             last += self._hedged_run(epsilons[last:end], flips[last:], level)
@@ -150,8 +164,8 @@ class Budget:
         """
 
         def kept(claim: int) -> bool:
-            hedged = self._hedged(float(epsilons[claim]), float(flips[claim]), level / _binomial.ROUND_UP)
-            return hedged * _binomial.ROUND_UP > level
+            hedged = self._hedged(float(epsilons[claim]), float(flips[claim]), level / binomial.ROUND_UP)
+            return hedged * binomial.ROUND_UP > level
 
         return bisect.bisect_left(range(len(epsilons)), True, key=kept)
 
@@ -165,14 +179,14 @@ class Budget:
         while width > 0 and done < len(epsilons):
             end = min(done + width, len(epsilons))
             most = self._greedy(float(epsilons[end - 1]), float(flips[done]))[0]
-            done, width = (end, 2 * width) if most * _binomial.ROUND_UP <= level else (done, width // 2)
+            done, width = (end, 2 * width) if most * binomial.ROUND_UP <= level else (done, width // 2)
         return done
 
     def _greedy(self, epsilon: float, flips: float) -> tuple[float, float]:
         """Turn misses into hits where the fewest are needed, until flips are spent; and the last price."""
-        _effort.spend(2 * _effort.CALL)
+        effort.spend(2 * effort.CALL)
         lowered = _flip_counts(self.correct)
-        reached = _binomial.tail(self.correct - lowered, self.budget, epsilon)
+        reached = binomial.tail(self.correct - lowered, self.budget, epsilon)
         gains, needed = np.diff(reached), lowered[:-1] + 1
         spent = np.cumsum(gains * needed)
         full = int(np.searchsorted(spent, flips, side="right"))
@@ -189,8 +203,8 @@ class Budget:
         rule, where the infimum mostly is. At price 0 every miss is flipped, at 1 none.
         """
         greedy, last = self._greedy(epsilon, flips)
-        low = _Cost(0.0, 1.0, flips - self.correct * float(_binomial.failure(epsilon)))
-        high = _Cost(1.0, flips + float(_binomial.tail(self.correct, self.budget, epsilon)), flips)
+        low = _Cost(0.0, 1.0, flips - self.correct * float(binomial.failure(epsilon)))
+        high = _Cost(1.0, flips + float(binomial.tail(self.correct, self.budget, epsilon)), flips)
         best, prices = min(1.0, greedy, high.total), [last, _BELOW_GREEDY * last]
         for _ in range(_MOST_PRICES if low.slope < 0 else 0):
             across = high.slope * high.price - low.slope * low.price
@@ -207,7 +221,7 @@ class Budget:
 
     def _price(self) -> float:
         """Seconds that one price takes."""
-        return self.budget * (_effort.CALL / 6 + _PER_COUNT * (self.budget - self.correct))
+        return self.budget * (effort.CALL / 6 + _PER_COUNT * (self.budget - self.correct))
 
     def _at_price(self, epsilon: float, flips: float, price: float) -> _Cost:
         """The recursion over the guesses left, by how many misses may still come (first column: too few).
@@ -215,8 +229,8 @@ class Budget:
         W = W_hit - (1 - p) min(W_hit - W_miss, price), the same as the maximum above. The second row holds
         its slope in the price.
         """
-        wrong = float(_binomial.failure(epsilon))
-        _effort.spend(self._price())
+        wrong = float(binomial.failure(epsilon))
+        effort.spend(self._price())
         wins = np.zeros((2, self.budget - self.correct + 2))
         wins[0, 1:] = 1.0
         after, before = wins[:, 1:], wins[:, :-1]

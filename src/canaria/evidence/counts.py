@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Floats, Integers
-from canaria.evidence import _binomial, _effort
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Floats, Integers
+from canaria._core.effort import Effort
+from canaria.claims import ApproximateDP
+from canaria.evidence.base import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 _PLACES: Final = 32
 _FIRST_CLAIMS: Final = 64
 
 
 @dataclass(frozen=True)
-class _CountFields:
+class _CountFields(Evidence):
     correct: int
     taken: int
     elements: int
@@ -33,22 +33,27 @@ class _CountFields:
         return f"the number of guesses, {self.taken}, and every guess"
 
     def __post_init__(self) -> None:
-        elements = _validate.integer("elements", self.elements, 1)
-        taken = _validate.integer("taken", self.taken, 0, elements, "elements")
-        correct = _validate.integer("correct", self.correct, 0, taken, "taken")
-        _validate.assign(self, elements=elements, taken=taken, correct=correct)
+        elements = checks.integer("elements", self.elements, 1)
+        taken = checks.integer("taken", self.taken, 0, elements, "elements")
+        correct = checks.integer("correct", self.correct, 0, taken, "taken")
+        checks.assign(self, elements=elements, taken=taken, correct=correct)
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""
         return Tally(self.correct, self.taken)
 
-    def progress(self, epsilon: float) -> Progress:
-        """The one number of guesses that is known."""
-        return Progress(np.array([self.taken]), np.array([self.correct]))
+    @property
+    def most_guesses(self) -> int:
+        """The number of guesses that was fixed."""
+        return self.taken
+
+    def best_of_size(self, guesses: int) -> Evidence | None:
+        """So many guesses, all right."""
+        return type(self)(guesses, guesses, self.elements_for(guesses)) if guesses else None
 
     def effort(self, delta: float) -> Effort:
         """A few calls for a claim; bisection asks for some dozens."""
-        return Effort(3 * _effort.CALL, 100 * _effort.CALL)
+        return Effort(3 * effort.CALL, 100 * effort.CALL)
 
     def ceiling(self, level: float) -> float:
         """The Clopper-Pearson bound in closed form: no valid bound from these counts is higher.
@@ -65,7 +70,6 @@ class _CountFields:
         return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
 
 
-@kind
 @dataclass(frozen=True)
 class Counts(_CountFields):
     """`correct` of `taken` guesses were right; `taken` was fixed before the output was seen.
@@ -79,39 +83,43 @@ class Counts(_CountFields):
     the weight of all outputs with at least v right guesses raised by one factor. The p-value is
     monotone in epsilon, because the classes of mechanisms are nested.
 
-    >>> round(Counts(73, 100, 1000).p_value(0.607, delta=1e-5), 3)
+    >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)
     0.05
     """
 
     method: ClassVar[str] = "exact"
-    inversion: ClassVar[str] = "bisection"
+    count_kind: ClassVar[str | None] = "Counts"
+    inversion: ClassVar[Inversion] = Inversion.BISECTION
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def holds_adaptively(self, guessed: int) -> bool:
+        """Where every element is guessed, nothing about their number is decided by bits."""
+        return self.taken == guessed
+
+    def p_value(self, claim: ApproximateDP) -> float:
         """The largest probability of doing as well against any (epsilon, delta)-DP mechanism."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        epsilon, delta = claim.epsilon, claim.delta
         if self.correct == 0:
             return 1.0
-        _effort.spend(_effort.CALL)
-        upper = float(_binomial.tail(self.correct, self.taken, epsilon))
+        effort.spend(effort.CALL)
+        upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
-            return _binomial.rounded_up(upper)
+            return binomial.rounded_up(upper)
         spread = self._tail_over_pmf(upper, epsilon) * self._lower_tail(epsilon)
-        return _binomial.rounded_up(upper + self.elements * delta * spread / self.correct)
+        return binomial.rounded_up(upper + self.elements * delta * spread / self.correct)
 
     def _lower_tail(self, epsilon: float) -> float:
         """1 - A, to full relative precision."""
         shape = self.taken - self.correct + 1
-        return float(special.betainc(shape, self.correct, _binomial.failure(epsilon)))
+        return float(special.betainc(shape, self.correct, binomial.failure(epsilon)))
 
     def _tail_over_pmf(self, upper: float, epsilon: float) -> float:
         """A / b, also where both underflow."""
-        if upper > _binomial.SMALLEST_TAIL:
-            return upper / math.exp(float(_binomial.log_pmf(self.correct, self.taken, epsilon)))
+        if upper > binomial.SMALLEST_TAIL:
+            return upper / math.exp(float(binomial.log_pmf(self.correct, self.taken, epsilon)))
         return _far_tail_over_pmf(self.correct, self.taken, epsilon)
 
 
-@kind
 @dataclass(frozen=True)
 class PublishedCounts(_CountFields):
     """The same counts under the bound of Steinke, Nasr and Jagielski (2023), for comparison.
@@ -122,39 +130,40 @@ class PublishedCounts(_CountFields):
     0.88 it lies below the true worst case, which is harmless at the usual confidences. The average
     that is maximised rises and then falls in i, so a search finds its peak.
 
-    >>> round(PublishedCounts(80, 100, 64_000).p_value(0.516, delta=1e-5), 3)
+    >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
     0.05
     """
 
     method: ClassVar[str] = "steinke"
-    inversion: ClassVar[str] = "bisection"
+    count_kind: ClassVar[str | None] = "PublishedCounts"
+    inversion: ClassVar[Inversion] = Inversion.BISECTION
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The published p-value."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
+        epsilon, delta = claim.epsilon, claim.delta
         if self.correct == 0:
             return 1.0
-        upper = float(_binomial.tail(self.correct, self.taken, epsilon))
+        upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0:
-            return _binomial.rounded_up(upper)
-        return _binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
+            return binomial.rounded_up(upper)
+        return binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
 
     def effort(self, delta: float) -> Effort:
         """A search over the flips for each claim."""
         rounds = 2 + math.log(self.taken + 1, _PLACES)
-        return Effort(3 * rounds * _effort.CALL, 150 * rounds * _effort.CALL)
+        return Effort(3 * rounds * effort.CALL, 150 * rounds * effort.CALL)
 
     def _averages(self, lowered: Integers, epsilon: float, upper: float) -> Floats:
-        reached = _binomial.tail(self.correct - lowered, self.taken, epsilon) * _binomial.ROUND_UP
+        reached = binomial.tail(self.correct - lowered, self.taken, epsilon) * binomial.ROUND_UP
         return np.asarray((reached - upper) / lowered)
 
     def _best_average(self, epsilon: float, upper: float) -> float:
         """Narrow down where the average stops rising, at many places at once; then try every place left."""
-        mode = math.floor((self.taken + 1) * float(_binomial.success(epsilon)))
+        mode = math.floor((self.taken + 1) * float(binomial.success(epsilon)))
         low, high = max(1, self.correct - mode), self.correct
         while high - low > _PLACES:
-            _effort.spend(_effort.CALL)
+            effort.spend(effort.CALL)
             places = low + (high - low) * np.arange(1, _PLACES + 1) // (_PLACES + 1)
             here, next_to = self._averages(np.array([places, places + 1]), epsilon, upper)
             falling = int(np.argmax(np.append(next_to <= here, True)))
@@ -163,7 +172,6 @@ class PublishedCounts(_CountFields):
         return float(self._averages(np.arange(low, high + 1), epsilon, upper).max())
 
 
-@kind
 @dataclass(frozen=True)
 class UncommittedCounts(_CountFields):
     """Counts whose number of guesses came out of the output (a threshold rule).
@@ -172,28 +180,30 @@ class UncommittedCounts(_CountFields):
     plus n delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not
     justified at a number of guesses that was not fixed beforehand.
 
-    >>> UncommittedCounts(73, 100, 1000).p_value(0.6) == Counts(73, 100, 1000).p_value(0.6)
+    >>> claim = ApproximateDP(0.6, delta=0)
+    >>> UncommittedCounts(73, 100, 1000).p_value(claim) == Counts(73, 100, 1000).p_value(claim)
     True
     """
 
     method: ClassVar[str] = "uncommitted"
-    inversion: ClassVar[str] = "late grid"
+    count_kind: ClassVar[str | None] = "UncommittedCounts"
+    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, NOT_ADAPTIVE)
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The binomial tail at the realised number of guesses, and the plain delta rule."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        upper = float(_binomial.tail(self.correct, self.taken, epsilon))
-        return _binomial.rounded_up(upper + float(_binomial.flip_budget(self.elements, epsilon, delta)))
+        epsilon, delta = claim.epsilon, claim.delta
+        upper = float(binomial.tail(self.correct, self.taken, epsilon))
+        return binomial.rounded_up(upper + float(binomial.flip_budget(self.elements, epsilon, delta)))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle many claims at once, up to the first that is surely not refuted."""
         verdict, start, width = np.zeros(len(epsilons), dtype=np.int8), 0, _FIRST_CLAIMS
         while start < len(epsilons):
             some, start, width = slice(start, start + width), start + width, 2 * width
-            upper = _binomial.tail(self.correct, self.taken, epsilons[some])
-            found = upper + _binomial.flip_budget(self.elements, epsilons[some], delta)
-            verdict[some] = (found * _binomial.ROUND_UP**2 <= level).astype(np.int8) - (found > level)
+            upper = binomial.tail(self.correct, self.taken, epsilons[some])
+            found = upper + binomial.flip_budget(self.elements, epsilons[some], delta)
+            verdict[some] = (found * binomial.ROUND_UP**2 <= level).astype(np.int8) - (found > level)
             if (verdict[some] < 0).any():
                 break
         return verdict
@@ -202,8 +212,13 @@ class UncommittedCounts(_CountFields):
         """What was fixed before the bits were revealed."""
         return "the threshold, and every guess; how many it takes came out of the output"
 
-    def perfect(self) -> "UncommittedCounts":
-        """The same audit with every guess right."""
+    @property
+    def most_guesses(self) -> int:
+        """Every element could have been guessed."""
+        return self.elements
+
+    def with_all_right(self) -> "UncommittedCounts":
+        """The same guesses, all right."""
         return UncommittedCounts(self.taken, self.taken, self.elements)
 
 
@@ -215,7 +230,7 @@ def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
     total, last, block = 1.0, 1.0, 1024
     odds = math.exp(epsilon)
     for start in range(1, taken - correct + 1, block):
-        _effort.spend(_effort.CALL / 2)
+        effort.spend(effort.CALL / 2)
         steps = np.arange(start, min(start + block, taken - correct + 1), dtype=np.float64)
         terms = last * np.cumprod(odds * (taken - correct - steps + 1) / (correct + steps))
         total, last = total + float(terms.sum()), float(terms[-1])

@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from canaria import _validate
-from canaria._validate import Floats, Hits, Integers
-from canaria.evidence import _binomial, _effort, _laws
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError, shown
+from canaria.claims import ApproximateDP
+from canaria.evidence import _walks
+from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
@@ -32,9 +34,8 @@ def looks(length: int) -> Integers:
     return np.unique(np.rint(spaced).astype(np.int64))
 
 
-@kind
 @dataclass(frozen=True, eq=False, init=False)
-class Ranking:
+class Ranking(Evidence):
     """Hits (right or wrong) in the order of the guesser's confidence, the surest first.
 
     `elements` is the number of hidden bits of the audit, one per hit if not given; a guesser that left
@@ -51,7 +52,7 @@ class Ranking:
     p-value is not monotone in epsilon, so bounds are found on a fixed grid.
 
     >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
-    >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(0.3), 6)
+    >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
     0.147496
     """
 
@@ -61,7 +62,8 @@ class Ranking:
     counts: Integers
 
     method: ClassVar[str] = "ranking"
-    inversion: ClassVar[str] = "grid"
+    inversion: ClassVar[Inversion] = Inversion.GRID
+    count_kind: ClassVar[str | None] = "Counts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,
@@ -70,29 +72,32 @@ class Ranking:
     )
 
     def __init__(self, hits: Any, elements: int | None = None, grid: Any = None) -> None:
-        seen = _validate.hits(hits)
+        seen = checks.hits(hits)
         looked = _checked_grid(grid, len(seen))
         blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
-        total = _validate.elements(elements, len(seen))
-        _validate.assign(self, hits=seen, elements=total, grid=looked, counts=np.cumsum(blocks))
+        total = checks.elements(elements, len(seen))
+        checks.assign(self, hits=seen, elements=total, grid=looked, counts=np.cumsum(blocks))
 
     @classmethod
-    def from_dict(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
+    def read(cls, **fields: Any) -> "Ranking":
+        """Evidence from what `to_dict` wrote."""
+        return cls.of_counts(**fields)
+
+    @classmethod
+    def of_counts(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
         """Rebuild the evidence, without single hits, from the right guesses at each look.
 
         They are all that the p-value uses.
         """
         looked = _checked_grid(grid, None)
         right = _whole("counts", counts)
-        _validate.same_length("counts", len(right), "grid", len(looked))
+        checks.same_length("counts", len(right), "grid", len(looked))
         gained = np.diff(right, prepend=0)
         if (gained < 0).any() or (gained > np.diff(looked, prepend=0)).any():
-            raise _validate.InputError(
-                f"counts must grow by at most the guesses between looks, got {_validate.shown(counts)}"
-            )
+            raise InputError(f"counts must grow by at most the guesses between looks, got {shown(counts)}")
         evidence = cls.__new__(cls)
-        total = _validate.integer("elements", elements, int(looked[-1]))
-        _validate.assign(evidence, hits=None, elements=total, grid=looked, counts=right)
+        total = checks.integer("elements", elements, int(looked[-1]))
+        checks.assign(evidence, hits=None, elements=total, grid=looked, counts=right)
         return evidence
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,26 +119,40 @@ class Ranking:
         """The right guesses at every look."""
         return Progress(self.grid, self.counts)
 
+    @property
+    def most_guesses(self) -> int:
+        """The last look."""
+        return int(self.grid[-1])
+
+    def best_of_size(self, guesses: int) -> "Ranking":
+        """So many guesses, all right, at the usual looks."""
+        return Ranking(np.ones(guesses, dtype=np.bool_), self.elements_for(guesses))
+
+    @property
+    def words(self) -> str:
+        """What it is, and how large, for messages."""
+        return f"a Ranking with {len(self.grid)} looks up to {self.grid[-1]} guesses"
+
     def tally(self, epsilon: float) -> Tally:
         """The counts at the look that speaks most clearly against the claim."""
-        best = int(np.argmin(_binomial.tail(self.counts, self.grid, epsilon)))
+        best = int(np.argmin(binomial.tail(self.counts, self.grid, epsilon)))
         return Tally(int(self.counts[best]), int(self.grid[best]))
 
     def effort(self, delta: float) -> Effort:
         """A rough walk for a claim; for the bound some of them, two exact ones, and the screen before."""
-        exact, rough = _laws.Walk(self.grid, 0.0).effort()
+        exact, rough = _walks.Walk(self.grid, 0.0).effort()
         tails = _PER_TAIL * len(self.grid) * (len(_LADDER) if delta > 0 else 1)
         return Effort(rough + tails, 15 * (rough + tails) + 2 * exact + 1000 * _PER_TAIL * len(self.grid))
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
-        for low, high in self._closer(epsilon, delta, rough=False):
+        for low, high in self._closer(claim.epsilon, claim.delta, rough=False):
             if low == high:
                 break
         return high
 
-    def between(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
+    def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
         """Bounds on the p-value at delta = 0, for less than it costs; rough, if it is above `beyond`."""
         low = high = 1.0
         for low, high in self._closer(epsilon, 0.0):
@@ -141,11 +160,10 @@ class Ranking:
                 break
         return low, high
 
-    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+    def refutes(self, claim: ApproximateDP, level: float) -> bool:
         """Whether the p-value is at most a level; bounds on it may tell."""
-        return next(
-            high <= level for low, high in self._closer(epsilon, delta) if low > level or high <= level
-        )
+        closer = self._closer(claim.epsilon, claim.delta)
+        return next(high <= level for low, high in closer if low > level or high <= level)
 
     def _closer(self, epsilon: float, delta: float, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds on the p-value, ever closer as more boundaries are walked to, at last equal.
@@ -155,25 +173,24 @@ class Ranking:
         what its looks have more: a walk that crosses it alone is between them at some look. Where the
         budget may run out, the crossing tells most. Long walks are first made with rounded steps.
         """
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        _effort.spend(5 * _effort.CALL)
+        effort.spend(5 * effort.CALL)
         boundary = self._boundary(epsilon)
         reachable = boundary <= self.grid
-        walk = _laws.Walk(self.grid[reachable], epsilon)
-        boundary, budget = boundary[reachable], float(_binomial.flip_budget(self.elements, epsilon, delta))
+        walk = _walks.Walk(self.grid[reachable], epsilon)
+        boundary, budget = boundary[reachable], float(binomial.flip_budget(self.elements, epsilon, delta))
         flips = _LADDER if budget > 0 else _LADDER[:1]
-        tails = _binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
+        tails = binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
         union = tails.sum(axis=0)
         least, most = tails.max(axis=0), np.minimum(union, 1.0)
         for exact in (False, True) if rough and walk.long else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
-                _effort.spend(3 * _effort.CALL)
-                low, last = _laws.greedy_flips(least, flips, budget)
-                high, place = _laws.greedy_flips(most, flips, budget)
+                effort.spend(3 * effort.CALL)
+                low, last = _walks.greedy_flips(least, flips, budget)
+                high, place = _walks.greedy_flips(most, flips, budget)
                 done = known[: last + 1].all()
                 high = low if done and exact else max(low, high)
-                yield _binomial.rounded_up(low), _binomial.rounded_up(high)
+                yield binomial.rounded_up(low), binomial.rounded_up(high)
                 if done:
                     break
                 place = int(np.argmin(known)) if known[place] else place
@@ -200,12 +217,12 @@ class Ranking:
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
     def _smallest_tail(self, epsilon: float) -> float:
-        return float(_binomial.tail(self.counts, self.grid, epsilon).min())
+        return float(binomial.tail(self.counts, self.grid, epsilon).min())
 
     def _boundary(self, epsilon: float) -> Integers:
-        tails = _binomial.tail(self.counts, self.grid, epsilon)
+        tails = binomial.tail(self.counts, self.grid, epsilon)
         smallest = float(tails.min())
-        boundary = _laws.smallest_counts(self.grid, smallest * _binomial.ROUND_UP, epsilon)
+        boundary = _walks.smallest_counts(self.grid, smallest * binomial.ROUND_UP, epsilon)
         return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
 
     def _surely_refuted(self, first: Floats, last: Floats, delta: float, level: float) -> Hits:
@@ -217,12 +234,12 @@ class Ranking:
         the ladder the p-value charges no less.
         """
         looks = self.grid[:, None]
-        smallest = _binomial.tail(self.counts[:, None], looks, last).min(axis=0) * _binomial.ROUND_UP
-        boundary = _laws.smallest_counts(looks, smallest, first)
-        budget = _binomial.flip_budget(self.elements, first, delta)
+        smallest = binomial.tail(self.counts[:, None], looks, last).min(axis=0) * binomial.ROUND_UP
+        boundary = _walks.smallest_counts(looks, smallest, first)
+        budget = binomial.flip_budget(self.elements, first, delta)
         flips = _LADDER[np.searchsorted(_LADDER[:-1], budget / (level * _FOR_FLIPS) - 1)]
-        tails = _binomial.tail(boundary - flips[:, None], looks, last) * (boundary <= looks)
-        chances = (tails.sum(axis=1) + budget / (flips + 1)) * _binomial.ROUND_UP
+        tails = binomial.tail(boundary - flips[:, None], looks, last) * (boundary <= looks)
+        chances = (tails.sum(axis=1) + budget / (flips + 1)) * binomial.ROUND_UP
         return np.asarray((chances <= level).any(axis=0))
 
 
@@ -233,14 +250,12 @@ def _checked_grid(grid: Any, length: int | None) -> Integers:
     rising = len(whole) > 0 and whole[0] >= 1 and (np.diff(whole) > 0).all()
     if not rising or (length is not None and whole[-1] > length):
         limit = "" if length is None else f" up to len(hits) = {length}"
-        raise _validate.InputError(
-            f"grid must hold rising positive integers{limit}, got {_validate.shown(grid)}"
-        )
+        raise InputError(f"grid must hold rising positive integers{limit}, got {shown(grid)}")
     return whole
 
 
 def _whole(name: str, values: Any) -> Integers:
-    array = _validate.vector(name, values)
-    if (array != np.rint(array)).any() or (np.abs(array) > _validate.LARGEST).any():
-        raise _validate.InputError(f"{name} must hold integers, got {_validate.shown(values)}")
+    array = checks.vector(name, values)
+    if (array != np.rint(array)).any() or (np.abs(array) > checks.LARGEST).any():
+        raise InputError(f"{name} must hold integers, got {shown(values)}")
     return array.astype(np.int64)

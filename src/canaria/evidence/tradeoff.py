@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from scipy import optimize, special
 
-from canaria import _validate
-from canaria._validate import InputError
-from canaria.evidence import _effort
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Progress, Tally, kind
+from canaria._core import checks, effort
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError
+from canaria.claims import ApproximateDP
+from canaria.evidence.base import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 Curve = Callable[[float], float]
 
@@ -36,7 +36,7 @@ class Gaussian:
     mu: float
 
     def __post_init__(self) -> None:
-        _validate.assign(self, mu=_validate.nonnegative("mu", self.mu))
+        checks.assign(self, mu=checks.nonnegative("mu", self.mu))
 
     def __call__(self, rate: float) -> float:
         """The smallest false negative rate."""
@@ -55,8 +55,8 @@ class Approximate:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        epsilon, delta = _validate.nonnegative("epsilon", self.epsilon), _validate.delta(self.delta)
-        _validate.assign(self, epsilon=epsilon, delta=delta)
+        epsilon, delta = checks.nonnegative("epsilon", self.epsilon), checks.delta(self.delta)
+        checks.assign(self, epsilon=epsilon, delta=delta)
 
     def __call__(self, rate: float) -> float:
         """The smallest false negative rate."""
@@ -104,7 +104,7 @@ def _at_complement(curve: Curve) -> Curve:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP."""
-    mu, delta = _validate.nonnegative("mu", mu), _validate.delta(delta)
+    mu, delta = checks.nonnegative("mu", mu), checks.delta(delta)
 
     def excess(epsilon: float) -> float:
         first = special.ndtr(-epsilon / mu + mu / 2)
@@ -117,9 +117,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return top if excess(top) > 0 else float(optimize.brentq(excess, 0.0, top))
 
 
-@kind
 @dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(Evidence):
     """Committed counts, tested against a whole trade-off curve (Mahloujifar, Melis, Chaudhuri 2024).
 
     Proved by them for a curve f that is symmetric (its own inverse), non-increasing and convex, any
@@ -127,7 +126,7 @@ class Tradeoff:
     (epsilon, delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there
     `Counts` is tighter. A claim costs O(correct).
 
-    >>> Tradeoff(80, 100, 100).refutes(gaussian(0.5))
+    >>> Tradeoff(80, 100, 100).refutes_curve(gaussian(0.5))
     True
     """
 
@@ -136,23 +135,33 @@ class Tradeoff:
     elements: int
 
     method: ClassVar[str] = "trade-off curve"
-    inversion: ClassVar[str] = "bisection"
+    inversion: ClassVar[Inversion] = Inversion.HALVING
+    count_kind: ClassVar[str | None] = "Tradeoff"
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
 
     def __post_init__(self) -> None:
-        elements = _validate.integer("elements", self.elements, 1)
-        taken = _validate.integer("taken", self.taken, 1, elements, "elements")
-        _validate.integer("taken", taken, 1, LARGEST)
-        correct = _validate.integer("correct", self.correct, 0, taken, "taken")
-        _validate.assign(self, elements=elements, taken=taken, correct=correct)
+        elements = checks.integer("elements", self.elements, 1)
+        taken = checks.integer("taken", self.taken, 1, elements, "elements")
+        checks.integer("taken", taken, 1, LARGEST)
+        correct = checks.integer("correct", self.correct, 0, taken, "taken")
+        checks.assign(self, elements=elements, taken=taken, correct=correct)
 
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"
 
-    def progress(self, epsilon: float) -> Progress:
-        """The one number of guesses that is known."""
-        return Progress(np.array([self.taken]), np.array([self.correct]))
+    @property
+    def most_guesses(self) -> int:
+        """The number of guesses that was fixed."""
+        return self.taken
+
+    def best_of_size(self, guesses: int) -> "Tradeoff":
+        """So many guesses, all right."""
+        return Tradeoff(guesses, guesses, self.elements_for(guesses))
+
+    def count_alone(self, correct: int, taken: int) -> "Evidence | None":
+        """A count of the same kind, up to the largest that it takes."""
+        return super().count_alone(correct, taken) if 0 < taken <= LARGEST else None
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that count, whatever the claim."""
@@ -163,13 +172,13 @@ class Tradeoff:
         return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
 
     def effort(self, delta: float) -> Effort:
-        """A claim goes through all right guesses; bisection asks for some dozens."""
-        claim = (1 + self.correct / _BLOCK) * (_effort.CALL + _effort.RATIO * _BLOCK)
+        """Most claims are settled within a block of guesses; what takes more is charged as it does."""
+        claim = effort.CALL + effort.RATIO * min(self.correct, _BLOCK)
         return Effort(claim, 50 * claim)
 
-    def refutes(self, curve: Curve, confidence: float = 0.95) -> bool:
+    def refutes_curve(self, curve: Curve, confidence: float = 0.95) -> bool:
         """Whether the counts refute that the mechanism keeps the trade-off curve."""
-        level = 1 - _validate.confidence(confidence)
+        level = 1 - checks.confidence(confidence)
         return self._rejects(_at_complement(_checked(curve)), level)
 
     def curve_p_value(self, curve: Curve) -> float:
@@ -177,14 +186,14 @@ class Tradeoff:
         below = _at_complement(_checked(curve))
         return _smallest_level(lambda level: self._rejects(below, level))
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The p-value against the curve of (epsilon, delta)-DP."""
-        curve = Approximate(epsilon, delta)
+        curve = Approximate(claim.epsilon, claim.delta)
         return _smallest_level(lambda level: self._rejects_lines(curve, level))
 
-    def refuted(self, epsilon: float, delta: float, level: float) -> bool:
+    def refutes(self, claim: ApproximateDP, level: float) -> bool:
         """Whether the p-value, which is rounded up, is at most that level; without finding it."""
-        return self._rejects_lines(Approximate(epsilon, delta), level * (1 - 2 * _STEP))
+        return self._rejects_lines(Approximate(claim.epsilon, claim.delta), level * (1 - 2 * _STEP))
 
     def gaussian_mu(self, confidence: float = 0.95) -> float:
         """The largest mu whose Gaussian curve is refuted, rounded down.
@@ -192,7 +201,7 @@ class Tradeoff:
         `gaussian_epsilon(mu, delta)` is then a lower bound on epsilon *if the mechanism is Gaussian*.
         On other mechanisms it over-claims (on randomised response with epsilon = 2 it gives 3.4).
         """
-        level = 1 - _validate.confidence(confidence)
+        level = 1 - checks.confidence(confidence)
         low, high = 0.0, 40.0
         if not self._rejects(Gaussian(0.0).at_complement, level):
             return 0.0
@@ -229,7 +238,7 @@ class Tradeoff:
         limit = self.taken / self.elements * (1 + 1e-12 + 4e-16 * self.correct)
         gain, start = curve.at_complement(right) - wrong, self.correct - 1
         while start >= 0 and gain > 0 and right + wrong <= limit:
-            _effort.spend(_effort.CALL + _effort.RATIO * _BLOCK)
+            effort.spend(effort.CALL + effort.RATIO * _BLOCK)
             slope, bend = curve.line(right)
             counts = np.arange(start, max(-1, start - _BLOCK), -1, dtype=np.float64)
             grown = counts / (self.taken - counts)

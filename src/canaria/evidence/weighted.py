@@ -9,17 +9,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from canaria import _validate
-from canaria._validate import Floats, Hits, InputError, Integers
-from canaria.evidence import _binomial, _effort, _laws, _text
-from canaria.evidence._effort import Effort
-from canaria.evidence._protocol import (
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError
+from canaria.claims import ApproximateDP
+from canaria.evidence import _text, _walks
+from canaria.evidence.base import (
     ALL_COUNTED,
     FAIR_COINS,
     NOT_ADAPTIVE,
+    Evidence,
+    Inversion,
     Progress,
     Tally,
-    kind,
     progress_of,
 )
 
@@ -30,9 +33,8 @@ _FFT_ERROR: Final = 1e-14
 _TILTS: Final = np.geomspace(1e-5, 10, 40)
 
 
-@kind
 @dataclass(frozen=True, eq=False, init=False)
-class Weighted:
+class Weighted(Evidence):
     """Guesses that count by weight: fixed `weights`, or `losses` that set them for each claim.
 
     With privacy losses known, the weight of a guess against a claim epsilon is
@@ -46,7 +48,8 @@ class Weighted:
     whose law is computed exactly. With delta > 0 the plain delta rule adds n delta / (1 + e^epsilon).
     The weights change with epsilon, so bounds are found on a fixed grid.
 
-    >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(0.7), 6)
+    >>> claim = ApproximateDP(0.7, delta=0)
+    >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
     0.529153
     """
 
@@ -56,7 +59,8 @@ class Weighted:
     elements: int
 
     method: ClassVar[str] = "weighted"
-    inversion: ClassVar[str] = "late grid"
+    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
+    count_kind: ClassVar[str | None] = "UncommittedCounts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,
@@ -72,20 +76,20 @@ class Weighted:
         losses: Any = None,
         elements: int | None = None,
     ) -> None:
-        seen = _validate.hits(hits)
+        seen = checks.hits(hits)
         if (weights is None) == (losses is None):
             raise InputError("Weighted needs exactly one of weights and losses")
         given = "losses" if weights is None else "weights"
-        values = _validate.vector(given, losses if weights is None else weights, infinite=weights is None)
-        _validate.same_length(given, len(values), "hits", len(seen))
+        values = checks.vector(given, losses if weights is None else weights, infinite=weights is None)
+        checks.same_length(given, len(values), "hits", len(seen))
         if weights is not None and (values < 0).any():
             raise InputError(f"weights must be at least 0, got {values.min():g}")
-        _validate.assign(
+        checks.assign(
             self,
             hits=seen,
             weights=values if losses is None else None,
             losses=values if weights is None else None,
-            elements=_validate.elements(elements, len(seen)),
+            elements=checks.elements(elements, len(seen)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,8 +102,12 @@ class Weighted:
         }
 
     @classmethod
-    def from_dict(cls, hits: Any, weights: Any, losses: Any, elements: Any) -> "Weighted":
-        """Read what `to_dict` wrote."""
+    def read(cls, **fields: Any) -> "Weighted":
+        """Evidence from what `to_dict` wrote."""
+        return cls._of_text(**fields)
+
+    @classmethod
+    def _of_text(cls, hits: Any, weights: Any, losses: Any, elements: Any) -> "Weighted":
         return cls(
             _text.hits_from_text(hits),
             weights=_text.numbers_from_json("weights", weights),
@@ -130,29 +138,29 @@ class Weighted:
         Few losses are so large, and above the claim, that their law spans more than 3 * 40 sqrt(n) points.
         """
         points = 3 * LATTICE * math.sqrt(len(self.hits))
-        transforms = LATTICE * (_effort.CALL + _effort.TRANSFORM / 2 * points)
-        passed = 10 * _effort.RATIO * len(self.hits)
-        return Effort(transforms + passed, 5 * transforms + 1000 * _effort.CALL + passed)
+        transforms = LATTICE * (effort.CALL + effort.TRANSFORM / 2 * points)
+        passed = 10 * effort.RATIO * len(self.hits)
+        return Effort(transforms + passed, 5 * transforms + 1000 * effort.CALL + passed)
 
     def statistic(self, epsilon: float) -> int:
         """The total weight of the right guesses."""
         _, right = self._groups(epsilon)
         return int(np.arange(len(right)) @ right)
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+    def p_value(self, claim: ApproximateDP) -> float:
         """The probability of as much right weight, and the plain delta rule."""
-        epsilon, delta = _validate.nonnegative("epsilon", epsilon), _validate.delta(delta)
-        _effort.spend(5 * _effort.CALL)
+        epsilon, delta = claim.epsilon, claim.delta
+        effort.spend(5 * effort.CALL)
         upper = _weighted_tail(self._groups(epsilon)[0], self.statistic(epsilon), epsilon)
-        budget = float(_binomial.flip_budget(self.elements, epsilon, delta))
-        return _binomial.rounded_up(upper + budget)
+        budget = float(binomial.flip_budget(self.elements, epsilon, delta))
+        return binomial.rounded_up(upper + budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by Chernoff's bound, up to the first that it leaves open."""
         verdict = np.zeros(len(epsilons), dtype=np.int8)
-        budget = _binomial.flip_budget(self.elements, epsilons, delta)
+        budget = binomial.flip_budget(self.elements, epsilons, delta)
         for index, epsilon in enumerate(epsilons.tolist()):
-            _effort.spend(3 * _effort.CALL)
+            effort.spend(3 * effort.CALL)
             groups, statistic = self._groups(epsilon)[0], self.statistic(epsilon)
             if _chernoff(groups, statistic, epsilon) + budget[index] > level:
                 break
@@ -170,7 +178,7 @@ class Weighted:
     @cached_property
     def _sorted(self) -> tuple[Floats, Integers]:
         """Sizes in rising order, and how many of the first k guesses in that order were right."""
-        _effort.spend(10 * _effort.RATIO * len(self.hits))
+        effort.spend(10 * effort.RATIO * len(self.hits))
         order = np.argsort(self._sizes)
         return self._sizes[order], np.concatenate([[0], np.cumsum(self.hits[order])])
 
@@ -189,8 +197,18 @@ class Weighted:
             return _steps(LATTICE if whole else top)
         return epsilon + _steps(top - epsilon)
 
-    def perfect(self) -> "Weighted":
-        """The same audit with every guess right."""
+    @property
+    def most_guesses(self) -> int:
+        """Every sign is guessed."""
+        return len(self.hits)
+
+    def best_of_size(self, guesses: int) -> "Weighted":
+        """So many guesses, all right and certain."""
+        certain = np.full(guesses, math.inf)
+        return Weighted(np.ones(guesses, bool), losses=certain, elements=self.elements_for(guesses))
+
+    def with_all_right(self) -> "Weighted":
+        """The same weights with every guess right."""
         return Weighted(
             np.ones_like(self.hits),
             weights=self.weights,
@@ -216,7 +234,7 @@ def _weighted_tail(groups: Integers, statistic: int, epsilon: float) -> float:
     if statistic <= 0 or len(values) == 0:
         return 1.0
     sizes = groups[values]
-    mean = float(_binomial.success(epsilon)) * float(values @ sizes)
+    mean = float(binomial.success(epsilon)) * float(values @ sizes)
     reach = math.ceil(math.sqrt(-math.log(_LEAK) / 2 * float(values**2 @ sizes)))
     bottom, top = (
         max(0, math.floor(mean) - reach),
@@ -227,9 +245,9 @@ def _weighted_tail(groups: Integers, statistic: int, epsilon: float) -> float:
     if statistic > top:
         return 2 * _LEAK
     points = fft.next_fast_len(top - bottom + 1, real=True)
-    _effort.spend(len(values) * (_effort.CALL + _effort.TRANSFORM / 2 * points))
+    effort.spend(len(values) * (effort.CALL + effort.TRANSFORM / 2 * points))
     transform = np.ones(points // 2 + 1, dtype=np.complex128)
-    for value, (low, chances) in zip(values.tolist(), _laws.windows(sizes, epsilon), strict=True):
+    for value, (low, chances) in zip(values.tolist(), _walks.windows(sizes, epsilon), strict=True):
         places = value * np.arange(low, low + len(chances)) % points
         transform *= fft.rfft(np.bincount(places, chances, points))
     law = fft.irfft(transform, points)

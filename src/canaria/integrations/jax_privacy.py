@@ -21,13 +21,14 @@ import optax
 from jax import Array
 from jax_privacy.clipping import BoundedSensitivityCallable
 
-from canaria import _validate
-from canaria._validate import InputError, shown
-from canaria.bound import Bound
-from canaria.conforming import Conformance
+from canaria._core import checks, seeds
+from canaria._core.errors import InputError, shown
+from canaria.evidence.bound import Bound
 from canaria.mechanisms.dpsgd import binomial_law
-from canaria.results import Result
-from canaria.training import Dense, Design, Dirac, Recording, design_of, hidden_bits
+from canaria.results.conformance import Conformance
+from canaria.results.result import Result
+from canaria.training.canaries import Dense, Design, Dirac, design_of, hidden_bits
+from canaria.training.recording import Recording
 
 __all__ = ["RAW_NORM", "Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach"]
 
@@ -229,7 +230,7 @@ class Audit:
         -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
         """
         drawn = np.asarray(indices, dtype=np.int64)
-        rows = _validate.integer("real", real, 1) + self.design.count
+        rows = checks.integer("real", real, 1) + self.design.count
         if drawn.size and drawn.max() >= rows:
             raise InputError(
                 f"indices must be below {rows}, {real} real rows and {self.design.count} canaries, "
@@ -339,17 +340,17 @@ def attach(  # noqa: PLR0913 (all that training states)
             f"canaries need {design.coordinates} coordinates, but params hold {weights} weights; "
             f"take at most {most} canaries, or more per coordinate"
         )
-    seed = int(_validate.generator(rng, _ATTACH).integers(2**62))
+    seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     return Audit(privatizer, shapes, design, way, settings, seed)
 
 
 def _settings(clip_norm: Any, noise_multiplier: float, sample_rate: float) -> tuple[float, float, float]:
     norm = clip_norm.l2_norm_bound if isinstance(clip_norm, BoundedSensitivityCallable) else clip_norm
-    if not 0 < _validate.real("clip_norm", norm) < math.inf:
+    if not 0 < checks.real("clip_norm", norm) < math.inf:
         raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
-    if not 0 <= _validate.real("noise_multiplier", noise_multiplier) < math.inf:
+    if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
-    if not 0 < _validate.real("sample_rate", sample_rate) <= 1:
+    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
         raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
     return float(norm), float(noise_multiplier), float(sample_rate)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from canaria._validate import InputError
+from canaria._core.errors import InputError
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
 from canaria.integrations.opacus._checks import accountant_of, steps_counted
 

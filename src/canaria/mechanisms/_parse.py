@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from canaria._validate import InputError, nearest, shown
+from canaria._core.errors import InputError, nearest, shown
 from canaria.mechanisms._protocol import Mechanism
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame

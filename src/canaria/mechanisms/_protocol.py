@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from canaria._validate import Bits, Floats, InputError, Integers, shown
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError, shown
 
 Output = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function of the user; whatever it raises becomes one line that names it."""
     try:
         return function(*arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{name} raised {type(error).__name__}: {shown(str(error))}") from error
 
 

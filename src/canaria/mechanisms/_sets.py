@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from canaria._validate import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats, Integers
 
 
 def sets_of(n: int, size: int) -> Integers:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, called
 from canaria.mechanisms._sets import (
     count_loss,
@@ -38,7 +39,7 @@ class CountInSets:
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        _validate.integer("size", self.size, 1)
+        checks.integer("size", self.size, 1)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials, sets)."""
@@ -115,8 +116,8 @@ class NoisyCountInSets:
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        _validate.integer("size", self.size, 1)
-        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+        checks.integer("size", self.size, 1)
+        if not 0 < checks.real("sigma", self.sigma) < math.inf:
             raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
@@ -155,7 +156,7 @@ class Symmetric:
     adjacency: ClassVar[str] = "add-remove"
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("epsilon", self.epsilon)
+        checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """What `draw` makes of the counts, (trials,)."""

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from scipy import interpolate, special
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers, shown
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError, shown
 from canaria.mechanisms._protocol import Output
 from canaria.mechanisms._sets import count_loss
 
@@ -47,11 +48,11 @@ class DpSgd:
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        _validate.integer("dimension", self.dimension, 1)
-        _validate.integer("steps", self.steps, 1)
-        if not 0 < _validate.real("sample_rate", self.sample_rate) <= 1:
+        checks.integer("dimension", self.dimension, 1)
+        checks.integer("steps", self.steps, 1)
+        if not 0 < checks.real("sample_rate", self.sample_rate) <= 1:
             raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(self.sample_rate)}")
-        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+        if not 0 < checks.real("sigma", self.sigma) < math.inf:
             raise InputError(f"sigma must be positive and finite, got {shown(self.sigma)}")
         if self.score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(self.score)}")

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, certain, one_round
 
 
@@ -53,7 +54,7 @@ class AllOrNothing:
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        if not 0 <= _validate.real("p", self.p) <= 1:
+        if not 0 <= checks.real("p", self.p) <= 1:
             raise InputError(f"p must be between 0 and 1, got {self.p!r}")
 
     @property

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from canaria._validate import Bits, InputError, Integers, shown
+from canaria._core.arrays import Bits, Integers
+from canaria._core.errors import InputError, shown
 from canaria.mechanisms._protocol import Output, called, one_round
 
 

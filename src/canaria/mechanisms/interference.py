@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from canaria._validate import Bits, Floats
+from canaria._core.arrays import Bits, Floats
 
 
 class Interference:

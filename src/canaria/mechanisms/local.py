@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, called, one_round
 
 
@@ -24,7 +25,7 @@ class RandomizedResponse:
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("epsilon", self.epsilon)
+        checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy bits."""
@@ -60,7 +61,7 @@ class LocalLaplace:
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        if not 0 < _validate.real("epsilon", self.epsilon) < math.inf:
+        if not 0 < checks.real("epsilon", self.epsilon) < math.inf:
             raise InputError(f"epsilon must be positive and finite, got {self.epsilon!r}")
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
@@ -96,7 +97,7 @@ class LocalGaussian:
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        if not 0 < _validate.real("sigma", self.sigma) < math.inf:
+        if not 0 < checks.real("sigma", self.sigma) < math.inf:
             raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
@@ -137,7 +138,7 @@ class Local:
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("epsilon", self.epsilon)
+        checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """What `draw` gives."""

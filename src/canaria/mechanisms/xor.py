@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, InputError, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, certain
 
 
@@ -50,7 +51,7 @@ class XorRandomizedResponse:
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        _validate.nonnegative("epsilon", self.epsilon)
+        checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The product of the bits, flipped with probability 1 - p(epsilon)."""

@@ -7,7 +7,7 @@ import math
 from importlib import import_module
 from typing import Any, Final
 
-from canaria._numbers import percent, rounded_down
+from canaria._core.rounding import percent, rounded_down
 from canaria.report.section import Section
 
 _BLUE: Final = "#3b7dd8"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from canaria._numbers import percent, rounded_down
+from canaria._core.rounding import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import words
 from canaria.report.charts import charts

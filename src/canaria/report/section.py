@@ -7,24 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from canaria import _validate
-from canaria._numbers import percent
-from canaria.bound import Bound, lower_bound, plain
-from canaria.evidence import (
-    Bets,
-    Budget,
-    Counts,
-    Evidence,
-    Explained,
-    PublishedCounts,
-    Split,
-    Tradeoff,
-    UncommittedCounts,
-    _effort,
-)
-from canaria.evidence.tradeoff import LARGEST
+from canaria._core import checks, effort
+from canaria._core.rounding import percent
+from canaria.evidence.bound import Bound, lower_bound, plain
 from canaria.report import words
-from canaria.results import Ladder, Result, Step
+from canaria.results.parts import Ladder, Step
+from canaria.results.result import Result
 
 _CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
@@ -125,8 +113,7 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         by_guesses, projected = _by_guesses(bound)
         derivation = _derivation(bound)
     fixed = [f"the confidence, {percent(bound.confidence)} %, and δ = {bound.delta:g}"]
-    if isinstance(bound.evidence, Explained):
-        fixed.insert(0, bound.evidence.fixed())
+    fixed.insert(0, bound.evidence.fixed())
     return Section(
         result,
         by_confidence,
@@ -151,7 +138,7 @@ def at_once(results: Sequence[Result]) -> str | None:
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
     """The bound at other confidences; fewer where they take long."""
     found = {bound.confidence: bound.epsilon}
-    with suppress(_effort.TooLongError), _effort.at_most(_PATIENCE):
+    with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for confidence in _CONFIDENCES:
             if confidence not in found:
                 found[confidence] = lower_bound(bound.evidence, bound.delta, confidence).epsilon
@@ -160,33 +147,31 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
 
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
     """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
-    evidence = _clearest(bound)
-    right, taken = evidence.tally(bound.epsilon)
-    counts = [(taken, right)]
-    if isinstance(evidence, Explained):
-        progress = evidence.progress(bound.epsilon)
-        counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
+    evidence = bound.evidence.clearest(bound.epsilon)
+    progress = evidence.progress(bound.epsilon)
+    counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
     projected = len(counts) == 1
     if projected:
         ((taken, right),) = counts
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
-        most = LARGEST if isinstance(evidence, Tradeoff) else _validate.LARGEST
-        counts = [(size, right * size // taken) for size in sizes if size <= most]
+        counts = [(size, right * size // taken) for size in sizes if size <= checks.LARGEST]
     curve = []
-    with suppress(_effort.TooLongError), _effort.at_most(_PATIENCE):
+    with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for size, hits in counts:
-            alone = _alone(evidence, hits, size)
+            alone = evidence.count_alone(hits, size)
+            if alone is None:
+                continue
             curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
     return tuple(curve), projected
 
 
 def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
-    evidence = _clearest(bound)
+    evidence = bound.evidence.clearest(bound.epsilon)
     right, taken = bound.tally
-    if taken == 0:
+    alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)} %"
+    if taken == 0 or alone is None:
         return ()
-    alone, sure = _alone(evidence, right, taken), f"{percent(bound.confidence)} %"
     steps = [(f"{right} of {taken} right: the ε that fits", bound.estimate)]
     steps.append(
         (f"this count alone, at {sure} confidence", lower_bound(alone, 0.0, bound.confidence).epsilon)
@@ -196,24 +181,6 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
         steps.append((f"and with what δ = {bound.delta:g} allows", charged))
     kind = words.KINDS.get(type(evidence).__name__, f"as {bound.method} evidence proves it")
     return (*steps, (f"the bound: {kind}", bound.epsilon))
-
-
-def _clearest(bound: Bound) -> Evidence:
-    """The evidence that speaks most clearly: of a split, also of a split of splits, a part."""
-    evidence = bound.evidence
-    while isinstance(evidence, Split):
-        evidence = evidence.clearest(bound.epsilon)
-    return evidence
-
-
-def _alone(evidence: Evidence, right: int, taken: int) -> Evidence:
-    """A count by itself, as evidence that is valid for the way in which the guesses were made."""
-    elements = max(evidence.elements, taken)
-    if isinstance(evidence, PublishedCounts | Tradeoff):
-        return type(evidence)(right, taken, elements)
-    if isinstance(evidence, UncommittedCounts | Bets | Budget):
-        return UncommittedCounts(right, taken, elements)
-    return Counts(right, taken, elements)
 
 
 def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:

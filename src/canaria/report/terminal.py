@@ -10,11 +10,11 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from canaria._numbers import percent, rounded_down
-from canaria.conforming import Conformance
+from canaria._core.rounding import percent, rounded_down
 from canaria.report import words
 from canaria.report.section import Section, at_once
-from canaria.results import Histogram
+from canaria.results.conformance import Conformance
+from canaria.results.parts import Histogram
 
 _WIDTH: Final = 40
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Hits, Integers
+from canaria._core.arrays import Bits, Floats, Hits, Integers
 from canaria.evidence import Counts, Evidence
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from canaria._validate import InputError, nearest, shown
+from canaria._core.errors import InputError, nearest, shown
 from canaria.rules._guesses import Checkable, Rule
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top

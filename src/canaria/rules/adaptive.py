@@ -11,8 +11,8 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, Hits, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Hits, Integers
 from canaria.evidence import Bets, Budget, Counts, Evidence
 
 _ROUNDING: Final = 1e-12
@@ -75,7 +75,7 @@ class SurestFirst:
     block: int = 1
 
     def __post_init__(self) -> None:
-        _validate.assign(self, block=_validate.integer("block", self.block, 1))
+        checks.assign(self, block=checks.integer("block", self.block, 1))
 
     def choose(self, losses: Floats) -> Integers:
         """The surest hidden elements."""
@@ -105,8 +105,8 @@ class UpTo:
     t: float = 0.0
 
     def __post_init__(self) -> None:
-        budget, t = _validate.integer("budget", self.budget, 1), _validate.nonnegative("t", self.t)
-        _validate.assign(self, budget=budget, t=t)
+        budget, t = checks.integer("budget", self.budget, 1), checks.nonnegative("t", self.t)
+        checks.assign(self, budget=budget, t=t)
 
     def decide(self, losses: Floats, taken: int) -> Bits:
         """The surest elements above the threshold, while the budget lasts."""
@@ -119,7 +119,7 @@ class UpTo:
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
         """What was right within the budget."""
-        _validate.integer("budget", self.budget, 1, elements, "elements")
+        checks.integer("budget", self.budget, 1, elements, "elements")
         return Budget(int(hits.sum()), len(hits), self.budget, elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:

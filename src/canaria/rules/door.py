@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, InputError, Integers, shown
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError, shown
 from canaria.evidence import Evidence
 from canaria.rules._guesses import Guesses, Rule
 from canaria.rules.adaptive import AdaptiveRule, ChoosingRule
@@ -77,12 +78,20 @@ def guess_by_choice(
     while True:
         scores = losses(output, _read_only(known))[0]
         hidden = rng.permutation(np.flatnonzero(known[0] == 0))
-        elements = hidden[rule.choose(scores[hidden])] if len(hidden) else hidden
+        elements = _chosen(rule, hidden, scores[hidden]) if len(hidden) else hidden
         if len(elements) == 0:
             return _weighed(rule, parts, bits)
         parts.append(_decided(rule, elements, scores, taken))
         taken += len(parts[-1][0])
         known[0, elements] = bits[elements]
+
+
+def _chosen(rule: ChoosingRule, hidden: Integers, scores: Floats) -> Integers:
+    """The elements that the rule chooses, each once: a bit that is guessed twice counts twice."""
+    chosen = hidden[rule.choose(scores)]
+    if len(np.unique(chosen)) < len(chosen):
+        raise InputError(f"choose must return different positions, got {shown(chosen)} from {shown(rule)}")
+    return chosen
 
 
 def _decided(rule: AdaptiveRule, elements: Integers, scores: Floats, taken: int) -> _Part:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from canaria import _validate
-from canaria._validate import Floats
+from canaria._core import checks
+from canaria._core.arrays import Floats
 from canaria.evidence import Counts, Evidence, UncommittedCounts, Weighted
 from canaria.rules._guesses import (
     Guesses,
@@ -24,11 +24,11 @@ class Top:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.assign(self, k=_validate.integer("k", self.k, 1))
+        checks.assign(self, k=checks.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the k highest scores."""
-        taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
+        taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         guesses = Guesses(highest(scores, taken, rng), np.ones(taken, dtype=np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
 
@@ -49,11 +49,11 @@ class Tails:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.assign(self, k=_validate.integer("k", self.k, 1))
+        checks.assign(self, k=checks.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to both tails."""
-        taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
+        taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         both = tails_alternating(falling(scores, rng))
         guesses = Guesses(both.order[:taken], both.signs[:taken])
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
@@ -82,11 +82,11 @@ class Surest:
     k: int
 
     def __post_init__(self) -> None:
-        _validate.assign(self, k=_validate.integer("k", self.k, 1))
+        checks.assign(self, k=checks.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the k scores of largest size."""
-        taken, total = _validate.integer("k", self.k, 1, len(scores), "elements"), len(scores)
+        taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         surest = highest(np.abs(scores), taken, rng)
         guesses = Guesses(surest, np.where(scores[surest] >= 0, 1, -1).astype(np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
@@ -107,7 +107,7 @@ class Threshold:
     t: float
 
     def __post_init__(self) -> None:
-        _validate.assign(self, t=_validate.nonnegative("t", self.t))
+        checks.assign(self, t=checks.nonnegative("t", self.t))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the scores of size at least t; there are no ties to break."""

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Bits, Floats, Hits, Integers
+from canaria._core import checks
+from canaria._core.arrays import Bits, Floats, Hits, Integers
 from canaria.evidence import Bets, Evidence
 from canaria.rules._guesses import Guesses, falling, nothing_guessed
 
@@ -30,7 +30,7 @@ class Online:
     blocks: int = 30
 
     def __post_init__(self) -> None:
-        _validate.assign(self, blocks=_validate.integer("blocks", self.blocks, 2))
+        checks.assign(self, blocks=checks.integer("blocks", self.blocks, 2))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "OnlineRounds":
         """Commit to the order of the blocks and to how confidences are learnt."""
@@ -40,14 +40,15 @@ class Online:
         return OnlineRounds(features, tuple(parts))
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every element was bet on, none with more confidence than the rule ever states."""
+        """Whether every element was bet on, blindly in the first block, never surer than the rule ever is."""
         if nothing_guessed(evidence):
             return True
         if not isinstance(evidence, Bets) or evidence.confidences is None:
             return False
-        stated = evidence.confidences
-        surest = _surest(evidence.elements)
-        return bool(len(stated) == evidence.elements and stated.min() >= 0.5 and stated.max() <= surest)
+        stated, total = evidence.confidences, evidence.elements
+        blind = stated[: -(-total // min(self.blocks, total))]
+        sensible = stated.min() >= 0.5 and stated.max() <= _surest(total)
+        return bool(len(stated) == total and sensible and (blind == 0.5).all())
 
 
 @dataclass(frozen=True, eq=False)

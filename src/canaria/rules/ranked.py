@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from canaria._validate import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats, Integers
 from canaria.evidence import Evidence, Ranking, Split
 from canaria.evidence.ranking import looks
 from canaria.rules._guesses import Guesses, falling, nothing_guessed, tails_alternating

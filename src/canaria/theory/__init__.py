@@ -10,7 +10,6 @@ from canaria.theory.efficacy import (
 )
 from canaria.theory.full_knowledge import demonstrate_full_knowledge
 from canaria.theory.gaps import Gaps, gaps
-from canaria.theory.ladders import ladder_of_dpsgd, ladder_of_gaps, ladder_of_scores
 from canaria.theory.tightness import Tightness, certain_elements, exposed_elements, tightness
 
 __all__ = [
@@ -25,9 +24,6 @@ __all__ = [
     "efficacy",
     "exposed_elements",
     "gaps",
-    "ladder_of_dpsgd",
-    "ladder_of_gaps",
-    "ladder_of_scores",
     "tightness",
     "total_variation",
 ]

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Bits, Floats
+from canaria._core import checks, seeds
+from canaria._core.arrays import Bits, Floats
 from canaria.mechanisms import Mechanism
 
 _BLOCK: Final = 4_000_000
@@ -50,7 +50,7 @@ def efficacy(
     0.55
     """
     count = n if k is None else k
-    _validate.integer("k", count, 1, _validate.integer("n", n, 1), "n")
+    checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
     closed = getattr(mechanism, "closed_efficacy", None)
     value = closed(n, count) if closed else None
     if value is not None:
@@ -70,13 +70,13 @@ def ae_ac_ddp(
 
 def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
     """AC: average-case distributional DP, the expected accuracy on the most exposed element."""
-    _validate.integer("n", n, 1)
+    checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
 
 
 def ddp(mechanism: Mechanism, n: int) -> float:
     """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon."""
-    return mechanism.ddp(_validate.integer("n", n, 1))
+    return mechanism.ddp(checks.integer("n", n, 1))
 
 
 def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
@@ -84,7 +84,7 @@ def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any
 
     TV = E[tanh(|loss_i| / 2)]; E*_n = 1/2 + TV / 2.
     """
-    _validate.integer("n", n, 1)
+    checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)
 
 
@@ -118,8 +118,8 @@ def means(
             sizes = np.abs(mechanism.loss(outcomes.outputs[start : start + block], nothing))
             totals += [float(chances @ statistic(sizes)) for statistic in statistics]
         return [Accuracy(float(total)) for total in totals], np.zeros((len(totals), len(totals)))
-    _validate.integer("trials", trials, 2)
-    generator = _validate.generator(rng, THEORY)
+    checks.integer("trials", trials, 2)
+    generator = seeds.generator(rng, THEORY)
     values: list[list[Floats]] = [[] for _ in statistics]
     for start in range(0, trials, block):
         sizes = simulated_sizes(mechanism, n, min(block, trials - start), generator)

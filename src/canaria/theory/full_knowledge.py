@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from canaria import _validate
+from canaria._core import checks, seeds
+from canaria.claims import ApproximateDP
 from canaria.evidence import Counts
 from canaria.mechanisms import XorRandomizedResponse
 from canaria.theory.efficacy import THEORY
@@ -17,17 +18,17 @@ def demonstrate_full_knowledge(epsilon: float = 1.0, n: int = 20, trials: int = 
     Knowing all other bits, every element is guessed right exactly when the released parity is true:
     V is n with probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
     """
-    _validate.integer("n", n, 2)
-    generator = _validate.generator(rng, THEORY)
+    checks.integer("n", n, 2)
+    generator = seeds.generator(rng, THEORY)
     mechanism = XorRandomizedResponse(epsilon)
-    bits = generator.choice(np.array([-1, 1], dtype=np.int8), (_validate.integer("trials", trials, 1), n))
+    bits = generator.choice(np.array([-1, 1], dtype=np.int8), (checks.integer("trials", trials, 1), n))
     output = mechanism.sample(bits, generator)
     correct = np.zeros(trials, dtype=np.int64)
     for element in range(n):
         known = bits.copy()
         known[:, element] = 0
         correct += np.sign(mechanism.loss(output, known)[:, element]) == bits[:, element]
-    refuted = Counts(n, n, n).p_value(epsilon) <= 0.05
+    refuted = Counts(n, n, n).refutes(ApproximateDP(epsilon, delta=0), 0.05)
     accused = float((correct == n).mean()) if refuted else 0.0
     return (
         "INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomised response\n"

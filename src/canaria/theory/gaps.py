@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from canaria import _validate
-from canaria._validate import Floats
-from canaria.bound import plain
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria.evidence.bound import plain
 from canaria.mechanisms import Mechanism
 from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 
@@ -84,7 +84,7 @@ def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIAL
     0.5
     """
     count = n if k is None else k
-    _validate.integer("k", count, 1, _validate.integer("n", n, 1), "n")
+    checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
     statistics = (partial(_efficacy, count), _average_case)
     (best, average), covariance = means(mechanism, n, statistics, trials, rng)
     difference = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]

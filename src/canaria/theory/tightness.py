@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from canaria import _validate
+from canaria._core import checks, seeds
 from canaria.mechanisms import Mechanism
 from canaria.theory.efficacy import THEORY, simulated_sizes
 
@@ -45,12 +45,12 @@ def tightness(
     >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
     (10.0, 100.0)
     """
-    level = _validate.nonnegative("level", level)
-    _validate.integer("trials", trials, 1)
-    generator = _validate.generator(rng, THEORY)
+    level = checks.nonnegative("level", level)
+    checks.integer("trials", trials, 1)
+    generator = seeds.generator(rng, THEORY)
     counts = [
         (simulated_sizes(make(n), n, trials, generator) >= level).sum(axis=1)
-        for n in (_validate.integer("sizes", n, 1) for n in sizes)
+        for n in (checks.integer("sizes", n, 1) for n in sizes)
     ]
     return Tightness(
         level,
@@ -69,7 +69,7 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
     >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
     (1.953125, 199.8046875)
     """
-    whole = 2.0 ** -(_validate.integer("size", size, 1) - 1)
+    whole = 2.0 ** -(checks.integer("size", size, 1) - 1)
     return n / size * (2 - whole if adaptive else size * whole)
 
 
@@ -79,7 +79,7 @@ def exposed_elements(n: int, size: int, level: float) -> float:
     >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
     True
     """
-    counts = np.arange(_validate.integer("size", size, 1) + 1)
+    counts = np.arange(checks.integer("size", size, 1) + 1)
     with np.errstate(divide="ignore"):
         losses = np.abs(np.log(counts) - np.log(size - counts))
     logs = special.gammaln(size + 1) - special.gammaln(counts + 1) - special.gammaln(size - counts + 1)

@@ -10,7 +10,7 @@ from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
 from canaria.integrations.opacus._ways import RAW_NORM
-from canaria.training import WAYS, Dense, Dirac
+from canaria.training.canaries import WAYS, Dense, Dirac
 
 __all__ = [
     "RAW_NORM",

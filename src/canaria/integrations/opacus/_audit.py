@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canaria import _validate
-from canaria._validate import InputError, shown
-from canaria.bound import Bound
-from canaria.conforming import Conformance, Pairs
+from canaria._core import checks, seeds
+from canaria._core.errors import InputError, shown
+from canaria.evidence.bound import Bound
 from canaria.integrations.opacus._checks import (
     require_counted,
     require_fitting,
@@ -20,8 +19,11 @@ from canaria.integrations.opacus._checks import (
 )
 from canaria.integrations.opacus._scores import Scores
 from canaria.integrations.opacus._ways import DISTRIBUTED, MAKERS, Way
-from canaria.results import Result
-from canaria.training import WAYS, Dense, Design, Dirac, Recording, design_of, hidden_bits
+from canaria.results.conformance import Conformance
+from canaria.results.result import Result
+from canaria.training.canaries import WAYS, Dense, Design, Dirac, design_of, hidden_bits
+from canaria.training.conformance import Pairs
+from canaria.training.recording import Recording
 
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
@@ -220,8 +222,8 @@ def attach(
     if state is None:
         require_fresh(optimizer)
     require_fitting(optimizer, data_loader, design, way)
-    stated = None if noise_multiplier is None else _validate.nonnegative("noise_multiplier", noise_multiplier)
-    seed = int(_validate.generator(rng, _ATTACH).integers(2**62))
+    stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
+    seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     audit = Audit(optimizer, data_loader, design, way, _agreed(optimizer, seed), stated)
     if state is not None:
         try:

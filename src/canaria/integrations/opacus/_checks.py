@@ -16,9 +16,9 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 
-from canaria._validate import InputError
+from canaria._core.errors import InputError
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training import Design
+from canaria.training.canaries import Design
 
 _FLAT: Final = (DPOptimizer, DPOptimizerFastGradientClipping)
 

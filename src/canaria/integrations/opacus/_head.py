@@ -5,10 +5,10 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from canaria import _validate
-from canaria._validate import InputError
+from canaria._core import checks
+from canaria._core.errors import InputError
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training import design_of
+from canaria.training.canaries import design_of
 
 _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7
@@ -120,7 +120,7 @@ def with_canary_head(
     model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1
 ) -> tuple[CanaryHead, MarkedRows]:
     """A model and a data set with canaries, for `attach(..., way="head")`; make both private as usual."""
-    _validate.integer("canaries", canaries, 1, _BASE**_DIGITS)
+    checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
     _ = rows[0], rows[rows.real]
     return CanaryHead(model, canaries, per_coordinate), rows

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canaria._validate import InputError
+from canaria._core.errors import InputError
 
 
 class Places:

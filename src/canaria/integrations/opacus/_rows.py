@@ -6,8 +6,8 @@ from typing import Any
 
 from torch.utils.data import Dataset, Sampler
 
-from canaria import _validate
-from canaria._validate import InputError
+from canaria._core import checks
+from canaria._core.errors import InputError
 
 
 class CanaryRows(Dataset[Any]):
@@ -18,7 +18,7 @@ class CanaryRows(Dataset[Any]):
 
     def __init__(self, dataset: Any, count: int) -> None:
         self.dataset = dataset
-        self.count = _validate.integer("canaries", count, 1)
+        self.count = checks.integer("canaries", count, 1)
         if not hasattr(dataset, "__len__"):
             raise InputError(
                 f"a data set must have a length to be sampled from, got {type(dataset).__name__}"

@@ -10,10 +10,11 @@ from opacus.optimizers import DistributedDPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from torch import Tensor
 
-from canaria._validate import InputError, Integers
+from canaria._core.arrays import Integers
+from canaria._core.errors import InputError
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import DrawnRows
-from canaria.training import Dense, Design
+from canaria.training.canaries import Dense, Design
 
 DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
 RAW_NORM: Final = 10.0

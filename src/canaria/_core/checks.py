@@ -1,0 +1,129 @@
+"""Argument checks: every message is one line with the name, the value and what is allowed."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core.arrays import Floats, Hits
+from canaria._core.errors import InputError, nearest, shown
+
+ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
+LARGEST: Final = 10**15
+"""The largest count: above it, doubles lose the digits that bounds need."""
+
+
+def integer(name: str, value: Any, low: int, high: int = LARGEST, top: str = "") -> int:
+    """Check that `value` is an integer between `low` and `high` (which `top` names)."""
+    allowed = f"an integer of at least {low}"
+    if high != LARGEST or (isinstance(value, int) and value > LARGEST):
+        allowed = f"an integer between {low} and {top}{' = ' if top else ''}{high}"
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
+    if not whole or value < low or value > high:
+        raise InputError(f"{name} must be {allowed}, got {shown(value)}")
+    return int(value)
+
+
+def real(name: str, value: Any) -> float:
+    """Check that `value` is a number, and not NaN."""
+    try:
+        number = math.nan if isinstance(value, str | bytes | bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise InputError(f"{name} must be a number, got {shown(value)}")
+    return number
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """Check that `value` is a number of at least 0 (infinity is one)."""
+    number = real(name, value)
+    if number < 0:
+        raise InputError(f"{name} must be at least 0, got {shown(value)}")
+    return number
+
+
+def delta(value: Any) -> float:
+    """Check a delta: a number in [0, 1]."""
+    number = real("delta", value)
+    if not 0 <= number <= 1:
+        raise InputError(f"delta must be between 0 and 1, got {shown(value)}")
+    return number
+
+
+def confidence(value: Any) -> float:
+    """Check a confidence: a number strictly between 0 and 1."""
+    number = real("confidence", value)
+    if not (0 < number < 1 and 1 - number < 1):
+        raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}")
+    return number
+
+
+def adjacency(value: Any) -> str:
+    """Check the name of an adjacency."""
+    if value not in ADJACENCIES:
+        allowed = ", ".join(map(repr, ADJACENCIES))
+        raise InputError(
+            f"adjacency must be one of {allowed}, got {shown(value)}{nearest(value, ADJACENCIES)}"
+        )
+    return str(value)
+
+
+def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
+    """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
+    try:
+        given = np.asarray(values)
+        if isinstance(values, np.ma.MaskedArray) or given.dtype.kind not in "biufO":
+            raise TypeError
+        array = given.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise InputError(f"{name} must be a sequence of plain numbers, got {shown(values)}") from None
+    if array.ndim != 1:
+        raise InputError(f"{name} must be one-dimensional, got shape {array.shape}")
+    bad = np.isnan(array) if infinite else ~np.isfinite(array)
+    if bad.any():
+        where = int(np.argmax(bad))
+        allowed = "numbers" if infinite else "finite numbers"
+        raise InputError(f"{name} must hold {allowed}, got {array[where]} at position {where}")
+    return array
+
+
+def two_valued(name: str, values: Any) -> Hits:
+    """Check a vector of booleans, 0/1 or -1/+1, and return it as booleans."""
+    array = vector(name, values)
+    negative = bool((array == -1).any())
+    low = -1 if negative else 0
+    bad = (array != 1) & (array != low)
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise InputError(f"{name} must hold 0/1, -1/+1 or booleans, got {array[where]:g} at position {where}")
+    return np.asarray(array == 1)
+
+
+def hits(values: Any) -> Hits:
+    """Check the right and wrong guesses of an audit: at least one, two-valued."""
+    seen = two_valued("hits", values)
+    if len(seen) == 0:
+        raise InputError("hits must hold at least one guess, got none")
+    return seen
+
+
+def elements(value: Any, guesses: int) -> int:
+    """Check the number of elements: by default one for each guess, never fewer."""
+    return guesses if value is None else integer("elements", value, guesses)
+
+
+def same_length(name: str, length: int, other: str, expected: int) -> None:
+    """Check that two sequences are equally long."""
+    if length != expected:
+        raise InputError(f"{name} must be as long as {other}, got {length} and {expected}")
+
+
+def assign(instance: object, **values: Any) -> None:
+    """Set the fields of a frozen dataclass once; arrays are copied and become read-only."""
+    for name, value in values.items():
+        stored = value
+        if isinstance(value, np.ndarray):
+            stored = value.copy()
+            stored.flags.writeable = False
+        object.__setattr__(instance, name, stored)

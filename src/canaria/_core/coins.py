@@ -1,0 +1,135 @@
+"""Fair coins: hidden bits that they hardly ever show are a warning, or an error.
+
+The order of a list is no evidence against coins: members first, or by class, is usual. It becomes one where
+rows share a coin, and where a game reveals bits in that order.
+"""
+
+import math
+import warnings
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core.arrays import Bits, Hits
+from canaria._core.checks import two_valued
+from canaria._core.errors import InputError
+
+IMPOSSIBLE: Final = 1e-6
+"""Bits that fair coins show more rarely than this are refused: one honest audit in a million is, too."""
+_UNLIKELY: Final = 1e-3
+_MATCHED: Final = 40
+"""From so many elements on, neighbours that always differ are worth a warning: 20 coins, about 1e-6."""
+_FEWEST_RUNS: Final = 41
+"""See `_require_coins_of_their_own`."""
+_HOW_TO_TOSS: Final = (
+    "toss one fair coin per canary, before training and independently of everything else, and include the "
+    "canary only on heads (canaria.plant does)"
+)
+_ONE_ROW: Final = "give one row per canary, such as the mean of its scores (another order does not help)"
+
+
+class UnfairCoinsError(InputError):
+    """Hidden bits that fair coins show less than once in a million audits."""
+
+
+class CoinWarning(UserWarning):
+    """Hidden bits that fair coins hardly ever show."""
+
+    __module__ = "canaria.game"
+
+
+def fair_chance(heads: int, tosses: int) -> float:
+    """The probability that fair coins show as uneven a split, or a more uneven one.
+
+    >>> fair_chance(10, 10) == 2 * 0.5**10
+    True
+    """
+    larger = max(heads, tosses - heads)
+    return min(1.0, 2 * float(special.betainc(larger, tosses - larger + 1, 0.5)))
+
+
+def checked_bits(values: Any) -> Bits:
+    """Check hidden bits and return them as -1/+1."""
+    included = two_valued("bits", values)
+    if len(included) == 0:
+        raise InputError("bits must hold at least one element, got none")
+    _require_fair_split(included)
+    if len(included) >= _MATCHED and (included[1::2] != included[: len(included) // 2 * 2 : 2]).all():
+        warnings.warn(
+            f"bits differ within every pair of neighbours over {len(included)} elements (or alternate "
+            f"strictly), as if one of two had always been included: that is no coin; {_HOW_TO_TOSS}",
+            CoinWarning,
+            stacklevel=3,
+        )
+    else:
+        _require_coins_of_their_own(included)
+    return np.where(included, 1, -1).astype(np.int8)
+
+
+def require_fair_rounds(revealed: Bits) -> None:
+    """Check bits in the order in which rounds reveal them: an order made with sight of them tells them."""
+    _require_fair_split(revealed > 0)
+    changes, pairs = _changes(revealed)
+    if sorted_by_bits(revealed):
+        raise UnfairCoinsError(
+            f"rounds must be made without sight of the bits, got an order in which the bits change {changes} "
+            f"times in {pairs} (fair coins: probability {fair_chance(changes, pairs):.1g}); shuffle a list "
+            "sorted by the bits"
+        )
+
+
+def sorted_by_bits(hidden: Bits) -> bool:
+    """Whether coins as tossed cannot explain the order of a list: then positions tell the bits.
+
+    Each two neighbours differ by a fair coin, independently.
+    """
+    changes, pairs = _changes(hidden)
+    return pairs > 0 and fair_chance(changes, pairs) < IMPOSSIBLE
+
+
+def _changes(hidden: Bits) -> tuple[int, int]:
+    """How many neighbours differ, and out of how many."""
+    return int((hidden[1:] != hidden[:-1]).sum()), len(hidden) - 1
+
+
+def _require_fair_split(included: Hits) -> None:
+    total, ones = len(included), int(included.sum())
+    chance = fair_chance(ones, total)
+    seen = f"{ones} included and {total - ones} excluded, which fair coins show with probability {chance:.1g}"
+    if chance < IMPOSSIBLE:
+        raise UnfairCoinsError(f"bits must be independent fair coins, got {seen}; {_HOW_TO_TOSS}")
+    if chance < _UNLIKELY:
+        warnings.warn(
+            f"bits must be independent fair coins, got {seen}; unless that was chance, nothing is proved: "
+            f"{_HOW_TO_TOSS}",
+            CoinWarning,
+            stacklevel=4,
+        )
+
+
+def _require_coins_of_their_own(included: Hits) -> None:
+    """Refuse several rows for each canary, next to each other or block by block.
+
+    Rows of g to a canary come in runs whose lengths are multiples of g. Fair coins as tossed show that in 41
+    or more runs with probability below 3^-40; listed by groups, members first in each, below 2^-20, because
+    the two runs of every group must fit. The same goes for a list that repeats a block of so many runs.
+    """
+    total = len(included)
+    ends = np.append(np.flatnonzero(included[1:] != included[:-1]) + 1, total)
+    if len(ends) < _FEWEST_RUNS:
+        return
+    shared = int(np.gcd.reduce(np.diff(ends, prepend=0)))
+    if shared > 1:
+        raise UnfairCoinsError(
+            f"bits must be independent fair coins, got {len(ends)} runs whose lengths are all multiples of "
+            f"{shared}, as if {shared} rows shared a coin; {_ONE_ROW}"
+        )
+    small = [divisor for divisor in range(2, math.isqrt(total) + 1) if total % divisor == 0]
+    for period in sorted({*small, *(total // divisor for divisor in small)}):
+        runs = int(np.searchsorted(ends, period))
+        if runs >= _FEWEST_RUNS and (included[period:] == included[:-period]).all():
+            raise UnfairCoinsError(
+                f"bits must be independent fair coins, got {total} that repeat the same {period} again and "
+                f"again, as if {total // period} rows shared a coin; {_ONE_ROW}"
+            )

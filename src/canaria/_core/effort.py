@@ -1,0 +1,74 @@
+"""How long evidence takes, in seconds of an ordinary core: told beforehand, and counted on the way.
+
+`Effort` is what a kind expects of itself. What it takes can depend on every count, so the steps that
+take time also `spend` it, before they do; within `at_most`, what goes beyond is refused. Both are the same
+on every machine. Prices are measured (fuzz/slow_files.py holds them against processor time), and rounded up.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core.errors import InputError
+
+CALL: Final = 1e-4
+"""A p-value of a single count, with all its checks; also other work on a few numbers."""
+LOG_PMF: Final = 2.4e-7
+"""One point of a binomial law."""
+RATIO: Final = 4e-8
+"""One point of a binomial law by the ratio of neighbours; also other passes over an array."""
+TRANSFORM: Final = 1.3e-7
+"""One point of a convolution by Fourier transforms, of which there are three."""
+PRODUCT: Final = 2e-9
+"""One product of a convolution without."""
+_TAIL: Final = (6e-7, 1e-5)
+_LARGE_TAIL: Final = (2e-6, 2.2e-5)
+_LARGE: Final = 1e9
+
+
+class TooLongError(InputError):
+    """Evidence that would take longer than is allowed."""
+
+    __module__ = "canaria"
+
+
+class Effort(NamedTuple):
+    """Seconds to decide one claim, and to find the last one that is refuted."""
+
+    claim: float
+    bound: float
+
+
+_LEFT: Final[ContextVar[list[float] | None]] = ContextVar("left", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Refuse work of more than so many seconds, by a TooLongError."""
+    token = _LEFT.set([seconds])
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def spend(seconds: float) -> None:
+    """Count work that is about to be done."""
+    left = _LEFT.get()
+    if left is not None:
+        left[0] -= seconds
+        if left[0] < 0:
+            raise TooLongError("evidence takes longer than is allowed")
+
+
+def spend_on_tails(correct: Any, taken: Any, wrong: Any) -> None:
+    """Count binomial tails: the continued fraction converges slowly near the mean."""
+    if _LEFT.get() is None:
+        return
+    base, slow = _TAIL if np.max(taken, initial=0) <= _LARGE else _LARGE_TAIL
+    variance = np.maximum(taken * wrong * (1 - wrong), 1.0)
+    near = (correct - taken * (1 - wrong)) ** 2 / variance + 60 * np.maximum(taken, 1.0) ** (-1 / 3)
+    spend(2 * CALL + base * near.size + slow * float(np.sum(1 / near)))

@@ -1,0 +1,46 @@
+"""Errors of one line: what was given, what is allowed, what was probably meant."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+_SHOWN: Final = 60
+"""The longest value that an error message quotes in full."""
+
+
+class CanariaError(Exception):
+    """What canaria raises on purpose; the message is one line."""
+
+
+class InputError(CanariaError, ValueError):
+    """An argument, a file or a command that cannot be used."""
+
+    __module__ = "canaria"
+
+
+class TrainingDivergedError(CanariaError, ArithmeticError):
+    """Training whose noisy sums are not finite numbers: there is nothing to audit."""
+
+    __module__ = "canaria.training"
+
+
+class NothingRefutableWarning(UserWarning):
+    """An audit in which no claim could have been refuted, whatever was seen."""
+
+    __module__ = "canaria.evidence"
+
+
+def shown(value: object) -> str:
+    """Render a value on one line, cut to a length that fits in an error message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """What was probably meant, to end an error message with; nothing if no known word is near.
+
+    >>> nearest("xor-in-pair", ["xor", "xor-in-pairs"])
+    "; did you mean 'xor-in-pairs'?"
+    """
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

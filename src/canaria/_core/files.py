@@ -1,0 +1,65 @@
+"""Files: written all or nothing, with a checksum over their content."""
+
+import json
+import os
+import re
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from canaria._core.errors import InputError
+
+_DRAFT: Final = re.compile(r"\.(.+)\.\d+\.draft")
+
+
+def folder(path: str | Path) -> Path:
+    """A folder to write to, made if it is not there."""
+    place = Path(path)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"output folder {place} cannot be used: {error.strerror}") from None
+    return place
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that, whatever happens, it holds all of the content or what it held before.
+
+    A pipe or a device, which cannot be replaced, is written into.
+    """
+    try:
+        if path.is_dir() or not path.name:
+            raise InputError(f"{path} cannot be written: it must name a file")
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def drafted(name: str) -> str | None:
+    """The name that a draft would have got; None for other files."""
+    match = _DRAFT.fullmatch(name)
+    return match[1] if match else None
+
+
+def checksum(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its own checksum, in one fixed way of writing it."""
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{sha256(text.encode()).hexdigest()}"

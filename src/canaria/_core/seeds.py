@@ -1,0 +1,24 @@
+"""Random streams: one seed, one stream for each purpose."""
+
+from typing import Any
+
+import numpy as np
+
+from canaria._core import checks
+
+
+def generator(rng: Any, purpose: int) -> np.random.Generator:
+    """Make a generator from a seed, a SeedSequence or a Generator (None: fresh).
+
+    Its stream depends on `purpose`: a seed that was also used to flip the bits must not break ties by
+    the same random numbers.
+    """
+    if isinstance(rng, np.random.Generator):
+        sequence = np.random.SeedSequence(int(rng.integers(2**63)))
+    elif isinstance(rng, np.random.SeedSequence):
+        sequence = rng
+    else:
+        seed = None if rng is None else checks.integer("rng", rng, 0, 2**63)
+        sequence = np.random.SeedSequence(seed)
+    own = np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))
+    return np.random.default_rng(own)

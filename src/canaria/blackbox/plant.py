@@ -1,0 +1,204 @@
+"""Black-box audits: canaries planted in a data set by fair coins, whatever trains on it.
+
+Neither the length of the data set, nor a sampling rate or normaliser computed from it, may tell the coins:
+
+- replace: every place holds either the canary or its stand-in (replace-one adjacency);
+- zero-out: every canary has a place, and a weight of 1 or 0 that the trainer must honour (add-remove
+  adjacency, where a row of weight 0 contributes nothing).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks, seeds
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError, shown
+from canaria.evidence.bound import Bound
+from canaria.game.scores import bound_of_scores
+from canaria.rules import Ranked, Rule
+
+_PLANT: Final = 0x706C616E
+_FORMS: Final = {"replace": "replace", "zero-out": "add-remove"}
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """A data set to train on, and what is needed to audit the result.
+
+    `indices` says where each canary (or its stand-in) lies in `dataset`, `weights` (zero-out only) how much
+    each row counts, `canaries` what to score after training. Keep `bits` away from training.
+    """
+
+    dataset: Any
+    bits: Bits
+    indices: Integers
+    adjacency: str
+    canaries: Any
+    weights: Floats | None = None
+
+    def bound(
+        self,
+        scores: Any,
+        delta: float = 0.0,
+        confidence: float = 0.95,
+        rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
+        rng: Any = None,
+    ) -> Bound:
+        """The bound that scores of the canaries prove, higher meaning "trained on" (see `audit_scores`)."""
+        return bound_of_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
+
+
+def plant(
+    dataset: Any, canaries: Any, rng: Any = None, *, stand_ins: Any = None, form: str = "replace"
+) -> Planted:
+    """Plant canaries in a data set, each by an independent fair coin.
+
+    `dataset` may be an array, a tensor, a pandas object, a list, a tuple or dict of these with one row per
+    example, or anything with a length and `dataset[i]` (a torch Dataset); `canaries` has the same form (for
+    a Dataset, a list of items). With form="replace" a canary takes the place of a stand-in or leaves it:
+    by default of real rows chosen at random; `stand_ins` are added to the data set instead. With
+    form="zero-out" all canaries are added, and `weights` says which count.
+
+    >>> import numpy as np
+    >>> planted = plant((np.zeros((50, 3)), np.zeros(50)), (np.ones((4, 3)), np.ones(4)), rng=0)
+    >>> planted.dataset[0].shape, planted.adjacency
+    ((50, 3), 'replace')
+    >>> bool(np.all(planted.dataset[1][planted.indices] == (planted.bits > 0)))
+    True
+    """
+    if form not in _FORMS:
+        tell = (
+            "; leaving rows out would let the length of the data set tell the bits" if form == "drop" else ""
+        )
+        raise InputError(f"form must be 'replace' or 'zero-out', got {shown(form)}{tell}")
+    if form == "zero-out" and stand_ins is not None:
+        raise InputError("stand_ins go with form='replace'; zero-out keeps every canary in its place")
+    generator = seeds.generator(rng, _PLANT)
+    real, count = _rows("dataset", dataset), _rows("canaries", canaries)
+    bits = 2 * generator.integers(0, 2, count, dtype=np.int8) - np.int8(1)
+    if form == "zero-out":
+        weights = np.concatenate([np.ones(real), bits > 0])
+        placed = _take((dataset, canaries), np.arange(real + count))
+        return Planted(placed, bits, real + np.arange(count), _FORMS[form], canaries, weights)
+    each = np.arange(count)
+    sources: tuple[Any, ...] = (dataset, canaries)
+    if stand_ins is None:
+        if count > real:
+            raise InputError(f"canaries must be at most the {real} rows that they may replace, got {count}")
+        indices, order = generator.choice(real, count, replace=False), np.arange(real)
+    else:
+        checks.same_length("stand_ins", _rows("stand_ins", stand_ins), "canaries", count)
+        sources = (dataset, canaries, stand_ins)
+        indices, order = real + each, np.concatenate([np.arange(real), real + count + each])
+    order[indices[bits > 0]] = real + each[bits > 0]
+    return Planted(_take(sources, order), bits, indices, _FORMS[form], canaries)
+
+
+def _rows(name: str, data: Any) -> int:
+    """How many examples there are, all parts agreeing."""
+    parts = list(data.values()) if isinstance(data, dict) else data
+    if isinstance(data, dict | tuple):
+        lengths = {_rows(name, part) for part in parts}
+        if len(lengths) != 1:
+            raise InputError(f"{name} must have parts of one length, got {sorted(lengths)}")
+        return lengths.pop()
+    try:
+        length = 0 if isinstance(data, str | bytes) else len(data)
+    except TypeError:
+        raise InputError(
+            f"{name} must have a length that counts its rows, got {type(data).__name__}"
+        ) from None
+    if length == 0:
+        raise InputError(f"{name} must hold at least one row, got none")
+    return length
+
+
+def _take(sources: Sequence[Any], order: Integers) -> Any:
+    """Rows `order` of the sources laid end to end, as the kind of the first."""
+    first = sources[0]
+    _require_alike(sources)
+    if isinstance(first, dict):
+        return {name: _take([source[name] for source in sources], order) for name in first}
+    if isinstance(first, tuple):
+        columns = [_take(column, order) for column in zip(*sources, strict=True)]
+        return tuple(columns) if type(first) is tuple else type(first)(*columns)
+    if isinstance(first, list):
+        joined = [row for source in sources for row in source]
+        return [joined[place] for place in order]
+    if _is_dataset(first):
+        return PlantedRows(tuple(sources), order)
+    try:
+        return _JOINS[type(first).__module__.partition(".")[0]](sources, order)
+    except KeyError:
+        raise InputError(
+            f"dataset of type {type(first).__name__} cannot be planted; give arrays, frames or a Dataset"
+        ) from None
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"dataset and canaries do not fit: {shown(str(error))}") from None
+
+
+def _require_alike(sources: Sequence[Any]) -> None:
+    first = sources[0]
+    arrays = all(isinstance(source, np.ndarray) for source in sources)
+    if not arrays and len(set(map(type, sources))) > 1 and not _is_dataset(first):
+        kinds = ", ".join(type(source).__name__ for source in sources)
+        raise InputError(f"dataset, canaries and stand_ins must be of one kind, got {kinds}")
+    if isinstance(first, dict) and any(set(source) != set(first) for source in sources):
+        raise InputError("dataset, canaries and stand_ins must have the same keys")
+    if isinstance(first, tuple) and len({len(source) for source in sources}) > 1:
+        raise InputError("dataset, canaries and stand_ins must have the same number of parts")
+
+
+def _is_dataset(data: Any) -> bool:
+    """Whether rows are to be asked for one by one."""
+    known = isinstance(data, list | tuple | dict) or type(data).__module__.partition(".")[0] in _JOINS
+    rows = hasattr(data, "__getitem__") and hasattr(data, "__len__")
+    return rows and (not known or (not hasattr(data, "shape") and not isinstance(data, list | tuple | dict)))
+
+
+def _join_arrays(sources: Sequence[Any], order: Integers) -> Any:
+    return np.concatenate(sources)[order]
+
+
+def _join_tensors(sources: Sequence[Any], order: Integers) -> Any:
+    import torch
+
+    return torch.cat(tuple(sources))[torch.as_tensor(order)]
+
+
+def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
+    """Row labels are numbered anew: they would tell the bits."""
+    import pandas as pd
+
+    columns = [list(getattr(source, "columns", [])) for source in sources]
+    if any(names != columns[0] for names in columns):
+        raise ValueError(f"columns differ: {columns}")
+    return pd.concat(sources, ignore_index=True).iloc[order].reset_index(drop=True)
+
+
+_JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
+    "numpy": _join_arrays,
+    "torch": _join_tensors,
+    "pandas": _join_frames,
+}
+
+
+class PlantedRows:
+    """A data set whose rows are taken from several, one by one."""
+
+    def __init__(self, sources: tuple[Any, ...], order: Integers) -> None:
+        self._sources, self._order = sources, order
+        self._starts = np.cumsum([0, *(len(source) for source in sources)])
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        place = int(self._order[index])
+        source = int(np.searchsorted(self._starts, place, side="right")) - 1
+        return self._sources[source][place - int(self._starts[source])]

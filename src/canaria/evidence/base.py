@@ -1,0 +1,204 @@
+"""What every kind of evidence offers, how kinds are written and read, and what they assume in words."""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError, shown
+from canaria.claims import ApproximateDP
+
+FAIR_COINS: Final = "the hidden bits are independent fair coins"
+COMMITTED: Final = "the number of guesses was fixed before the output was seen"
+ALL_COUNTED: Final = "`elements` counts every hidden bit of the audit, guessed or not"
+NOT_ADAPTIVE: Final = (
+    "which elements are guessed, and in which order, depends on the output alone; "
+    "a guess may use bits revealed before it, never its own"
+)
+LARGEST_EPSILON: Final = 750.0
+"""No bound goes further: beyond it e^epsilon is not a number of double precision."""
+_KINDS: Final[dict[str, type["Evidence"]]] = {}
+
+
+class Inversion(Enum):
+    """How `lower_bound` may search for the last refuted claim."""
+
+    BISECTION = "bisection"
+    """The p-value is monotone in epsilon."""
+    HALVING = "halving"
+    """The same, and a verdict costs less than a p-value."""
+    GRID = "grid"
+    """It is not monotone: walk a fixed grid upward from 0."""
+    LATE_GRID = "late grid"
+    """The same, from the first grid point where the plain delta rule can reject."""
+    PARTS = "parts"
+    """The largest bound of several parts, each at its share of the error probability."""
+
+
+class Tally(NamedTuple):
+    """Right guesses and guesses taken."""
+
+    correct: int
+    taken: int
+
+
+class Progress(NamedTuple):
+    """Numbers of guesses, rising, and how many of so many were right."""
+
+    taken: Integers
+    correct: Integers
+
+
+class Evidence(ABC):
+    """What an audit saw; it knows its p-value against a claim.
+
+    A new kind is one class that defines `method`, `assumptions`, `elements`, `p_value`, `tally` and
+    `to_dict`; once it is defined, `from_dict` reads it back. All the rest has a default that is valid, if
+    slow or silent, for any kind: no formula is used that was proved for another.
+
+    Attributes:
+        elements: How many hidden bits the audit had.
+        inversion: How the last refuted claim may be found; by default on a fixed grid, which needs no
+            monotone p-value.
+        count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
+
+    """
+
+    elements: int
+    inversion: ClassVar[Inversion] = Inversion.GRID
+    count_kind: ClassVar[str | None] = None
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The name of the kind in results."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the p-value to be one."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__name__.startswith("_"):
+            return
+        taken = _KINDS.get(cls.__name__)
+        if taken is not None and taken.__qualname__ != cls.__qualname__:
+            raise TypeError(f"there is a kind of evidence named {cls.__name__} already")
+        _KINDS[cls.__name__] = cls
+
+    @abstractmethod
+    def p_value(self, claim: ApproximateDP) -> float:
+        """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well."""
+
+    @abstractmethod
+    def tally(self, epsilon: float) -> Tally:
+        """Right guesses and guesses taken, where the evidence speaks most clearly against the claim."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data for JSON; `read`, by default the constructor, takes them back."""
+
+    @classmethod
+    def read(cls, **fields: Any) -> "Evidence":
+        """Evidence from what `to_dict` wrote."""
+        return cls(**fields)
+
+    def refutes(self, claim: ApproximateDP, level: float) -> bool:
+        """Whether the p-value is at most the level; some kinds can tell for less than a p-value costs."""
+        return self.p_value(claim) <= level
+
+    def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+        """Settle many claims at once: +1 where surely refuted, -1 where surely not, 0 where not known."""
+        return np.zeros(len(epsilons), dtype=np.int8)
+
+    def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
+        """Bounds on the p-value at delta = 0; they may be rough where it is above `beyond`."""
+        p_value = self.p_value(ApproximateDP(epsilon, delta=0))
+        return p_value, p_value
+
+    def ceiling(self, level: float) -> float:
+        """A value that the bound cannot exceed."""
+        return LARGEST_EPSILON
+
+    def clearest(self, epsilon: float) -> "Evidence":
+        """The part that speaks most clearly against the claim; evidence of one piece is its own."""
+        return self
+
+    def effort(self, delta: float) -> Effort:
+        """How long a claim, and a bound, are likely to take, known from the sizes alone."""
+        return Effort(0.0, 0.0)
+
+    def holds_adaptively(self, guessed: int) -> bool:
+        """Whether the p-value holds where revealed bits decide which of `guessed` elements are guessed."""
+        return False
+
+    @property
+    def most_guesses(self) -> int:
+        """How many guesses could have been taken; 0 where that is not known."""
+        return 0
+
+    def best_of_size(self, guesses: int) -> "Evidence | None":
+        """An audit of this kind with so many guesses, all right and certain; None where that is not known.
+
+        Elements stay as they are, or become as many as the guesses where every element is guessed.
+        """
+        return None
+
+    def with_all_right(self) -> "Evidence | None":
+        """The same guesses and stakes with every guess right; None where they are not known."""
+        return None
+
+    def count_alone(self, correct: int, taken: int) -> "Evidence | None":
+        """A count by itself, as evidence that is valid for the way in which these guesses were made."""
+        if self.count_kind is None:
+            return None
+        elements = max(self.elements, taken)
+        return _KINDS[self.count_kind].read(correct=correct, taken=taken, elements=elements)
+
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        return "every guess"
+
+    def progress(self, epsilon: float) -> Progress:
+        """How guesses went as their number grew, for the eye; by default the one number that is known."""
+        correct, taken = self.tally(epsilon)
+        return Progress(np.array([taken]), np.array([correct]))
+
+    @property
+    def words(self) -> str:
+        """What it is, and how large, for messages."""
+        guesses = f" of {self.most_guesses} guesses" if self.most_guesses else ""
+        return f"a {type(self).__name__}{guesses}"
+
+    def elements_for(self, guesses: int) -> int:
+        """The elements of an audit with so many guesses: see `best_of_size`."""
+        return guesses if self.most_guesses == self.elements else max(guesses, self.elements)
+
+
+def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
+    """Right guesses among the first k hits, at up to `points` numbers k, geometric from `first` to all."""
+    spaced = np.geomspace(min(first, len(hits)), len(hits), points)
+    taken = np.unique(np.rint(spaced).astype(np.int64))
+    return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])
+
+
+def to_dict(evidence: Evidence) -> dict[str, Any]:
+    """Evidence as plain data, with its kind."""
+    return {"kind": type(evidence).__name__, **evidence.to_dict()}
+
+
+def from_dict(data: Any) -> Evidence:
+    """Evidence from what `to_dict` wrote; anything else is an InputError."""
+    name = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(name, str) or name not in _KINDS:
+        raise InputError(f"evidence must be of a kind out of {', '.join(sorted(_KINDS))}, got {shown(name)}")
+    fields = {key: value for key, value in data.items() if key != "kind"}
+    try:
+        return _KINDS[name].read(**fields)
+    except TypeError:
+        raise InputError(f"{name} cannot be read from the fields {shown(sorted(fields))}") from None

@@ -1,0 +1,149 @@
+"""The last refuted claim: one inverter for every kind of evidence.
+
+Claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every epsilon' above. Where
+the p-value is monotone, bisection finds the last refuted claim. Where it is not, a grid fixed in advance is
+walked upward, and the last point of the initial run of refuted claims is reported; to over-claim, the first
+point at or above the truth would have to be refuted.
+"""
+
+import math
+import warnings
+from typing import Final
+
+import numpy as np
+from scipy import optimize
+
+from canaria._core import binomial
+from canaria._core.arrays import Floats
+from canaria._core.errors import NothingRefutableWarning
+from canaria.claims import ApproximateDP
+from canaria.evidence.base import Evidence, Inversion
+from canaria.evidence.split import Split
+
+EPSILON_GRID: Final[Floats] = np.concatenate(
+    [np.arange(2001) / 100, 20 + np.arange(1, 301) / 10, 50 + np.arange(1.0, 651.0)]
+)
+"""The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
+EPSILON_GRID.flags.writeable = False
+GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
+MONOTONE: Final = frozenset({Inversion.BISECTION, Inversion.HALVING})
+_BUDGET_SHARE: Final = 0.9
+"""The late grid starts where the plain delta rule spends no more of the level than this."""
+_TINY: Final = 1e-300
+"""So that the logarithm of a p-value of 0 is a number; far below any level."""
+_ROUNDING: Final = 1e-8
+"""A bound found by halving is so far below the last refuted claim at most."""
+_BELOW_ONE: Final = 1 - 2.0**-48
+"""So that a part's p-value, divided by its share, is at most the level in floating point too."""
+
+
+def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
+    """The bound; a part of a split that cannot beat an earlier part may answer less."""
+    if isinstance(evidence, Split):
+        best = beat
+        for part, share in zip(evidence.parts, evidence.shares, strict=True):
+            best = max(best, last_refuted(part, delta, level * share * _BELOW_ONE, best))
+        return best
+    if evidence.inversion in MONOTONE:
+        if beat >= 0 and not _refutes(evidence, beat, delta, level):
+            return 0.0
+        search = _bisect if evidence.inversion is Inversion.BISECTION else _halve
+        return search(evidence, delta, level)
+    return _walk(evidence, delta, level, beat)
+
+
+def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: float) -> bool:
+    """Whether the first claim at or above `truth` that `lower_bound` would ever try is refuted.
+
+    If it is not, the bound is at most `truth`. Costs one p-value where a bound costs many.
+    """
+    if isinstance(evidence, Split):
+        parts = zip(evidence.parts, evidence.shares, strict=True)
+        return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
+    if evidence.inversion in MONOTONE:
+        return _refutes(evidence, truth, delta, level)
+    start = _first_claim(evidence, delta, level) if evidence.inversion is Inversion.LATE_GRID else 0
+    claims = EPSILON_GRID[start:]
+    tried = claims[claims >= truth][:1]
+    if len(tried) == 0:
+        return False
+    settled = int(evidence.screen(tried, delta, level)[0])
+    return settled > 0 or (settled == 0 and _refutes(evidence, float(tried[0]), delta, level))
+
+
+def _refutes(evidence: Evidence, epsilon: float, delta: float, level: float) -> bool:
+    return evidence.refutes(ApproximateDP(epsilon, delta), level)
+
+
+def _bisect(evidence: Evidence, delta: float, level: float) -> float:
+    """The largest refuted claim of a monotone p-value, rounded down."""
+
+    def p_value(epsilon: float) -> float:
+        return evidence.p_value(ApproximateDP(epsilon, delta))
+
+    if p_value(0.0) > level:
+        return 0.0
+    high = evidence.ceiling(level)
+    for epsilon in (high, max(0.0, high - _ROUNDING * max(1.0, high))):
+        if p_value(epsilon) <= level:
+            return epsilon
+
+    def excess(epsilon: float) -> float:
+        return math.log(max(p_value(epsilon), _TINY) / level)
+
+    found, step = float(optimize.brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13)), 1e-13
+    while p_value(found) > level:
+        found, step = max(0.0, found - step), 2 * step
+    return found
+
+
+def _halve(evidence: Evidence, delta: float, level: float) -> float:
+    """The same, by verdicts alone."""
+    low, high = 0.0, evidence.ceiling(level)
+    if not _refutes(evidence, low, delta, level):
+        return low
+    while high - low > _ROUNDING:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _refutes(evidence, middle, delta, level) else (low, middle)
+    return low
+
+
+def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
+    """The last point of the initial run of refuted claims on the fixed grid.
+
+    A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
+    """
+    start = _first_claim(evidence, delta, level) if evidence.inversion is Inversion.LATE_GRID else 0
+    claims = EPSILON_GRID[start:]
+    beyond = int(np.searchsorted(claims, beat, side="right"))
+    if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
+        return 0.0
+    settled = evidence.screen(claims, delta, level)
+    run, walked = int(np.argmax(np.append(settled, 0) != 1)), False
+    while run < len(claims) and settled[run] >= 0:
+        if settled[run] == 0 and not _refutes(evidence, float(claims[run]), delta, level):
+            break
+        run, walked = run + 1, settled[run] == 0
+    while run > 0 and not walked and not _refutes(evidence, float(claims[run - 1]), delta, level):
+        run -= 1
+    return float(claims[run - 1]) if run > 0 else 0.0
+
+
+def _first_claim(evidence: Evidence, delta: float, level: float) -> int:
+    """The first grid point where the plain delta rule leaves room to reject, known in advance."""
+    if delta == 0:
+        return 0
+    budget = binomial.flip_budget(evidence.elements, EPSILON_GRID, delta)
+    start = int(np.searchsorted(-budget, -_BUDGET_SHARE * level))
+    best = evidence.with_all_right() if start > 0 else None
+    if best is not None:
+        first = float(EPSILON_GRID[min(start, len(EPSILON_GRID) - 1)])
+        if best.p_value(ApproximateDP(first, delta)) > level:
+            most = math.floor(2 * _BUDGET_SHARE * level / delta)
+            warnings.warn(
+                f"no claim can be refuted with elements={evidence.elements} at delta={delta:g} and "
+                f"confidence={1 - level:.10g}, even by perfect guesses; at most {most} elements would do",
+                NothingRefutableWarning,
+                stacklevel=4,
+            )
+    return start

@@ -1,0 +1,174 @@
+"""Several audits of one model in one place: bounds that hold at once, the confidence split over them."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria._core.rounding import percent
+from canaria.claims import ApproximateDP, require_same_adjacency
+from canaria.evidence.base import Evidence
+from canaria.evidence.bound import Bound, lower_bound
+from canaria.evidence.split import MOST_SHARES, Split
+
+
+@dataclass(frozen=True)
+class Together:
+    """The bounds of several audits, which all hold at once, and the one they amount to.
+
+    `bounds` holds each audit at its own share of the error probability. `bound` is the largest of them; it
+    holds with the confidence of the whole, and is kept like any other: `Result(bound, claim).save(path)`.
+    """
+
+    bounds: dict[str, Bound]
+    bound: Bound
+
+    @property
+    def best(self) -> str:
+        """The name of the audit that shows most; the first of several."""
+        return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
+
+    def refutes(self, claim: ApproximateDP) -> bool:
+        """Whether the bound lies above the claim, which must be at its delta; see `Bound.refutes`."""
+        return self.bound.refutes(claim)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bound as plain data for JSON, and every audit under its name."""
+        audits = {name: bound.to_dict() for name, bound in self.bounds.items()}
+        return {**self.bound.to_dict(), "audits": audits}
+
+    def __str__(self) -> str:
+        """One honest sentence, and a line for each audit."""
+        joint = self.bound
+        shows = f"epsilon is at least {joint.epsilon_text} at delta {joint.delta:g}, as {self.best} shows"
+        if joint.epsilon == 0:
+            shows = f"none shows an epsilon above 0 at delta {joint.delta:g}"
+        width = max(map(len, self.bounds))
+        lines = [
+            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)} % "
+            f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
+            f"{bound.evidence.elements} elements ({bound.method})"
+            for name, bound in self.bounds.items()
+        ]
+        about = f"about {joint.about}; " if joint.about else ""
+        sentence = (
+            f"With {percent(joint.confidence)} % confidence the bounds of {len(self.bounds)} audits hold "
+            f"at once, and {shows} ({joint.adjacency} adjacency; {about}assuming "
+            f"{', and '.join(joint.assumptions)}, and every audit that was made is listed)."
+        )
+        return "\n".join([sentence, *lines])
+
+
+def together(
+    audits: Mapping[str, Any],
+    delta: float | None = None,
+    confidence: float = 0.95,
+    *,
+    shares: Mapping[str, float] | None = None,
+) -> Together:
+    """Several audits of one model or mechanism, each at its share of the error probability.
+
+    An audit is a `Bound` or a `Result`, evidence, or anything with `bound(delta, confidence)`, such as a
+    `Transcript` or an attached training audit; its evidence is inverted anew. `delta` is by default that of
+    the bounds. `shares` are equal by default; others must be fixed before looking, and add up to at most 1.
+
+    Proved (union bound): audit i errs with probability at most beta share_i, so with probability at least
+    1 - beta no audit errs, however they depend on each other: same run or not, same canaries or not. Every
+    audit that was made must be listed, also one that shows nothing. Leaving some out after looking, or
+    choosing shares then, breaks it.
+
+    >>> from canaria import Counts, together
+    >>> from canaria.claims import ApproximateDP
+    >>> seen = together({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
+    >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
+    ('white box', '1.542', True)
+    """
+    if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
+        raise InputError(f"audits must be a dict from names to audits, got {shown(audits)}")
+    at = _common_delta(audits) if delta is None else checks.delta(delta)
+    parts = _shares(list(audits), shares)
+    beta = 1 - checks.confidence(confidence)
+    bounds = {
+        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES))
+        for name, audit in audits.items()
+    }
+    return Together(bounds, _joint(bounds, parts, at, confidence))
+
+
+def bound_of(audit: Any, delta: float, confidence: float, **how: Any) -> Bound:
+    """The bound that a finished audit proves at this delta and confidence, whatever it was asked before.
+
+    `how` is for audits that can be asked in several ways, such as training audits.
+    """
+    if (made := made_bound(audit)) is not None:
+        return lower_bound(
+            made.evidence, delta, confidence, adjacency=made.adjacency, rule=made.rule, about=made.about
+        )
+    if callable(getattr(audit, "bound", None)):
+        try:
+            inspect.signature(audit.bound).bind(delta=delta, confidence=confidence, **how)
+        except TypeError:
+            raise InputError(
+                f"audit cannot be asked for bound({', '.join(['delta', 'confidence', *how])}), got "
+                f"{shown(audit)}; pass the bound that it gives, or the recording of a JAX audit"
+            ) from None
+        found = audit.bound(delta=delta, confidence=confidence, **how)
+        if isinstance(found, Bound):
+            return found
+    elif isinstance(audit, Evidence):
+        return lower_bound(audit, delta, confidence)
+    raise InputError(f"audit must be a bound, evidence, or have bound(delta, confidence), got {shown(audit)}")
+
+
+def made_bound(audit: Any) -> Bound | None:
+    """A bound, or that of a result; None for audits that have yet to be asked."""
+    found = audit if isinstance(audit, Bound) else getattr(audit, "bound", None)
+    return found if isinstance(found, Bound) else None
+
+
+def confidence_at(level: float) -> float:
+    """The confidence that errs with probability at most `level`: 1 - level, never rounded down."""
+    confidence = 1 - level
+    while 1 - confidence > level:
+        confidence = math.nextafter(confidence, 2)
+    if confidence >= 1:
+        raise InputError(f"an error probability of {level:g} is too small to be told from 0")
+    return confidence
+
+
+def _common_delta(audits: Mapping[str, Any]) -> float:
+    made = [made_bound(audit) for audit in audits.values()]
+    deltas = {bound.delta for bound in made if bound is not None} or {0.0}
+    if len(deltas) > 1:
+        raise InputError(f"delta must be given for bounds at different deltas, got {shown(sorted(deltas))}")
+    return float(deltas.pop())
+
+
+def _shares(names: list[str], shares: Mapping[str, float] | None) -> dict[str, float]:
+    if shares is not None:
+        if not isinstance(shares, Mapping) or set(shares) != set(names):
+            raise InputError(f"shares must be a dict with the names of the audits, got {shown(shares)}")
+        chosen = {name: checks.real("shares", shares[name]) for name in names}
+        if min(chosen.values()) <= 0 or math.fsum(chosen.values()) > MOST_SHARES:
+            raise InputError(f"shares must be positive and add up to at most 1, got {shown(chosen)}")
+        return chosen
+    return dict.fromkeys(names, 1 / len(names))
+
+
+def _joint(bounds: dict[str, Bound], shares: dict[str, float], delta: float, confidence: float) -> Bound:
+    adjacencies = {bound.adjacency for bound in bounds.values()}
+    for one in adjacencies:
+        for other in adjacencies:
+            require_same_adjacency(one, other)
+    specified = adjacencies - {"unspecified"}
+    abouts = dict.fromkeys(bound.about for bound in bounds.values() if bound.about)
+    return lower_bound(
+        Split(tuple(bound.evidence for bound in bounds.values()), tuple(shares.values())),
+        delta,
+        confidence,
+        adjacency=specified.pop() if specified else "unspecified",
+        about=" and ".join(abouts) or None,
+    )

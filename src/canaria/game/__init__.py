@@ -1,0 +1,12 @@
+"""The game: hide fair bits, run a mechanism, let a rule guess, reveal.
+
+`play` runs a mechanism, `replay` takes a run that has happened, `classic` runs many times, and `audit_scores`
+starts from scores. Nothing here knows which kind of evidence a rule gives, or how a bound follows from it.
+"""
+
+from canaria._core.coins import CoinWarning
+from canaria.game.classic import classic
+from canaria.game.play import Score, Transcript, play, play_many, replay
+from canaria.game.scores import audit_scores
+
+__all__ = ["CoinWarning", "Score", "Transcript", "audit_scores", "classic", "play", "play_many", "replay"]

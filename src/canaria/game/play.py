@@ -1,0 +1,299 @@
+"""The games: one-run auditing and its adaptive form.
+
+The bits of an element are handed to a score only after its round: in `known` they are 0 before.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks, coins, seeds
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.errors import InputError, shown
+from canaria.evidence import Evidence
+from canaria.evidence.bound import Bound, lower_bound
+from canaria.mechanisms import Function
+from canaria.rules import (
+    AdaptiveRule,
+    Bet,
+    ChoosingRule,
+    Guesses,
+    Ranked,
+    Rule,
+    Threshold,
+    written,
+)
+from canaria.rules.door import Guessed, Losses, guess_by_choice, guess_in_rounds, guess_once
+
+_BLOCK: Final = 4_000_000
+_GAME: Final = 0x67616D65
+_ORDER: Final = 0x6F726465
+
+Score = Callable[[Any, Bits], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """One game: the hidden bits, the output, the guesses in order, and what they amount to."""
+
+    bits: Bits
+    output: Any
+    guesses: Guesses | None
+    evidence: Evidence
+    adjacency: str
+    rule: str
+    about: str | None = None
+
+    def bound(self, delta: float = 0.0, confidence: float = 0.95) -> Bound:
+        """The lower bound on epsilon that the game proves."""
+        return lower_bound(
+            self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule, about=self.about
+        )
+
+
+def play(
+    mechanism: Any,
+    score: Score | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    n: int | None = None,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+) -> Transcript:
+    """Play one game against a mechanism.
+
+    `mechanism` is one of ours or a function `(data, rng) -> output`. `score(output, known)` returns
+    one number per element, higher meaning "+1 more likely"; None takes the mechanism's own privacy
+    loss. `rounds=None` is one-run auditing; a sequence of index sets is adaptive auditing, where
+    the bits of a round are revealed after it. `pairs` gives the two candidate elements of each
+    place (replace-one); without, elements are included or not (add-remove).
+
+    >>> from canaria import play
+    >>> from canaria.mechanisms import XorInPairs
+    >>> blind, seeing = XorInPairs(), XorInPairs().rounds(200)
+    >>> play(blind, n=200, rng=0).bound().epsilon
+    0.0
+    >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
+    True
+    """
+    return play_many(mechanism, score, rule, n, 1, rounds, rng, pairs=pairs)[0]
+
+
+def play_many(
+    mechanism: Any,
+    score: Score | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    n: int | None = None,
+    trials: int = 1,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+) -> list[Transcript]:
+    """Play `trials` independent games; sampling and losses are computed for all at once."""
+    checks.integer("trials", trials, 1)
+    audited = _as_mechanism(mechanism, pairs)
+    size = checks.integer("n", len(pairs) if n is None and pairs is not None else n, 1)
+    chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
+    order = None if rounds is None else _checked_rounds(rounds, size)
+    _require_valid(chosen, order)
+    streams = seeds.generator(rng, _GAME).spawn(3)
+    losses = _scorer(audited, score)
+    block = max(1, _BLOCK // size)
+    games: list[Transcript] = []
+    while len(games) < trials:
+        games += _play_block(audited, losses, chosen, order, (min(block, trials - len(games)), size), streams)
+    for game in games:
+        _require_evidence(game.evidence, chosen, order, size)
+    return games
+
+
+def replay(
+    bits: Any,
+    output: Any,
+    score: Score,
+    rule: Rule | AdaptiveRule | None = None,
+    rounds: Sequence[Any] | None = None,
+    rng: Any = None,
+    *,
+    adjacency: str = "unspecified",
+    about: str | None = None,
+) -> Transcript:
+    """Guess the bits of a run that has already happened, such as a training run.
+
+    As in `play`, the score sees the bits of a round only after it. `rng` puts the elements of a round in
+    random order before the rule sees them, so that neither ties nor bets depend on the order of the list; it
+    may be sorted by the bits. `rounds` may not: they are made without sight of the bits. Nor may a score that
+    uses revealed bits rely on the numbering of such a list.
+
+    >>> import numpy as np
+    >>> from canaria import replay
+    >>> bits = np.random.default_rng(0).integers(0, 2, 500)
+    >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
+    >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
+    True
+    """
+    hidden, losses = coins.checked_bits(bits), batched(score)
+    if rounds is not None:
+        rounds, stream = _checked_rounds(rounds, len(hidden)), seeds.generator(rng, _ORDER)
+        coins.require_fair_rounds(hidden[np.concatenate([stream.permutation(block) for block in rounds])])
+    if coins.sorted_by_bits(hidden):
+        losses = _unmoved(losses)
+    return replay_own(hidden, output, losses, rule, rounds, rng, adjacency=adjacency, about=about)
+
+
+def replay_own(
+    hidden: Bits,
+    output: Any,
+    losses: Losses,
+    rule: Rule | AdaptiveRule | None,
+    rounds: Sequence[Any] | None,
+    rng: Any,
+    *,
+    adjacency: str,
+    about: str | None,
+) -> Transcript:
+    """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
+    hidden = hidden.copy()
+    hidden.flags.writeable = False
+    chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
+    order = None if rounds is None else _checked_rounds(rounds, len(hidden))
+    _require_valid(chosen, order)
+    stream = seeds.generator(rng, _GAME)
+    ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
+    _require_evidence(evidence, chosen, order, len(hidden))
+    return Transcript(hidden, output, guesses, evidence, checks.adjacency(adjacency), written(chosen), about)
+
+
+def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None, size: int) -> None:
+    if order is not None or isinstance(rule, ChoosingRule):
+        _require_adaptive_evidence(evidence, size if order is None else sum(map(len, order)))
+
+
+def _require_adaptive_evidence(evidence: Evidence, guessed: int) -> None:
+    """Where revealed bits may decide how many guesses are taken, counts prove nothing."""
+    if not evidence.holds_adaptively(guessed):
+        raise InputError(
+            f"evidence of an adaptive game must be Bets, Budget, or Counts of all, got {evidence!r}; "
+            "with a number of guesses that revealed bits decide, Clopper-Pearson is invalid (stop when ahead)"
+        )
+
+
+def _play_block(
+    mechanism: Any,
+    losses: Losses,
+    rule: Any,
+    order: tuple[Integers, ...] | None,
+    shape: tuple[int, int],
+    streams: list[np.random.Generator],
+) -> list[Transcript]:
+    """Games that are sampled together; bits, mechanism and guesses each have their own stream."""
+    bit_rng, run_rng, guess_rng = streams
+    bits = 2 * bit_rng.integers(0, 2, shape, dtype=np.int8) - np.int8(1)
+    bits.flags.writeable = False
+    outputs = mechanism.sample(bits, run_rng)
+    return [
+        Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, written(rule))
+        for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, guess_rng))
+    ]
+
+
+def _guess(
+    losses: Losses,
+    rule: Any,
+    outputs: Any,
+    bits: Bits,
+    order: tuple[Integers, ...] | None,
+    rng: np.random.Generator,
+) -> list[Guessed]:
+    """Let the rule guess the bits of every trial from its output."""
+    if isinstance(rule, ChoosingRule) and order is None:
+        return [guess_by_choice(rule, losses, outputs[t : t + 1], bits[t], rng) for t in range(len(bits))]
+    if isinstance(rule, AdaptiveRule):
+        return guess_in_rounds(rule, losses, outputs, bits, order or (np.arange(bits.shape[1]),), rng)
+    scores = losses(outputs, np.zeros_like(bits))
+    return [guess_once(rule, row, bits[trial], rng) for trial, row in enumerate(scores)]
+
+
+def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
+    """One of ours, anything with their methods, or a function."""
+    if hasattr(mechanism, "sample"):
+        if pairs is not None:
+            raise InputError("pairs go with a function as mechanism; ours have their elements built in")
+        return mechanism
+    return Function(mechanism, pairs)
+
+
+def _require_valid(rule: Any, order: tuple[Integers, ...] | None) -> None:
+    if not callable(rule) and not isinstance(rule, AdaptiveRule):
+        raise InputError(f"rule must be a rule such as Ranked() or Bet(), got {shown(rule)}")
+    if order is None or isinstance(rule, AdaptiveRule):
+        return
+    if isinstance(rule, Threshold):
+        raise InputError(
+            f"rule {rule!r} takes a number of guesses that, in an adaptive game, revealed bits decide; "
+            "Clopper-Pearson is then invalid (stop when ahead): use Bet(), UpTo(budget, t) or All()"
+        )
+    raise InputError(f"rule must be Bet(), UpTo(budget, t) or All() when rounds are given, got {rule!r}")
+
+
+def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
+    try:
+        order = tuple(np.asarray(block, dtype=np.int64).ravel() for block in rounds)
+        together = np.concatenate(order) if order else np.empty(0, dtype=np.int64)
+    except (TypeError, ValueError):
+        raise InputError(f"rounds must hold sets of indices, got {shown(rounds)}") from None
+    inside = len(together) > 0 and together.min() >= 0 and together.max() < n
+    if not inside or len(np.unique(together)) < len(together):
+        raise InputError(f"rounds must hold different indices below n = {n}, got {shown(rounds)}")
+    return order
+
+
+def _scorer(mechanism: Any, score: Score | None) -> Losses:
+    """Scores of a whole batch, checked."""
+    if score is None:
+        if not hasattr(mechanism, "loss"):
+            raise InputError("score must be given for a function: (output, known) -> one number per element")
+        return mechanism.loss  # type: ignore[no-any-return]
+    return batched(score)
+
+
+def batched(score: Score) -> Losses:
+    """A score of one run, for every run of a batch."""
+
+    def scored(outputs: Any, known: Bits) -> Floats:
+        return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])
+
+    return scored
+
+
+def _unmoved(losses: Losses) -> Losses:
+    """The same scores, as long as no revealed bit moves the score of a hidden element."""
+    first: Floats | None = None
+
+    def scored(outputs: Any, known: Bits) -> Floats:
+        nonlocal first
+        scores = losses(outputs, known)
+        first = scores if first is None else first
+        if (scores != first)[known == 0].any():
+            raise InputError(
+                "score must not use revealed bits where the list is sorted by the bits: neighbours tell each "
+                "other; shuffle the elements before the audit"
+            )
+        return scores
+
+    return scored
+
+
+def _scores_of(score: Score, output: Any, known: Bits) -> Floats:
+    try:
+        scores = np.asarray(score(output, known.copy()), dtype=np.float64)
+    except (Exception, SystemExit) as error:
+        told = " ".join(str(error).split())
+        raise InputError(f"score raised {type(error).__name__}: {told}") from error
+    if scores.shape != known.shape:
+        raise InputError(f"score must return {len(known)} numbers, one per element, got shape {scores.shape}")
+    return checks.vector("scores", scores, infinite=True)

@@ -1,0 +1,146 @@
+"""Engines: this process, local processes, or a Dask cluster, all through concurrent.futures."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any, TypeVar
+
+from canaria._core.checks import integer
+from canaria._core.errors import CanariaError, InputError
+from canaria.lab.store import Store
+
+Task = TypeVar("Task", bound=tuple[Any, ...])
+Rows = list[dict[str, Any]]
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class WorkerLostError(CanariaError, RuntimeError):
+    """Workers died; what they were working on is lost."""
+
+
+def run_tasks(
+    function: Callable[..., Any], tasks: Sequence[Task], executor: Executor | None
+) -> Iterator[tuple[Task, Any]]:
+    """Yield (task, result) as they finish; without an executor, one after the other.
+
+    What is unfinished when the caller stops is given up when the engine ends.
+    """
+    if executor is None:
+        for task in tasks:
+            yield task, function(*task)
+        return
+    with _interrupts_held():
+        futures = {executor.submit(function, *task): task for task in tasks}
+    for future in as_completed(futures):
+        yield futures[future], future.result()
+
+
+def run_blocks(
+    function: Callable[..., Rows],
+    blocks: Mapping[str, tuple[Any, ...]],
+    store: Store,
+    executor: Executor | None,
+    on_block: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Run `function(*arguments)` of every block that the store does not have, and save each as it finishes.
+
+    `blocks` holds the arguments by the block's name. `on_block(done, total)` is told at the start and after
+    every block.
+    """
+    missing = [(name, function, given) for name, given in blocks.items() if not store.has(name)]
+    done = len(blocks) - len(missing)
+    on_block(done, len(blocks))
+    for (name, _, _), rows in run_tasks(_named, missing, executor):
+        store.save(name, rows)
+        done += 1
+        on_block(done, len(blocks))
+
+
+def _named(_: str, function: Callable[..., Rows], given: tuple[Any, ...]) -> Rows:
+    return function(*given)
+
+
+@contextmanager
+def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
+    """An executor: a Dask cluster by address, else local processes; None for a single worker."""
+    if dask is not None:
+        with _dask_client(dask) as client:
+            yield client.get_executor()
+        return
+    count = integer("workers", _cores() if workers is None else workers, 1)
+    if count == 1:
+        yield None
+        return
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    with _processes(count) as pool:
+        yield pool
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
+    """Local processes that end with this one, and at once where the work fails or is interrupted."""
+    context = get_context("spawn")
+    watched, alive = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(count, context, _end_with_parent, (watched,))
+    try:
+        yield pool
+    except BrokenExecutor:
+        raise WorkerLostError("a worker died (killed, or out of memory?)") from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        alive.close()
+        watched.close()
+
+
+def _end_with_parent(watched: Connection) -> None:
+    """In a worker: end as soon as the parent closes its side of the pipe, or dies."""
+
+    def wait() -> None:
+        watched.poll(None)
+        os._exit(0)
+
+    Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait, and let processes that are started here never see it: their parent ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _dask_client(address: str) -> Iterator[Any]:
+    try:
+        import distributed
+    except ImportError:
+        raise InputError("a Dask cluster needs the extra: pip install canaria[dask]") from None
+    try:
+        connect: Any = distributed.Client
+        client = connect(address, timeout="10s", set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(f"Dask cluster {address!r} cannot be reached: {type(error).__name__}") from None
+    try:
+        yield client
+    except CancelledError:
+        raise WorkerLostError(f"Dask cluster {address!r} was lost") from None
+    except distributed.KilledWorker:
+        raise WorkerLostError("several Dask workers died of one task (out of memory?)") from None
+    finally:
+        client.close()

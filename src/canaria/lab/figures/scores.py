@@ -1,0 +1,53 @@
+"""Beyond the paper: the likelihood score against the sum, over the sampling rate, epsilon = 8."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from canaria.claims.accounting import dpsgd_sigma
+from canaria.game import play_many
+from canaria.lab.charts import line_chart
+from canaria.lab.figures._dpsgd import DELTA, DIMENSION
+from canaria.lab.figures._experiment import Experiment, Row
+from canaria.mechanisms import DpSgd
+from canaria.rules import Ranked
+
+EPSILON: Final = 8.0
+
+
+def block(point: tuple[int, float], trials: int, rng: np.random.Generator) -> list[Row]:
+    steps, rate = point
+    sigma = dpsgd_sigma(EPSILON, DELTA, steps, rate)
+    rows = []
+    for score in ("likelihood", "sum"):
+        games = play_many(
+            DpSgd(DIMENSION, steps, rate, sigma, score), None, Ranked(), DIMENSION, trials, rng=rng
+        )
+        rows += [
+            {"x": rate, "series": score, "panel": f"T = {steps}", "value": game.bound().epsilon}
+            for game in games
+        ]
+    return rows
+
+
+def chart(rows: list[Row]) -> Any:
+    return line_chart(
+        rows,
+        "At small sampling rates the sum throws the evidence away",
+        "DP-SGD, ε = 8 (RDP), n = d = 1000, ranking; pure bounds, 95 % confidence",
+        "sampling rate q",
+        "bound on ε",
+    )
+
+
+EXPERIMENT: Final = Experiment(
+    "scores",
+    "likelihood against sum score over q (ours)",
+    tuple((steps, rate) for steps in (100, 1000) for rate in (0.01, 0.03, 0.1, 0.3)),
+    ((100, 0.01), (100, 0.1)),
+    block,
+    chart,
+    trials=20,
+    quick_trials=2,
+    block_size=5,
+)

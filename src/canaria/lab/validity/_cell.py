@@ -1,0 +1,129 @@
+"""What was counted in one cell of the matrix, and what can be said of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from scipy import stats
+
+from canaria.lab.validity._games import Case
+
+CHANCE: Final = float(stats.norm.sf(4))
+"""How rarely a correct auditor is flagged in a cell: as rarely as 4 standard errors above, about 3e-5."""
+SUSPECT: Final = 1e-3
+_TOO_WIDE: Final = 3
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One auditor in one case.
+
+    In `audits` audits the whole way to a bound was gone; `false` bounds exceeded the truth, `errors` audits
+    failed, and `mean` is the mean of the bounds. In `claims` more only the first claim at or above the truth
+    was tested, and `refuted` of these were refuted, without which no bound exceeds the truth.
+    """
+
+    auditor: str
+    control: bool
+    case: Case
+    confidence: float
+    audits: int
+    false: int
+    errors: int
+    mean: float
+    claims: int
+    refuted: int
+    error: str | None = None
+
+    @property
+    def nominal(self) -> float:
+        """The rate of false claims that the confidence allows."""
+        return 1 - self.confidence
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        """False claims, and out of how many: tested claims where there are any, else bounds."""
+        return (self.refuted, self.claims) if self.claims else (self.false, self.answered)
+
+    @property
+    def answered(self) -> int:
+        """Audits that gave a bound."""
+        return self.audits - self.errors
+
+    @property
+    def rate(self) -> float:
+        """The rate of false claims."""
+        false, total = self.seen
+        return false / total if total else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The exact (Clopper-Pearson) 95 % interval of the rate."""
+        false, total = self.seen
+        if total == 0:
+            return 0.0, 1.0
+        found = stats.binomtest(false, total).proportion_ci(0.95)
+        return float(found.low), float(found.high)
+
+    @cached_property
+    def chance(self) -> float:
+        """The probability that an auditor at the nominal rate makes as many false claims, or more.
+
+        Of bounds or of tested claims, the smaller one; doubled where there are both.
+        """
+        counted = [(self.false, self.answered), (self.refuted, self.claims)]
+        tails = [float(stats.binom.sf(false - 1, total, self.nominal)) for false, total in counted if total]
+        return min([1.0, *(len(tails) * tail for tail in tails)])
+
+    @property
+    def excessive(self) -> bool:
+        """Whether the rate is above the nominal one beyond chance."""
+        return self.chance <= CHANCE
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the auditor over-claims; it is not to blame where the bits are not fair."""
+        return self.case.fair and self.excessive
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two."""
+        words = "holds" if self.rate <= self.nominal else "within chance"
+        if self.interval[1] > _TOO_WIDE * self.nominal:
+            words = "too few audits" if self.seen[1] else "no bound"
+        if self.chance <= SUSPECT:
+            words = "over-claims" if self.excessive else "suspect"
+        return words if self.case.fair else f"{words}: unfair bits"
+
+    @property
+    def tightness(self) -> float | None:
+        """The mean bound over the truth; None where the truth is 0 or no bound was made."""
+        return self.mean / self.case.epsilon if self.case.epsilon > 0 and self.answered else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for JSON."""
+        low, high = self.interval
+        return {
+            "auditor": self.auditor,
+            "control": self.control,
+            "case": self.case.name,
+            "about": self.case.about,
+            "epsilon": self.case.epsilon,
+            "delta": self.case.delta,
+            "fair bits": self.case.fair,
+            "scores know": self.case.known,
+            "nominal": round(self.nominal, 12),
+            "rate": self.rate,
+            "low": low,
+            "high": high,
+            "chance": self.chance,
+            "flagged": self.flagged,
+            "audits": self.audits,
+            "false": self.false,
+            "claims": self.claims,
+            "refuted": self.refuted,
+            "mean bound": self.mean,
+            "tightness": self.tightness,
+            "errors": self.errors,
+            "error": self.error,
+        }

@@ -1,0 +1,284 @@
+"""The laboratory: every auditor against every case that it must withstand, in blocks on any engine."""
+
+import inspect
+import math
+import re
+import sys
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.errors import InputError, nearest, shown
+from canaria._version import __version__
+from canaria.lab.engines import run_blocks, run_tasks
+from canaria.lab.store import Store, source_digest
+from canaria.lab.validity._cell import Cell
+from canaria.lab.validity._games import Case
+from canaria.lab.validity.attacks import ADAPTIVE
+from canaria.lab.validity.auditors import INVALID, OURS, Audit, Auditor, Foreign, Game, Ours, Several
+from canaria.lab.validity.cases import ONE_RUN
+from canaria.lab.validity.matrix import Matrix
+from canaria.lab.validity.orders import ORDERS
+from canaria.lab.validity.runs import RUNS
+
+CASES: Final[dict[str, Case]] = {case.name: case for case in (*ONE_RUN, *ORDERS, *RUNS, *ADAPTIVE)}
+AUDITORS: Final[dict[str, Auditor]] = {auditor.name: auditor for auditor in (*OURS, *INVALID)}
+
+_BOUNDS_IN_A_BLOCK: Final = 250
+_SCORES_IN_A_BLOCK: Final = 10**6
+_LARGEST_BOUND: Final = 1000.0
+_ROUNDING: Final = 1e-9
+
+Row = dict[str, Any]
+
+
+class Block(NamedTuple):
+    """Some audits of one cell: whole bounds, or only the claim that is true."""
+
+    auditor: Auditor
+    case: str
+    only_claims: bool
+    number: int
+    audits: int
+    confidence: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Which auditors, which cases, and how many audits of each.
+
+    `audits` go the whole way from scores to a bound. `claims` more only test whether the truth is
+    refuted, which takes one p-value; only rules of ours can be asked that.
+    """
+
+    auditors: tuple[Auditor, ...]
+    cases: tuple[Case, ...]
+    audits: int
+    claims: int = 0
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.integer("audits", self.audits, 1)
+        checks.integer("claims", self.claims, 0)
+        checks.integer("seed", self.seed, 0)
+        checks.confidence(self.confidence)
+        names = [auditor.name for auditor in self.auditors]
+        if len(set(names)) < len(names):
+            raise InputError(f"auditors must have different names, got {shown(names)}")
+        for case in self.cases:
+            if CASES.get(case.name) is not case:
+                raise InputError(f"case must be one of the laboratory's own, got {shown(case.name)}")
+        if not any(True for _ in self.cells()):
+            needs = ", ".join(f"{case.name} ({case.known})" for case in self.cases)
+            raise InputError(
+                f"no auditor need withstand these cases; their scores know more than allowed: {needs}"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the results: also the code, so that no run is resumed by another."""
+        return {
+            "auditors": [[auditor.name, auditor.known, _fingerprint(auditor)] for auditor in self.auditors],
+            "cases": [case.name for case in self.cases],
+            "audits": self.audits,
+            "claims": self.claims,
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "canaria": __version__,
+            "code": source_digest(),
+        }
+
+    def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
+        """Every auditor in every case that it must withstand, with the blocks by their names."""
+        for place, auditor in enumerate(self.auditors):
+            folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
+            for case in self.cases:
+                if case.withstood_by(auditor):
+                    blocks = self._blocks(auditor, case)
+                    yield auditor, case, {f"{folder}/{_file(block)}": block for block in blocks}
+
+    def _blocks(self, auditor: Auditor, case: Case) -> Iterator[Block]:
+        claims = self.claims * auditor.pace if isinstance(auditor, Ours | Several) else 0
+        scores = _SCORES_IN_A_BLOCK // case.n
+        for only_claims, total, size in (
+            (False, math.ceil(self.audits * case.pace), min(scores, _BOUNDS_IN_A_BLOCK)),
+            (True, math.ceil(claims * case.pace), scores),
+        ):
+            for number, start in enumerate(range(0, total, size)):
+                audits = min(size, total - start)
+                yield Block(auditor, case.name, only_claims, number, audits, self.confidence, self.seed)
+
+    def run(
+        self,
+        store: Store | None = None,
+        executor: Executor | None = None,
+        on_block: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Matrix:
+        """Play and count. With a store, finished blocks are kept there and only missing ones are played.
+
+        `on_block(done, total)` is told after every block.
+        """
+        cells = list(self.cells())
+        blocks = {name: block for _, _, named in cells for name, block in named.items()}
+        if executor is not None:
+            self._require_portable()
+        if store is None:
+            tasks = [(name, *block) for name, block in blocks.items()]
+            rows = {task[0]: found for task, found in run_tasks(_run_named, tasks, executor)}
+        else:
+            run_blocks(run_block, blocks, store, executor, on_block)
+            rows = {name: store.load(name) for name in blocks}
+        return Matrix(
+            tuple(
+                _counted(auditor, case, self.confidence, [row for name in named for row in rows[name]])
+                for auditor, case, named in cells
+            )
+        )
+
+    def _require_portable(self) -> None:
+        for auditor in self.auditors:
+            try:
+                ForkingPickler.dumps(auditor)
+            except Exception as error:
+                raise InputError(
+                    f"auditor {auditor.name} cannot be sent to other processes ({type(error).__name__}); "
+                    "make it a function of a module, or use one worker"
+                ) from None
+
+
+def laboratory(
+    auditors: Sequence[str | Auditor | Audit] = (),
+    cases: Sequence[str] = (),
+    audits: int = 200,
+    claims: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Laboratory:
+    """A laboratory for auditors, ours by name; if none is given, for all of ours and the controls.
+
+    >>> from canaria.lab.validity import laboratory
+    >>> def timid(scores, bits, delta, confidence):
+    ...     return 0.0
+    >>> len(laboratory([timid]).cases)
+    51
+    """
+    chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
+    return Laboratory(
+        tuple(chosen) or tuple(AUDITORS.values()),
+        tuple(_named("case", name, CASES) for name in dict.fromkeys(cases)) or tuple(CASES.values()),
+        audits,
+        claims,
+        confidence,
+        seed,
+    )
+
+
+def run_block(
+    auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
+) -> list[Row]:
+    """Play one block; the same wherever it runs, and the same games for every auditor."""
+    played, told = (
+        CASES[case],
+        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
+    )
+    games_rng, ties_rng = map(np.random.default_rng, told.spawn(2))
+    games = played.draw((audits, played.n), games_rng, 1 - confidence)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        in_order = played.known != "nothing"
+        rows = [
+            Game(games.scores[row], games.bits[row], in_order, games.audits[row] if games.audits else None)
+            for row in range(audits)
+        ]
+        if only_claims:
+            assert isinstance(auditor, Ours | Several)
+            refuted = [
+                auditor.refutes(row, played.epsilon, played.delta, confidence, ties_rng) for row in rows
+            ]
+            return [{"claims": audits, "refuted": sum(refuted)}]
+        answers = [_answer(auditor, row, played.delta, confidence, ties_rng) for row in rows]
+    bounds = [answer for answer in answers if isinstance(answer, float)]
+    errors = [answer for answer in answers if isinstance(answer, str)]
+    false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)
+    total = math.fsum(min(bound, _LARGEST_BOUND) for bound in bounds)
+    return [{"audits": audits, "false": false, "total": total, "errors": errors[:1], "failed": len(errors)}]
+
+
+def _run_named(_: str, *block: Any) -> list[Row]:
+    return run_block(*block)
+
+
+def _answer(auditor: Auditor, *asked: Any) -> float | str:
+    """A bound, or what went wrong: an auditor that fails now and then is still measured."""
+    try:
+        with redirect_stdout(sys.stderr):
+            found = np.asarray(auditor.bound(*asked))
+        if found.size != 1 or found.dtype.kind not in "iuf" or np.isnan(found).any():
+            raise TypeError(f"a bound must be one number, got {shown(found.tolist())}")
+    except (Exception, SystemExit) as error:
+        return f"{type(error).__name__}: {shown(str(error))}"
+    return max(0.0, float(found.item()))
+
+
+def _counted(auditor: Auditor, case: Case, confidence: float, rows: list[Row]) -> Cell:
+    def total(name: str) -> Any:
+        return sum(row.get(name, 0) for row in rows)
+
+    answered = total("audits") - total("failed")
+    errors = [error for row in rows for error in row.get("errors", ())]
+    return Cell(
+        auditor.name,
+        auditor.control,
+        case,
+        confidence,
+        audits=total("audits"),
+        false=total("false"),
+        errors=total("failed"),
+        mean=total("total") / answered if answered else 0.0,
+        claims=total("claims"),
+        refuted=total("refuted"),
+        error=errors[0] if errors else None,
+    )
+
+
+def _file(block: Block) -> str:
+    return f"{block.case}-{'claims' if block.only_claims else 'bounds'}-{block.number}"
+
+
+def _fingerprint(auditor: Auditor) -> str:
+    """A digest of the modules that a foreign auditor comes from, as far as they have a source."""
+    if not isinstance(auditor, Foreign):
+        return ""
+    digest = sha256()
+    for module in (sys.modules.get(auditor.name.partition(":")[0]), inspect.getmodule(auditor.audit)):
+        with suppress(OSError, TypeError):
+            digest.update(inspect.getsource(module).encode() if module else b"")
+    return digest.hexdigest()[:16]
+
+
+def _auditor(given: "str | Auditor | Audit") -> Auditor:
+    if isinstance(given, str):
+        found: Auditor = replace(_named("auditor", given, AUDITORS), control=False)
+        return found
+    if callable(given) and not hasattr(given, "bound"):
+        return Foreign(getattr(given, "__name__", type(given).__name__), given)
+    return given  # type: ignore[return-value]
+
+
+def _named(what: str, name: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        own = " or module:function" if what == "auditor" else ""
+        raise InputError(
+            f"{what} must be one of {', '.join(known)}{own}, got {shown(name)}{nearest(name, known)}"
+        )
+    return known[name]

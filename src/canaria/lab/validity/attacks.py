@@ -1,0 +1,129 @@
+"""Attacks that know bits: those revealed before a guess, or all others.
+
+Columns are in the order of guessing, and a score of 0 abstains.
+"""
+
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core.arrays import Floats, Hits
+from canaria.evidence import _walks
+from canaria.lab.validity._games import Case, Draw, Games, Shape, guessed, sizes, tosses
+from canaria.lab.validity.cases import all_or_nothing, halves
+
+_FIRST: Final = 10
+_PAUSE: Final = 3
+
+
+def stop_when_ahead(epsilon: float) -> Draw:
+    """Randomised response; no guess after Clopper-Pearson would refute the truth."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        hits = tosses(shape, epsilon, rng)
+        limits = _walks.smallest_counts(np.arange(1, shape[1] + 1), level, epsilon)
+        ahead = np.cumsum(hits, axis=1) >= limits
+        before: Hits = np.cumsum(ahead, axis=1) - ahead == 0
+        return guessed(hits, sizes(shape, epsilon, rng) * before, rng)
+
+    return draw
+
+
+def abstain_after_a_miss(epsilon: float) -> Draw:
+    """Randomised response; after a wrong guess the next three elements are passed over."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        hits, taken = tosses(shape, epsilon, rng), np.ones(shape, dtype=np.bool_)
+        for place in range(1, shape[1]):
+            recent = slice(max(0, place - _PAUSE), place)
+            taken[:, place] = ~(taken[:, recent] & ~hits[:, recent]).any(axis=1)
+        return guessed(hits, sizes(shape, epsilon, rng) * taken, rng)
+
+    return draw
+
+
+def follow_the_winner(epsilon: float) -> Draw:
+    """Noisy XOR of pairs, in two groups; the next pair is of the group that did better so far.
+
+    The first of a pair says nothing and is passed over; once it is revealed, the second is guessed
+    right with probability p(epsilon). Stakes grow with the lead of the group.
+    """
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        audits, n = shape
+        rows, each = np.arange(audits), n // 4
+        wins = np.where(tosses((audits, 2 * each), epsilon, rng), 1, -1).reshape(audits, 2, each)
+        used, lead = (np.zeros((audits, 2), dtype=np.int64) for _ in range(2))
+        hits, size = np.zeros(shape, dtype=np.bool_), np.zeros(shape)
+        for place in range(1, 4 * each, 2):
+            group = np.argmax(np.where(used < each, lead, -n), axis=1)
+            size[:, place] = epsilon + np.logaddexp(0.0, lead[rows, group])
+            won = wins[rows, group, used[rows, group]]
+            hits[:, place] = won > 0
+            lead[rows, group] += won
+            used[rows, group] += 1
+        return guessed(hits, size, rng)
+
+    return draw
+
+
+def go_on_if_told(epsilon: float, delta: float) -> Draw:
+    """All or nothing; ten guesses, and the rest only if all ten were right."""
+    play = all_or_nothing(epsilon, delta)
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        games = play(shape, rng, level)
+        right = np.sign(games.scores[:, :_FIRST]) == games.bits[:, :_FIRST]
+        went_on = right.all(axis=1, keepdims=True) | (np.arange(shape[1]) < _FIRST)
+        return Games(games.scores * went_on, games.bits)
+
+    return draw
+
+
+def count_cards(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+    """Exactly half of the bits are +1; each guess is the kind that came up less often so far."""
+    bits = halves(shape, rng)
+    lead = np.cumsum(bits, axis=1) - bits
+    behind = np.where(lead > 0, -1.0, 1.0)
+    return Games(behind * (1 + np.abs(lead)), bits)
+
+
+def know_the_others(epsilon: float) -> Draw:
+    """Noisy XOR of all bits, each guessed by somebody who knows the others: all right, or all wrong."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        told: Hits = rng.random((shape[0], 1)) < special.expit(epsilon)
+        size: Floats = sizes(shape, epsilon, rng)
+        return guessed(np.repeat(told, shape[1], axis=1), size, rng)
+
+    return draw
+
+
+ADAPTIVE: Final = (
+    *(
+        Case(f"stop-ahead-{epsilon:g}", "stop when ahead", epsilon, stop_when_ahead(epsilon), known="earlier")
+        for epsilon in (0.0, 2.0)
+    ),
+    Case(
+        "stop-ahead-0-1000",
+        "stop when ahead, 1,000 elements",
+        0.0,
+        stop_when_ahead(0.0),
+        known="earlier",
+        n=1000,
+        pace=0.2,
+    ),
+    Case("skip-1", "abstain after a miss", 1.0, abstain_after_a_miss(1.0), known="earlier"),
+    Case("winner-1", "revealed bits choose the order", 1.0, follow_the_winner(1.0), known="earlier"),
+    Case(
+        "told-1",
+        "all or nothing; go on only if it told",
+        1.0,
+        go_on_if_told(1.0, 0.01),
+        0.01,
+        known="earlier",
+    ),
+    Case("half-counted", "exactly half are +1; count them", 0.0, count_cards, known="earlier", fair=False),
+    Case("xor-1", "noisy XOR, all other bits known", 1.0, know_the_others(1.0), known="others"),
+)

@@ -1,0 +1,331 @@
+"""Auditors: ours, those known to be wrong, and any function of scores, bits, delta and confidence."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+import numpy as np
+
+from canaria._core.arrays import Bits, Floats, Hits
+from canaria._core.coins import UnfairCoinsError
+from canaria._core.errors import InputError, shown
+from canaria.evidence import (
+    Bets,
+    Budget,
+    Counts,
+    Evidence,
+    PublishedCounts,
+    Ranking,
+    Split,
+    Tradeoff,
+    Weighted,
+)
+from canaria.evidence.bound import lower_bound
+from canaria.evidence.inversion import first_claim_refuted
+from canaria.evidence.together import together
+from canaria.game.play import Transcript, replay
+from canaria.game.scores import audit_scores
+from canaria.lab.validity import invalid
+from canaria.lab.validity._games import KNOWN, Known
+from canaria.rules import (
+    AdaptiveRule,
+    All,
+    Bet,
+    Commitment,
+    Online,
+    Ranked,
+    Rule,
+    Soft,
+    Surest,
+    SurestFirst,
+    Tails,
+    Threshold,
+    Top,
+    UpTo,
+)
+from canaria.rules._guesses import Guesses, OneShot, falling
+from canaria.rules.door import guess_once
+
+_COMMITTED: Final = 50
+
+Audit = Callable[[Any, Any, float, float], float]
+"""`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1.
+
+Unless scores may know bits, the order of the list may depend on the bits: break ties at random.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """One audit of a case: scores, hidden bits, and what canaria made of the run where there is one.
+
+    Where `in_order` is True the scores are in the order of guessing, each with sight of the bits before it.
+    """
+
+    scores: Floats
+    bits: Bits
+    in_order: bool = False
+    audit: Any = None
+
+
+class Auditor(Protocol):
+    """Somebody who turns a game into a lower bound on epsilon.
+
+    `known` says what the scores may know besides the output; `reads_list` whether the order of the list is
+    taken for that of guessing. `audited` is "training" or "black box" for audits of such a run, and empty for
+    those of scores. A `control` is there because it over-claims, to show that the laboratory sees.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def known(self) -> Known: ...
+    @property
+    def audited(self) -> str: ...
+    @property
+    def reads_list(self) -> bool: ...
+    @property
+    def control(self) -> bool: ...
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float: ...
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A function of scores, bits, delta and confidence; what it says below 0 is 0, that is, nothing."""
+
+    name: str
+    audit: Audit
+    known: Known = "nothing"
+    control: bool = False
+    audited: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.known not in KNOWN or not callable(self.audit):
+            raise InputError(
+                f"auditor {self.name} must be a function whose scores know one of {', '.join(KNOWN)}, "
+                f"got {shown(self.audit)} and {shown(self.known)}"
+            )
+
+    @property
+    def reads_list(self) -> bool:
+        """One that lets scores know bits must take the list for the order of guessing."""
+        return self.known != "nothing"
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """What the function says, which gets arrays of its own."""
+        return self.audit(game.scores.copy(), game.bits.astype(np.int64), delta, confidence)
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A rule of ours, through `audit_scores` or `replay`; it can also test the true claim alone, faster.
+
+    Where scores come in the order of guessing, `ordered` takes that for the order of the same guesses. `pace`
+    slows down what is costly: it gets that share of the claims asked for.
+    """
+
+    name: str
+    rule: Rule | AdaptiveRule
+    ordered: Rule | None = None
+    pace: float = 1.0
+    control: bool = False
+    audited: ClassVar[str] = ""
+    reads_list: ClassVar[bool] = False
+
+    @property
+    def known(self) -> Known:
+        """Adaptive rules allow scores that know the bits revealed before."""
+        return "nothing" if self.ordered is None else "earlier"
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """The whole way: scores, guesses, evidence, bound. What is refused claims nothing."""
+        with suppress(UnfairCoinsError):
+            if game.in_order:
+                return lower_bound(self.evidence(game, rng), delta, confidence).epsilon
+            if isinstance(self.rule, AdaptiveRule):
+                return _replayed(game, self.rule, rng).bound(delta, confidence).epsilon
+            return audit_scores(game.scores, game.bits, delta, confidence, self.rule, rng).epsilon
+        return 0.0
+
+    def refutes(
+        self, game: Game, truth: float, delta: float, confidence: float, rng: np.random.Generator
+    ) -> bool:
+        """Whether the first claim at or above the truth is refuted: without that, no bound exceeds it."""
+        with suppress(UnfairCoinsError):
+            return first_claim_refuted(self.evidence(game, rng), truth, delta, 1 - confidence)
+        return False
+
+    def evidence(self, game: Game, rng: np.random.Generator) -> Evidence:
+        """What the rule makes of a game."""
+        if game.in_order:
+            assert self.ordered is not None
+            return self.ordered(game.scores, rng).reveal(game.bits)
+        if isinstance(self.rule, AdaptiveRule):
+            return _replayed(game, self.rule, rng).evidence
+        if game.scores.max() == game.scores.min():
+            return Counts(0, 0, len(game.bits))
+        return guess_once(self.rule, game.scores, game.bits, rng)[1]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Rules on the same scores, so that audits depend on each other, through `together`."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    pace: float = 1.0
+    control: bool = False
+    known: ClassVar[Known] = "nothing"
+    audited: ClassVar[str] = ""
+    reads_list: ClassVar[bool] = False
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """All audits at once, each at its share of the error probability."""
+        with suppress(UnfairCoinsError):
+            made = {
+                repr(rule): audit_scores(game.scores, game.bits, delta, rule=rule, rng=rng)
+                for rule in self.rules
+            }
+            return together(made, delta, confidence).bound.epsilon
+        return 0.0
+
+    def refutes(
+        self, game: Game, truth: float, delta: float, confidence: float, rng: np.random.Generator
+    ) -> bool:
+        """Whether any of them refutes the first claim at or above the truth, at its share."""
+        parts = tuple(Ours("", rule).evidence(game, rng) for rule in self.rules)
+        evidence = Split(parts, (1 / len(parts),) * len(parts))
+        return first_claim_refuted(evidence, truth, delta, 1 - confidence)
+
+
+@dataclass(frozen=True)
+class Attached:
+    """An audit of a training run or of planted canaries, asked as its user would."""
+
+    name: str
+    audited: str
+    adaptive: bool = False
+    control: bool = False
+    known: ClassVar[Known] = "nothing"
+    reads_list: ClassVar[bool] = False
+
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """What the audit itself answers."""
+        how = {"adaptive": True} if self.adaptive else {}
+        with suppress(UnfairCoinsError):
+            return float(game.audit.bound(delta=delta, confidence=confidence, rng=rng, **how).epsilon)
+        return 0.0
+
+
+def _replayed(game: Game, rule: AdaptiveRule, rng: np.random.Generator) -> Transcript:
+    return replay(game.bits, game.scores, lambda output, known: output, rule, rng=rng)
+
+
+@dataclass(frozen=True)
+class As:
+    """The guesses of a rule that commits to so many, weighed as another kind of evidence."""
+
+    rule: Callable[[Floats, np.random.Generator], OneShot]
+    weigh: Callable[[Hits, int], Evidence]
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit as the rule does."""
+        return OneShot(self.rule(scores, rng).guesses, lambda hits: self.weigh(hits, len(scores)))
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Guess the signs of scores that come in the order of guessing; 0 abstains.
+
+    Each may have been chosen with sight of the bits before it.
+    """
+
+    weigh: Callable[[Hits, Floats, int], Evidence]
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Guess what is not passed over."""
+        taken = np.flatnonzero(scores)
+        guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
+        return OneShot(guesses, lambda hits: self.weigh(hits, scores[taken], len(scores)))
+
+
+@dataclass(frozen=True)
+class BySize:
+    """Guess every sign, and rank the guesses by the sizes of the scores, ties in random order."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit to signs and order."""
+        order = falling(np.abs(scores), rng)
+        return OneShot(Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8)), Ranking)
+
+
+@dataclass(frozen=True)
+class EverySign:
+    """Guess every element, +1 where the score is 0: only signs can adapt to revealed bits."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit to every sign."""
+        guesses = Guesses(np.arange(len(scores)), np.where(scores >= 0, 1, -1).astype(np.int8))
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), len(hits), len(hits)))
+
+
+def _published(hits: Hits, elements: int) -> Evidence:
+    return PublishedCounts(int(hits.sum()), len(hits), elements)
+
+
+def _tradeoff(hits: Hits, elements: int) -> Evidence:
+    return Tradeoff(int(hits.sum()), len(hits), elements)
+
+
+def _by_rank(hits: Hits, elements: int) -> Evidence:
+    return Weighted(hits, weights=np.linspace(40, 0, len(hits)), elements=elements)
+
+
+def _budget(hits: Hits, scores: Floats, elements: int) -> Evidence:
+    within = hits[:_COMMITTED]
+    return Budget(int(within.sum()), len(within), _COMMITTED, elements)
+
+
+def _bets(hits: Hits, scores: Floats, elements: int) -> Evidence:
+    return Bet().weigh(hits, scores, elements)
+
+
+def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
+    return Bets(None, hits, elements)
+
+
+OURS: Final = (
+    Ours("ranked", Ranked()),
+    Ours("ranking", BySize()),
+    Ours("tails:50", Tails(_COMMITTED)),
+    Ours("top:20", Top(20)),
+    Ours("surest:50", Surest(_COMMITTED)),
+    Ours("published", As(Tails(_COMMITTED), _published)),
+    Ours("trade-off", As(Tails(_COMMITTED), _tradeoff)),
+    Ours("threshold:2", Threshold(2.0)),
+    Ours("soft", Soft()),
+    Ours("by rank", As(Tails(_COMMITTED), _by_rank), pace=0.2),
+    Ours("online", Online(), pace=0.02),
+    Ours("all", All(), EverySign()),
+    Ours("budget:50", UpTo(_COMMITTED), InOrder(_budget)),
+    Ours("bets", Bet(), InOrder(_bets)),
+    Ours("mixture", InOrder(_mixture), InOrder(_mixture)),
+    Ours("surest first", SurestFirst(10), pace=0.2),
+    Several("together", (Ranked(), Surest(_COMMITTED), Soft()), pace=0.2),
+    Attached("training", "training"),
+    Attached("training, adaptive", "training", adaptive=True),
+    Attached("black box", "black box"),
+)
+"""Every kind of evidence, by the rules that lead to it, and every kind of audit."""
+
+INVALID: Final = (
+    Foreign("best k", invalid.best_k, control=True),
+    Foreign("list order", invalid.list_order, control=True),
+    Foreign("bets in list order", invalid.bets_in_list_order, control=True),
+    Foreign("best of five", invalid.best_of_five, control=True),
+    Foreign("no delta", invalid.no_delta, control=True),
+    Foreign("naive adaptive", invalid.clopper_pearson, "earlier", control=True),
+    Foreign("full knowledge", invalid.clopper_pearson, "others", control=True),
+)
+"""Those that the laboratory must flag."""

@@ -1,0 +1,219 @@
+"""Cases of one run: the scores come from the output alone."""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from canaria._core import binomial
+from canaria._core.arrays import Bits, Floats
+from canaria.claims import ApproximateDP
+from canaria.evidence import Counts
+from canaria.evidence.tradeoff import gaussian_epsilon
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, sizes, tosses
+from canaria.mechanisms import LocalGaussian, LocalLaplace
+
+_SURE: Final = 30.0
+_SHOWN_BY_CHANCE: Final = 0.1
+_GAUSSIAN: Final = LocalGaussian(sigma=2.0)
+_GAUSSIAN_DELTA: Final = 1e-3
+_SMALL_DELTA: Final = 1e-5
+
+
+def randomised_response(epsilon: float) -> Draw:
+    """Every guess is right with probability p(epsilon), which is the most that epsilon-DP allows."""
+    return lambda shape, rng, level: guessed(tosses(shape, epsilon, rng), sizes(shape, epsilon, rng), rng)
+
+
+def extremal(epsilon: float, delta: float, taken: int) -> Draw:
+    """The mechanism that attains the exact bound of `Counts` (theory, section 3), `taken` of n guessed.
+
+    Randomised response on a random set of `taken` elements, which the sizes of the scores show, in which
+    the weight of all outputs with at least v right guesses is raised by one factor; on the others plain
+    randomised response. An element is in the set with probability taken / n, so that the set may spend
+    delta n / taken on each of its elements. v is the least count that the exact test of this level refuses.
+    """
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        law = _raised_law(epsilon, delta, taken, shape[1], level)
+        right = rng.choice(taken + 1, size=shape[0], p=law)
+        places = rng.random(shape).argsort(axis=1)
+        chosen = places < taken
+        hits = np.where(chosen, places < right[:, None], tosses(shape, epsilon, rng))
+        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * chosen, rng)
+
+    return draw
+
+
+def _raised_law(epsilon: float, delta: float, taken: int, n: int, level: float) -> Floats:
+    """The number of right guesses of the extremal mechanism, aimed at an exact test of that level."""
+    right = np.arange(taken + 1)
+    law, claim = np.exp(binomial.log_pmf(right, taken, epsilon)), ApproximateDP(epsilon, delta)
+    aims = [v for v in right[1:].tolist() if Counts(v, taken, n).refutes(claim, level)]
+    aim = aims[0] if aims else taken
+    upper = float(law[aim:].sum())
+    raised = upper + n * delta * upper * (1 - upper) / (aim * float(law[aim]))
+    law = np.where(right >= aim, law * raised / upper, law * (1 - raised) / (1 - upper))
+    return np.asarray(law / law.sum())
+
+
+def leaky(epsilon: float, delta: float) -> Draw:
+    """Randomised response in which each element is laid open with probability delta."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        open_ = rng.random(shape) < delta
+        hits = open_ | tosses(shape, epsilon, rng)
+        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * open_, rng)
+
+    return draw
+
+
+def all_or_nothing(epsilon: float, delta: float) -> Draw:
+    """Everything is laid open at once with probability delta; randomised response otherwise."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        told = rng.random((shape[0], 1)) < delta
+        hits = told | tosses(shape, epsilon, rng)
+        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * told, rng)
+
+    return draw
+
+
+def burst(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+    """With chance 1/5, a random fifth of the elements is laid open together: (0, 1/25)-DP."""
+    open_ = (rng.random(shape).argsort(axis=1) < shape[1] // 5) & (rng.random((shape[0], 1)) < 0.2)
+    return guessed(open_ | tosses(shape, 0.0, rng), sizes(shape, 0.0, rng) + _SURE * open_, rng)
+
+
+def name_and_shame(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+    """One element, chosen at random, is laid open: (0, 1 / n)-DP."""
+    shamed = np.arange(shape[1]) == rng.integers(0, shape[1], (shape[0], 1))
+    return guessed(shamed | tosses(shape, 0.0, rng), sizes(shape, 0.0, rng) + _SURE * shamed, rng)
+
+
+def tied(epsilon: float) -> Draw:
+    """Randomised response with scores -1 and +1 only, and members listed first.
+
+    Where epsilon is 0 all scores are 0 but for five that a coin sets.
+    """
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits = -np.sort(-coins(shape, rng), axis=1)
+        signs = np.where(tosses(shape, epsilon, rng), bits, -bits).astype(np.float64)
+        if epsilon == 0:
+            signs *= rng.random(shape).argsort(axis=1) < 5
+        return Games(signs, bits)
+
+    return draw
+
+
+def one_sided(epsilon: float) -> Draw:
+    """Members stand out e^epsilon times as often as others do; a score that is low says next to nothing."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits = coins(shape, rng)
+        chance = _SHOWN_BY_CHANCE * np.where(bits > 0, math.exp(epsilon), 1.0)
+        out = rng.random(shape) < chance
+        return Games(np.where(out, 1 + sizes(shape, epsilon, rng), rng.random(shape)), bits)
+
+    return draw
+
+
+def laplace(epsilon: float) -> Draw:
+    """Laplace noise on each bit, scored by its loss."""
+    mechanism = LocalLaplace(epsilon)
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits = coins(shape, rng)
+        return Games(mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits)), bits)
+
+    return draw
+
+
+def gaussian(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+    """Gaussian noise on each bit, scored by its loss."""
+    bits = coins(shape, rng)
+    return Games(_GAUSSIAN.loss(_GAUSSIAN.sample(bits, rng), np.zeros_like(bits)), bits)
+
+
+def halves(shape: Shape, rng: np.random.Generator) -> Bits:
+    """Bits of which exactly half are +1."""
+    signs = np.tile(np.array([-1, 1], dtype=np.int8), (shape[0], shape[1] // 2))
+    return rng.permuted(signs, axis=1)
+
+
+def half_and_half(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+    """Exactly half of the bits are +1, and nothing is released."""
+    return Games(rng.normal(size=shape), halves(shape, rng))
+
+
+ONE_RUN: Final = (
+    Case("rr-0", "nothing is released", 0.0, randomised_response(0.0)),
+    *(
+        Case(f"rr-{epsilon:g}", "randomised response", epsilon, randomised_response(epsilon))
+        for epsilon in (0.1, 0.5, 1.0, 2.0)
+    ),
+    Case("rr-4", "randomised response, 400 elements", 4.0, randomised_response(4.0), n=400),
+    Case("rr-8", "randomised response, 10,000", 8.0, randomised_response(8.0), n=10_000, pace=0.1),
+    Case("rr-0-1000", "nothing is released, 1,000", 0.0, randomised_response(0.0), n=1000, pace=0.2),
+    Case("laplace-2", "Laplace noise, scored by the loss", 2.0, laplace(2.0)),
+    Case(
+        "gaussian",
+        "Gaussian noise, scored by the loss",
+        gaussian_epsilon(2 / _GAUSSIAN.sigma, _GAUSSIAN_DELTA),
+        gaussian,
+        _GAUSSIAN_DELTA,
+    ),
+    Case("extremal-all", "the worst mechanism for 100 guesses", 0.6, extremal(0.6, 0.01, 100), 0.01),
+    Case("extremal-half", "the worst mechanism for 50 guesses", 0.8, extremal(0.8, 0.005, 50), 0.005),
+    Case("leaky-0", "each element laid open with chance delta", 0.0, leaky(0.0, 1e-3), 1e-3),
+    Case("leaky-1", "the same, else randomised response", 1.0, leaky(1.0, 1e-3), 1e-3),
+    Case("all-or-nothing-0", "all laid open with chance delta", 0.0, all_or_nothing(0.0, 0.2), 0.2),
+    Case("all-or-nothing-1", "the same, else randomised response", 1.0, all_or_nothing(1.0, 0.01), 0.01),
+    Case("burst-0", "a fifth laid open with chance 0.2", 0.0, burst, 0.04),
+    Case("name-and-shame", "one of the elements laid open", 0.0, name_and_shame, 1 / 100),
+    Case("ties-0", "scores 0, members listed first", 0.0, tied(0.0), listed=True),
+    Case("ties-1", "scores -1 and +1, members listed first", 1.0, tied(1.0), listed=True),
+    Case("one-sided-1", "only high scores tell", 1.0, one_sided(1.0)),
+    Case("rr-3-2000", "randomised response, 2,000", 3.0, randomised_response(3.0), n=2000, pace=0.1),
+    Case("rr-1-10000", "randomised response, 10,000", 1.0, randomised_response(1.0), n=10_000, pace=0.02),
+    Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, laplace(2.0), n=2000, pace=0.1),
+    Case(
+        "gaussian-1000",
+        "Gaussian noise, 1,000",
+        gaussian_epsilon(2 / _GAUSSIAN.sigma, _SMALL_DELTA),
+        gaussian,
+        _SMALL_DELTA,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "extremal-1000",
+        "the worst mechanism for 50 guesses of 1,000",
+        1.0,
+        extremal(1.0, 2e-4, 50),
+        2e-4,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "leaky-1-1000",
+        "each laid open with chance delta, 1,000",
+        1.0,
+        leaky(1.0, 0.02),
+        0.02,
+        n=1000,
+        pace=0.2,
+    ),
+    Case(
+        "all-or-nothing-1000",
+        "all laid open with chance delta, 1,000",
+        1.0,
+        all_or_nothing(1.0, 0.2),
+        0.2,
+        n=1000,
+        pace=0.2,
+    ),
+    Case("name-and-shame-2000", "one of 2,000 laid open", 0.0, name_and_shame, 1 / 2000, n=2000, pace=0.1),
+    Case("half", "exactly half of the bits are +1", 0.0, half_and_half, fair=False),
+)

@@ -1,0 +1,81 @@
+"""Auditors that are known to over-claim, kept so that the laboratory proves its eyesight.
+
+Each takes scores, bits, delta and confidence and returns "a lower bound on epsilon", as any auditor does.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from canaria.evidence import Ranking, Split, UncommittedCounts
+from canaria.evidence.bound import lower_bound
+from canaria.game.scores import audit_scores
+from canaria.rules import Bet, Rule, Surest, Tails, Top
+
+
+def best_k(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """The largest Clopper-Pearson bound over every number of guesses, chosen in hindsight.
+
+    Invalid: the largest of many bounds that each err in 5 % of audits errs more often.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    ties = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
+    order = Tails(len(values))(values, ties).guesses
+    right = np.cumsum(order.hits(np.asarray(bits)))
+    taken = np.arange(1, len(right) + 1)
+    seen = right > 0
+    chance = special.betaincinv(right[seen], (taken - right)[seen] + 1, 1 - confidence)
+    return max(0.0, float(special.logit(chance).max(initial=0.0)))
+
+
+def clopper_pearson(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """Clopper-Pearson over the signs of all scores but 0, however many there are.
+
+    Invalid where scores know bits. A guesser who has seen earlier bits can stop when ahead (the paper's
+    proposition on adaptive auditing says otherwise); one who knows all other bits can be right or wrong
+    with all guesses together. Invalid also where delta is not 0, which it ignores.
+    """
+    taken = np.flatnonzero(scores)
+    right = int((np.sign(np.asarray(scores)[taken]) == np.asarray(bits)[taken]).sum())
+    return UncommittedCounts(right, len(taken), len(bits)).ceiling(1 - confidence)
+
+
+def list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """Rank by score, ties in the order of the list, from its beginning and from its end.
+
+    Invalid where the list is sorted by the bits: then the order among ties tells them.
+    """
+    values, hidden = np.asarray(scores), np.asarray(bits)
+    forward, backward = np.argsort(-values, kind="stable"), np.argsort(values, kind="stable")[::-1]
+    parts = [Ranking(hidden[order[::turn]] == turn) for order in (forward, backward) for turn in (1, -1)]
+    return lower_bound(Split(tuple(parts), (0.25,) * 4), delta, confidence).epsilon
+
+
+def bets_in_list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """Bet on every sign in the order of the list, from its beginning and from its end.
+
+    Invalid where the list is sorted by the bits, without any tie: the best moment of a path of bets is seen.
+    """
+    values, hidden = np.asarray(scores, dtype=np.float64), np.asarray(bits)
+    hits = np.sign(values) == hidden
+    paths = [Bet().weigh(hits[::turn], values[::turn], len(hidden)) for turn in (1, -1)]
+    return lower_bound(Split(tuple(paths), (0.5, 0.5)), delta, confidence).epsilon
+
+
+def best_of_five(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """The largest of five bounds, each at the full confidence.
+
+    Invalid: five chances to be wrong. `together` splits the error probability.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
+    rules: list[Rule] = [Top(13), Tails(30), Top(40), Surest(50), Tails(80)]
+    return max(audit_scores(values, bits, delta, confidence, rule, rng).epsilon for rule in rules)
+
+
+def no_delta(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+    """A bound at delta = 0, held against a claim at any other: invalid where delta is not 0."""
+    values = np.asarray(scores, dtype=np.float64)
+    rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
+    return audit_scores(values, bits, 0.0, confidence, Surest(50), rng).epsilon

@@ -1,0 +1,60 @@
+"""Attacks by the order of the list: scores that say nothing, in lists that are sorted by the bits.
+
+The bits are fair coins, so nothing is released (epsilon = 0). But whoever breaks ties, bets or stops by the
+place in the list reads the bits off it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from canaria._core.arrays import Bits, Floats
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
+
+Scores = Callable[[Shape, np.random.Generator], Floats]
+
+_SCORES: Final[dict[str, Scores]] = {
+    "constant": lambda shape, rng: np.ones(shape),
+    "positive": lambda shape, rng: 1 + rng.random(shape),
+    "rounded": lambda shape, rng: np.round(rng.normal(size=shape)),
+}
+_KEYS: Final[dict[str, Callable[[Floats, Bits], list[Floats | Bits]]]] = {
+    "first": lambda scores, bits: [-bits],
+    "last": lambda scores, bits: [bits],
+    "sorted": lambda scores, bits: [-bits, -scores],
+}
+"""What a list is sorted by, the last key first."""
+_WORDS: Final = {
+    "constant": "equal scores",
+    "positive": "scores above 1, all different",
+    "rounded": "rounded scores",
+    "first": "members first",
+    "last": "members last",
+    "sorted": "by score, ties members first",
+}
+
+
+def listed(order: str, scores: str) -> Draw:
+    """Worthless scores in a list of that order."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits, values = coins(shape, rng), _SCORES[scores](shape, rng)
+        places = np.lexsort(_KEYS[order](values, bits), axis=1)
+        return Games(np.take_along_axis(values, places, 1), np.take_along_axis(bits, places, 1))
+
+    return draw
+
+
+ORDERS: Final = tuple(
+    Case(
+        f"{order}-{scores}",
+        f"{_WORDS[scores]}, {_WORDS[order]}",
+        0.0,
+        listed(order, scores),
+        listed=True,
+        n=200,
+    )
+    for order in _KEYS
+    for scores in _SCORES
+)

@@ -1,0 +1,130 @@
+"""Cases that go through a whole audit: training runs as they are recorded, and canaries planted in data.
+
+Their epsilon is exact without an accountant: at sample rate 1 the steps of DP-SGD are one Gaussian mechanism,
+and one subsampled step has a privacy profile in closed form.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import optimize, special
+
+from canaria.blackbox.plant import Planted, plant
+from canaria.evidence.bound import Bound
+from canaria.evidence.tradeoff import gaussian_epsilon
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
+from canaria.mechanisms.dpsgd import log_likelihoods_of
+from canaria.training.canaries import Dirac
+from canaria.training.recording import Recording
+
+_DELTA: Final = 1e-3
+_SIGMA: Final = 1.5
+
+
+def training(steps: int, sample_rate: float) -> Draw:
+    """Correct DP-SGD, two canaries to a coordinate, recorded as an attached audit records it."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
+        included = (bits.reshape(shape[0], 2, -1) > 0).sum(axis=1)
+        taking = rng.binomial(included, sample_rate, (steps, *included.shape))
+        released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
+        tables = log_likelihoods_of(released, design.most, sample_rate, _SIGMA)
+        runs = tuple(
+            Recording(design, *row, steps, sample_rate, _SIGMA, "sum", seed=0)
+            for row in zip(bits, released.sum(axis=0), tables, strict=True)
+        )
+        scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
+        return Games(scores, bits, runs)
+
+    return draw
+
+
+def subsampled_epsilon(sample_rate: float, sigma: float, delta: float) -> float:
+    """The epsilon of one Gaussian step with Poisson sampling, the worse of adding and removing a row.
+
+    >>> round(subsampled_epsilon(1.0, 1.0, 1e-3) - gaussian_epsilon(1.0, 1e-3), 9)
+    0.0
+    """
+
+    def spent(epsilon: float) -> float:
+        grown, rest = math.exp(epsilon), 1 - sample_rate
+        high = 0.5 + sigma**2 * math.log((grown - rest) / sample_rate)
+        without, with_row = special.ndtr(-high / sigma), special.ndtr((1 - high) / sigma)
+        added = rest * without + sample_rate * with_row - grown * without
+        if 1 / grown <= rest:
+            return float(added)
+        low = 0.5 + sigma**2 * math.log((1 / grown - rest) / sample_rate)
+        below, below_with = special.ndtr(low / sigma), special.ndtr((low - 1) / sigma)
+        return float(max(added, below - grown * (rest * below + sample_rate * below_with)))
+
+    return float(optimize.brentq(lambda epsilon: spent(epsilon) - delta, 1e-9, 50.0, xtol=1e-12))
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """Planted canaries, and the score that a release gives to each."""
+
+    planted: Planted
+    scores: Any
+
+    def bound(self, delta: float, confidence: float, rng: np.random.Generator) -> Bound:
+        """As a user asks for it."""
+        return self.planted.bound(self.scores, delta, confidence, rng=rng)
+
+
+def black_box(form: str, epsilon: float) -> Draw:
+    """Column sums with Laplace noise of data in which each canary has a column of its own."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        canaries, real = np.eye(shape[1]), np.zeros((shape[1], shape[1]))
+        runs = []
+        for _ in range(shape[0]):
+            planted = plant(real, canaries, rng, form=form)
+            weights = 1.0 if planted.weights is None else planted.weights[:, None]
+            release = (planted.dataset * weights).sum(axis=0) + rng.laplace(scale=1 / epsilon, size=shape[1])
+            runs.append(Released(planted, release))
+        scores, bits = np.stack([run.scores for run in runs]), np.stack([run.planted.bits for run in runs])
+        return Games(scores, bits, tuple(runs))
+
+    return draw
+
+
+RUNS: Final = (
+    Case(
+        "training",
+        "DP-SGD, 4 full-batch steps",
+        gaussian_epsilon(2 / _SIGMA, _DELTA),
+        training(4, 1.0),
+        _DELTA,
+        audited="training",
+        pace=0.2,
+    ),
+    Case(
+        "training-sampled",
+        "DP-SGD, one step at rate 1/2",
+        subsampled_epsilon(0.5, _SIGMA, _DELTA),
+        training(1, 0.5),
+        _DELTA,
+        audited="training",
+        pace=0.2,
+    ),
+    Case(
+        "planted",
+        "canaries in place of rows, noisy column sums",
+        1.0,
+        black_box("replace", 1.0),
+        audited="black box",
+        pace=0.2,
+    ),
+    Case(
+        "zeroed-out",
+        "canaries with weights, noisy column sums",
+        2.0,
+        black_box("zero-out", 2.0),
+        audited="black box",
+        pace=0.2,
+    ),
+)

@@ -1,0 +1,110 @@
+"""From an epsilon down to a bound: how much of the rest each gap takes.
+
+With everything known about a mechanism the paper's order is used (`gaps`): epsilon, interference, outputs,
+elements. DP-SGD has no finite epsilon at delta = 0, so its ladder starts at the claim and asks first what
+the most exposed canary of a run shows to someone who knows all other bits:
+
+    claim -> outputs -> E max p(|loss|), others known -> interference -> E max p(|loss|), others hidden
+          -> elements -> efficacy of the guesses that were taken -> chance -> bound.
+
+No step but the last goes up: revealing bits spreads a posterior, and the largest posterior is convex
+(Jensen); a mean of the largest is at most the largest; the first is cut at the claim. The last step is what
+the finite number of guesses, the looks at many numbers of them, delta and the confidence cost, and luck.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core import seeds
+from canaria._core.arrays import Bits, Floats
+from canaria.evidence.bound import Bound
+from canaria.mechanisms.dpsgd import DpSgd
+from canaria.results.parts import CLAIM, Ladder, Step
+from canaria.theory.efficacy import THEORY, Accuracy, top_mean
+from canaria.theory.gaps import Gaps
+
+_WORK: Final = 20_000_000
+_MOST_GAMES: Final = 50
+
+
+def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
+    """The ladder of a mechanism whose gaps are known; None where its epsilon is infinite."""
+    if not np.isfinite(found.epsilon):
+        return None
+    levels = {
+        "interference": found.ddp,
+        "outputs": found.average_case.epsilon,
+        "elements": found.efficacy.epsilon,
+    }
+    how = f"{found.efficacy.how}, for {found.k} of {found.n} guesses"
+    return _falling("the mechanism's epsilon", found.epsilon, levels, bound, how)
+
+
+def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
+    """The ladder where only scores are known: the three gaps cannot be told apart; None if refuted."""
+    if not bound.epsilon <= claimed < np.inf:
+        return None
+    levels = {"elements, outputs, interference": bound.estimate}
+    how = "the law of the scores is not known, so the three gaps are not told apart"
+    return _falling(CLAIM, claimed, levels, bound, how)
+
+
+def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Any = 0) -> Ladder | None:
+    """The ladder of DP-SGD with n canaries, from simulated runs with the stated noise; None if refuted.
+
+    >>> from canaria import play
+    >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, sigma=2.0)
+    >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
+    >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
+    ['outputs', 'interference', 'elements', 'chance']
+    """
+    if not bound.epsilon <= claimed < np.inf:
+        return None
+    coordinates = min(mechanism.dimension, n)
+    per_game = coordinates * mechanism.steps * (-(-n // coordinates) + 1)
+    share = min(1.0, _WORK / per_game)
+    used = max(1, round(coordinates * share))
+    size = max(1, round(n * used / coordinates))
+    games = int(min(_MOST_GAMES, max(1, _WORK // per_game)))
+    model = DpSgd(used, mechanism.steps, mechanism.sample_rate, mechanism.sigma)
+    generator = seeds.generator(rng, THEORY)
+    bits = generator.choice(np.array([-1, 1], dtype=np.int8), (games, size))
+    output = model.sample(bits, generator)
+    hidden = special.expit(np.abs(model.loss(output, np.zeros_like(bits))))
+    count = max(1, round((bound.tally.taken or n) * size / n))
+    levels = {
+        "outputs": _level(special.expit(_largest_when_known(output, bits, used)).mean()),
+        "interference": _level(hidden.max(axis=1).mean()),
+        "elements": _level(top_mean(hidden, count).mean()),
+    }
+    how = f"{games} simulated run{'s' * (games > 1)} with the stated noise, {size} canaries each"
+    if size < n:
+        how += f" of {n}, among which the most exposed would show more"
+    return _falling(CLAIM, claimed, levels, bound, how)
+
+
+def _largest_when_known(output: Any, bits: Bits, coordinates: int) -> Floats:
+    """The largest |loss| of each game for someone who knows all other bits: |L(m + 1) - L(m)|."""
+    places = np.arange(bits.shape[1]) % coordinates
+    included = np.stack([np.bincount(places, weights=row > 0, minlength=coordinates) for row in bits])
+    others = included[:, places].astype(np.int64) - (bits > 0)
+    tables = output[:, places]
+    with_it, without = (np.take_along_axis(tables, (others + k)[..., None], -1)[..., 0] for k in (1, 0))
+    return np.asarray(np.abs(with_it - without).max(axis=1))
+
+
+def _level(accuracy: float) -> float:
+    return Accuracy(float(accuracy)).epsilon
+
+
+def _falling(top: str, epsilon: float, levels: dict[str, float], bound: Bound, how: str) -> Ladder | None:
+    """Steps that never go up, down to the bound; None where the bound is infinite."""
+    if not np.isfinite(bound.epsilon):
+        return None
+    steps, left = [], epsilon
+    for gap, level in levels.items():
+        left = min(left, level)
+        steps.append(Step(gap, float(left)))
+    return Ladder(top, float(epsilon), (*steps, Step("chance", float(bound.epsilon))), how)

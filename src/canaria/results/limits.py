@@ -1,0 +1,84 @@
+"""What a result may hold, so that anybody can check it within seconds: asked by its writer and its reader."""
+
+import json
+import math
+from typing import Any, Final
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria.evidence import Evidence
+
+LARGEST_FILE: Final = 64 * 2**20
+MOST_STEPS: Final = 20
+"""Of a ladder: each is a bar of the report."""
+MOST_LINES: Final = 200
+_LONGEST_TEXT: Final = 20_000
+_LARGEST_EPSILON: Final = 1e6
+_DEEPEST: Final = 10
+_MOST_PARTS: Final = 10_000
+ALLOWED: Final = 6.0
+"""Seconds of an ordinary core that a file may ask for; with starting up and reading, less than ten."""
+_PER_BYTE: Final = 1e-6
+"""Seconds more for each byte of evidence beyond a million."""
+
+
+def epsilon(name: str, value: Any) -> float:
+    """An epsilon as files have it, the word inf for infinity."""
+    if value == "inf":
+        return math.inf
+    number = checks.nonnegative(name, value)
+    if number > _LARGEST_EPSILON:
+        raise InputError(f"{name} must be at most {_LARGEST_EPSILON:g} or the word inf, got {shown(value)}")
+    return number
+
+
+def seed(value: Any) -> int | None:
+    """A seed that every reader of JSON takes for a whole number."""
+    return None if value is None else checks.integer("seed", value, 0, 2**63)
+
+
+def text(name: str, value: Any) -> str:
+    """A text that is not too long to be shown."""
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(f"{name} must be a text of at most {_LONGEST_TEXT} characters, got {shown(value)}")
+    return value
+
+
+def lines(name: str, value: Any) -> dict[str, str]:
+    """Texts by name, and not too many."""
+    if not isinstance(value, dict) or len(value) > MOST_LINES:
+        raise InputError(f"{name} must be at most {MOST_LINES} texts by name, got {shown(value)}")
+    return {text(name, key): text(name, line) for key, line in value.items()}
+
+
+def require_moderate(record: Any) -> None:
+    """Refuse recorded evidence of so many parts, or so deeply nested, that reading it takes long."""
+    level, depth, parts = [record], 0, 0
+    while level:
+        if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
+            raise InputError(f"evidence must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
+        depth += 1
+        level = [inner for part in level if isinstance(part, dict) for inner in _listed(part.get("parts"))]
+
+
+def allowed(record: Any) -> float:
+    """The seconds that recorded evidence may take: more, where there is much of it to read."""
+    return ALLOWED + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
+
+
+def require_quick(evidence: Evidence, delta: float, seconds: float, source: str) -> None:
+    """Refuse evidence that is likely to take longer than is allowed, before anything is computed."""
+    likely = evidence.effort(delta).bound
+    if likely > seconds:
+        raise too_long(source, f"about {likely:.0f}", seconds, evidence)
+
+
+def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> InputError:
+    """What to say of evidence that takes too long."""
+    return InputError(
+        f"{source} would take {seconds} s to recompute ({evidence.words}); at most {most:.0f} s are allowed"
+    )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

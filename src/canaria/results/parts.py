@@ -1,0 +1,102 @@
+"""What a result shows beside its bound: the histogram of the scores, and the ladder down from a claim."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
+from canaria.results import limits
+
+MOST_BINS: Final = 400
+CLAIM: Final = "the claim"
+"""The top of a ladder that starts at the claimed epsilon."""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Scores of included and of excluded elements, counted in bins between `edges`."""
+
+    edges: tuple[float, ...]
+    included: tuple[int, ...]
+    excluded: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        edges = checks.vector("edges", list(self.edges))
+        if not 2 <= len(edges) <= MOST_BINS + 1 or not _rising(edges):
+            raise InputError(f"edges must be 2 to {MOST_BINS + 1} rising numbers, got {len(edges)}")
+        for name, counts in (("included", self.included), ("excluded", self.excluded)):
+            checks.same_length(name, len(counts) + 1, "edges", len(edges))
+            for count in counts:
+                checks.integer(name, count, 0)
+
+    @classmethod
+    def of(cls, scores: Any, bits: Any, bins: int = 50) -> "Histogram | None":
+        """Count scores, those beyond the 0.1 % and 99.9 % quantiles in the outermost bins; None if all equal.
+
+        >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
+        Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
+        """
+        values, included = (
+            checks.vector("scores", scores, infinite=True),
+            checks.two_valued("bits", bits),
+        )
+        finite = values[np.isfinite(values)]
+        if len(finite) == 0 or finite.max() == finite.min():
+            return None
+        low, high = (
+            np.quantile(finite, [0.001, 0.999]) if len(finite) > 2000 else (finite.min(), finite.max())
+        )
+        if not low < high:
+            low, high = finite.min(), finite.max()
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = np.linspace(low, high, bins + 1)
+        if not _rising(edges):
+            return None
+        clipped = np.clip(values, low, high)
+        counts = [np.histogram(clipped[side], edges)[0] for side in (included, ~included)]
+        return cls(tuple(edges.tolist()), *(tuple(side.tolist()) for side in counts))
+
+
+def _rising(edges: Floats) -> bool:
+    """Whether edges rise, and by so little that their differences are numbers."""
+    return bool(np.isfinite(edges).all() and np.abs(edges).max() < 1e300 and (np.diff(edges) > 0).all())
+
+
+class Step(NamedTuple):
+    """One step down from the claim: what is lost, and the epsilon that is left."""
+
+    gap: str
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """From an epsilon (`top` says which) down to the bound: where the rest is lost, step by step.
+
+    `how` says where the numbers come from.
+    """
+
+    top: str
+    epsilon: float
+    steps: tuple[Step, ...]
+    how: str
+
+    def __post_init__(self) -> None:
+        if len(self.steps) > limits.MOST_STEPS:
+            raise InputError(f"a ladder must have at most {limits.MOST_STEPS} steps, got {len(self.steps)}")
+        for value in (self.epsilon, *(step.epsilon for step in self.steps)):
+            if not math.isfinite(checks.nonnegative("epsilon of the ladder", value)):
+                raise InputError(f"epsilon of the ladder must be finite, got {value}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data for JSON."""
+        return {
+            "top": self.top,
+            "epsilon": self.epsilon,
+            "steps": [step._asdict() for step in self.steps],
+            "how": self.how,
+        }

@@ -1,0 +1,196 @@
+"""Reading a result file back. Nothing in a file is believed: what is wrong with it is an InputError."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bound, from_dict
+from canaria.results import limits
+from canaria.results.conformance import LEAST_LEVEL, Conformance
+from canaria.results.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
+from canaria.results.parts import Histogram, Ladder, Step
+from canaria.results.result import FORMAT, Result
+
+_LONGEST_LIST: Final = 20_000
+
+
+class Stored(NamedTuple):
+    """A result as it was stored, not yet checked, and the whole record."""
+
+    result: Result
+    record: dict[str, Any]
+
+
+def read_result(source: str | Path) -> Stored:
+    """Read a result file (`-` is standard input); what is wrong with it is an InputError."""
+    name = "standard input" if str(source) == "-" else str(source)
+    try:
+        record = json.loads(_text(source, name), object_pairs_hook=_unique)
+        return Stored(_result(record, name), record)
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}") from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} must be the JSON of one result: {shown(str(error))}") from None
+
+
+def _text(source: str | Path, name: str) -> str:
+    if str(source) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed")
+        data = sys.stdin.buffer.read(LARGEST_FILE + 1)
+    else:
+        with Path(source).open("rb") as stream:
+            data = stream.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise InputError(f"{name} must be at most {LARGEST_FILE} bytes")
+    return data.decode("utf-8")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise InputError(f"a result must name everything once, got {shown(sorted(names))}")
+    return dict(pairs)
+
+
+def _result(record: Any, source: str) -> Result:
+    if not isinstance(record, dict):
+        raise InputError(f"{source} must hold a JSON object, got {shown(record)}")
+    if type(record.get("format")) is not int or record["format"] != FORMAT:
+        written = f" (written by canaria {shown(record['canaria'])})" if "canaria" in record else ""
+        raise InputError(
+            f"{source} must be a result of format {FORMAT}, got {shown(record.get('format'))}{written}"
+        )
+    missing, more = _fields() - set(record), set(record) - _fields()
+    if missing:
+        raise InputError(f"{source} must be a result with {', '.join(sorted(missing))}")
+    if more:
+        raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
+    limits.require_moderate(record["evidence"])
+    bound = _bound(record)
+    limits.require_quick(bound.evidence, bound.delta, limits.allowed(record["evidence"]), source)
+    return Result(
+        bound,
+        _claim(record),
+        _words("name", record["name"]),
+        _histogram(record["histogram"]),
+        _ladder(record["ladder"]),
+        _conformance(record["conformance"]),
+        _lines("facts", record["facts"]),
+        limits.seed(record["seed"]),
+        _maybe_words("command", record["command"]),
+        _lines("versions", record["versions"]),
+    )
+
+
+@lru_cache
+def _fields() -> frozenset[str]:
+    schema = files("canaria.results").joinpath("result.schema.json").read_text(encoding="utf-8")
+    return frozenset(json.loads(schema)["properties"])
+
+
+def _bound(record: dict[str, Any]) -> Bound:
+    return Bound(
+        limits.epsilon("epsilon", record["epsilon"]),
+        checks.delta(record["delta"]),
+        checks.confidence(record["confidence"]),
+        from_dict(record["evidence"]),
+        checks.adjacency(record["adjacency"]),
+        _maybe_words("rule", record["rule"]),
+        _maybe_words("about", record["about"]),
+    )
+
+
+def _claim(record: dict[str, Any]) -> ApproximateDP | None:
+    if record["claimed"] is None:
+        return None
+    return ApproximateDP(limits.epsilon("claimed", record["claimed"]), checks.delta(record["delta"]))
+
+
+def _histogram(data: Any) -> Histogram | None:
+    if data is None:
+        return None
+    names = ("edges", "included", "excluded")
+    _require_only("histogram", data, names)
+    return Histogram(*(tuple(_list(name, _field("histogram", data, name))) for name in names))
+
+
+def _ladder(data: Any) -> Ladder | None:
+    if data is None:
+        return None
+    steps = tuple(
+        Step(
+            _words("gap", _field("step", step, "gap")),
+            limits.epsilon("epsilon", _field("step", step, "epsilon")),
+        )
+        for step in _list("steps", _field("ladder", data, "steps"), MOST_STEPS)
+    )
+    _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
+    top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
+    return Ladder(top, limits.epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
+
+
+def _conformance(data: Any) -> Conformance | None:
+    if data is None:
+        return None
+    p_value, noise, stated, weight, level = (
+        checks.real(name, _field("conformance", data, name))
+        for name in ("p_value", "noise", "stated_noise", "weight", "level")
+    )
+    parts = _field("conformance", data, "parts")
+    if not isinstance(parts, dict) or len(parts) > MOST_LINES:
+        raise InputError(f"parts of conformance must be p-values by name, got {shown(parts)}")
+    named = {_words("parts", name): checks.real("parts", value) for name, value in parts.items()}
+    if not all(map(math.isfinite, (noise, stated, weight))) or noise < 0 or stated <= 0:
+        raise InputError("noise, stated_noise and weight of conformance must be finite, noise not negative")
+    if not LEAST_LEVEL <= level < 1:
+        raise InputError(
+            f"level of conformance must be at least {LEAST_LEVEL:g} and below 1, got {shown(level)}"
+        )
+    for value in (p_value, *named.values()):
+        if not 0 <= value <= 1:
+            raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
+    clearest = _words("clearest", _field("conformance", data, "clearest"))
+    _field("conformance", data, "conforms")
+    _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
+    return Conformance(p_value, noise, stated, weight, named, clearest, level)
+
+
+def _require_only(what: str, data: Any, names: Sequence[str]) -> None:
+    if more := sorted(set(data if isinstance(data, dict) else ()) - set(names)):
+        raise InputError(f"{what} must hold nothing more than {', '.join(names)}, got {shown(more)}")
+
+
+def _field(what: str, data: Any, name: str) -> Any:
+    if not isinstance(data, dict) or name not in data:
+        raise InputError(f"{what} must be an object with {name}, got {shown(data)}")
+    return data[name]
+
+
+def _list(name: str, value: Any, most: int = _LONGEST_LIST) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise InputError(f"{name} must be a list of at most {most}, got {shown(value)}")
+    return value
+
+
+def _lines(name: str, value: Any) -> dict[str, str]:
+    return {_words(name, key): _words(name, line) for key, line in limits.lines(name, value).items()}
+
+
+def _maybe_words(name: str, value: Any) -> str | None:
+    return None if value is None else _words(name, value)
+
+
+def _words(name: str, value: Any) -> str:
+    """Text without control characters, which could move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else " " for letter in limits.text(name, value))

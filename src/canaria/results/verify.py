@@ -1,0 +1,191 @@
+"""Checking a result against its own evidence: everything that follows from it is computed again."""
+
+import math
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from canaria._core import coins, effort
+from canaria._core.errors import InputError, shown
+from canaria._core.files import checksum
+from canaria.evidence import Bound, lower_bound
+from canaria.evidence.bound import plain
+from canaria.results import limits
+from canaria.results.conformance import joined
+from canaria.results.parts import CLAIM
+from canaria.results.read import Stored, read_result
+from canaria.results.result import Result
+from canaria.rules import Telling, rule_of
+
+_SAME: Final = 1e-8
+_SAME_P_VALUE: Final = 1e-6
+_DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
+_IN_COMMANDS: Final = {"--delta": "delta", "--claimed": "claimed", "--confidence": "confidence"}
+"""Options of the command line that say what the record says."""
+
+
+class Check(NamedTuple):
+    """A stored epsilon, the one its evidence gives, and what does not fit (nothing, if it holds)."""
+
+    stored: float
+    recomputed: float
+    faults: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the stored bound is no higher than its evidence allows, and says what it is."""
+        return not self.faults
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data for JSON."""
+        return {
+            "stored": plain(self.stored),
+            "recomputed": plain(self.recomputed),
+            "holds": self.holds,
+            "faults": list(self.faults),
+        }
+
+
+def read_checked(source: str | Path) -> Stored:
+    """Read a result to show it, with its bound recomputed; one that does not hold is an InputError."""
+    stored = read_result(source)
+    again, faults = _recomputed(stored)
+    if faults:
+        raise InputError(f"{source} does not hold: {'; '.join(faults)}")
+    return Stored(replace(stored.result, bound=again), stored.record)
+
+
+def check(stored: Stored) -> Check:
+    """Recompute a bound from its evidence, and all that the record says about it.
+
+    A stored bound that is lower than its evidence gives does not hold either: it could hide a refutation.
+    """
+    again, faults = _recomputed(stored)
+    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults))
+
+
+def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
+    allowed = limits.allowed(stored.record["evidence"])
+    try:
+        with effort.at_most(allowed):
+            return _compared(stored)
+    except effort.TooLongError:
+        taken = f"more than {allowed:.0f}"
+        raise limits.too_long("a result", taken, allowed, stored.result.bound.evidence) from None
+
+
+def _compared(stored: Stored) -> tuple[Bound, list[str]]:
+    kept = stored.result.bound
+    again = lower_bound(
+        kept.evidence,
+        kept.delta,
+        kept.confidence,
+        adjacency=kept.adjacency,
+        rule=kept.rule,
+        about=kept.about,
+    )
+    faults = []
+    if not _same(kept.epsilon, again.epsilon):
+        faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
+    fresh = replace(again, epsilon=kept.epsilon).to_dict()
+    fresh["refuted"] = replace(stored.result, bound=again).refuted
+    for name in _DERIVED:
+        told, true = stored.record[name], fresh[name]
+        if told != true or type(told) is not type(true):
+            faults.append(f"{name} is stored as {shown(told)}, but its evidence says {shown(true)}")
+    faults += _misfits(stored.result)
+    faults += _other_rule(stored.result) + _mislabelled(stored) + _other_command(stored)
+    if stored.record["checksum"] != checksum(stored.record):
+        faults.append("checksum does not fit: the file was changed after it was written")
+    return again, faults
+
+
+def _other_rule(result: Result) -> list[str]:
+    """A rule of ours that cannot have made the evidence: counts relabelled to a kind that proves more."""
+    bound = result.bound
+    try:
+        rule = None if bound.rule is None else rule_of(bound.rule)
+    except InputError as error:
+        return [str(error)]
+    if rule is not None and not rule.could_have_made(bound.evidence):
+        return [f"rule is stored as {bound.rule}, which cannot have made this evidence ({bound.method})"]
+    total = bound.evidence.elements
+    fewest, most = rule.included(bound.evidence) if isinstance(rule, Telling) else (0, total)
+    if result.histogram is not None:
+        included = sum(result.histogram.included)
+        if not fewest <= included <= most:
+            known = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            return [f"histogram shows {included} included elements, but the evidence has {known}"]
+        fewest = most = included
+    return _never_tossed(min(max(total // 2, fewest), most), total)
+
+
+def _never_tossed(included: int, total: int) -> list[str]:
+    """Coins that are never seen; of honest audits one in a million shows them, or less."""
+    chance = coins.fair_chance(included, total)
+    if chance >= coins.IMPOSSIBLE:
+        return []
+    seen = f"{included} of {total} elements are included"
+    return [f"{seen}, which fair coins show with probability {chance:.1g}"]
+
+
+def _other_command(stored: Stored) -> list[str]:
+    """Options of the stored command that are not what the record holds."""
+    command, record = stored.result.command, stored.record
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        return []
+    faults = []
+    for word, value in pairwise(words):
+        name = _IN_COMMANDS.get(word)
+        if words[0] == "canaria" and name is not None and value != "inf" and _number(value) != record[name]:
+            faults.append(f"{name} is stored as {shown(record[name])}, but the command says {word} {value}")
+    return faults
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _mislabelled(stored: Stored) -> list[str]:
+    """What a record says about itself and its training, beside the bound."""
+    faults, record = [], stored.record
+    if (found := stored.result.conformance) is not None:
+        told = record["conformance"]["conforms"]
+        if told is not found.conforms:
+            faults.append(f"conforms is stored as {shown(told)}, but its p-value says {found.conforms}")
+    if record["canaria"] != record["versions"].get("canaria", record["canaria"]):
+        faults.append(f"canaria is stored as {shown(record['canaria'])}, but versions name another")
+    return faults
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or abs(one - other) <= _SAME * max(1.0, other)
+
+
+def _misfits(result: Result) -> list[str]:
+    """What is told beside the bound and does not fit it."""
+    faults, bound = [], result.bound
+    if (histogram := result.histogram) is not None:
+        counted = sum(histogram.included) + sum(histogram.excluded)
+        if counted != bound.evidence.elements:
+            faults.append(f"histogram counts {counted} scores of {bound.evidence.elements} elements")
+    if (ladder := result.ladder) is not None:
+        if ladder.steps and not _same(ladder.steps[-1].epsilon, bound.epsilon):
+            faults.append(f"ladder ends at {ladder.steps[-1].epsilon:g}, not at the bound {bound.epsilon:g}")
+        if ladder.top == CLAIM and (result.claimed is None or not _same(ladder.epsilon, result.claimed)):
+            faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {result.claimed}")
+        falls = [ladder.epsilon, *(step.epsilon for step in ladder.steps[:-1])]
+        if any(lower > upper + _SAME for upper, lower in pairwise(falls)):
+            faults.append("ladder does not fall from step to step, before chance")
+    if (found := result.conformance) is not None and not math.isclose(
+        joined(found.parts), found.p_value, rel_tol=_SAME_P_VALUE, abs_tol=1e-300
+    ):
+        faults.append(f"conformance is stored as p = {found.p_value:g}, but its parts give another")
+    return faults

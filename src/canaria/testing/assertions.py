@@ -1,0 +1,274 @@
+"""Privacy claims as tests: an assertion that fails when an audit refutes the claim.
+
+For a mechanism that keeps its claim, a test fails with probability at most 1 - confidence, over the hidden
+bits and the noise; with a fixed seed it is the same each time. Passing is not a proof of privacy: it says
+that this audit, with this score, did not refute the claim. A test that could not fail at all is an error.
+
+The pytest plugin (`canaria.testing.pytest_plugin`) splits one false-alarm rate over a whole suite.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from canaria._core import checks
+from canaria._core.errors import InputError, NothingRefutableWarning, shown
+from canaria.claims import ApproximateDP
+from canaria.evidence.bound import Bound, lower_bound
+from canaria.evidence.reach import reach, remedy
+from canaria.evidence.together import bound_of, confidence_at, made_bound
+from canaria.game.play import Score, play
+from canaria.results.conformance import Conformance
+from canaria.results.result import Result
+from canaria.rules import AdaptiveRule, Bet, Rule, Soft, SurestFirst
+
+ELEMENTS: Final = 1000
+"""How many elements a game has if nobody says."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim held against an audit, and whether the test passed.
+
+    For correct code `passed` is False with probability at most 1 - confidence of the bound, plus the level at
+    which conformance is judged.
+    """
+
+    bound: Bound
+    claim: ApproximateDP
+    conformance: Conformance | None = None
+    seed: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the bound lies above the claim."""
+        return self.bound.refutes(self.claim)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether training shows what was stated, as far as that was tested."""
+        return self.conformance is None or self.conformance.conforms
+
+    @property
+    def passed(self) -> bool:
+        """Whether neither the bound nor the conformance speaks against the claim."""
+        return not self.refuted and self.conforms
+
+    def result(self, name: str, command: str | None = None) -> Result:
+        """To be kept: `canaria verify` and `canaria report` read it."""
+        facts = {"notes": "; ".join(self.notes)} if self.notes else {}
+        return Result(
+            self.bound,
+            self.claim,
+            name,
+            conformance=self.conformance,
+            facts=facts,
+            seed=self.seed,
+            command=command,
+        )
+
+    def __str__(self) -> str:
+        """The sentence of the bound, and what training shows where that was tested."""
+        lines = [
+            f"the claim epsilon = {self.claim.epsilon:.6g} at delta {self.claim.delta:g} is "
+            f"{'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"
+        ]
+        if (found := self.conformance) is not None:
+            where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
+            lines.append(
+                f"training is {'as stated' if self.conforms else 'NOT what was stated'}: noise "
+                f"{found.noise:.3g} where {found.stated_noise:.3g} was stated, canaries weigh "
+                f"{found.weight:.2f} of what they should; p = {found.p_value:.2g}, where less than "
+                f"{found.level:.2g} is a failure{where}"
+            )
+        return "\n".join([*lines, *self.notes])
+
+
+def assert_private(  # noqa: PLR0913 (a claim, a game and a level)
+    mechanism: Any,
+    epsilon: float,
+    delta: float,
+    *,
+    score: Score | None = None,
+    rule: Rule | AdaptiveRule | None = None,
+    n: int | None = None,
+    rounds: Sequence[Any] | None = None,
+    pairs: Sequence[tuple[Any, Any]] | None = None,
+    adjacency: str | None = None,
+    confidence: float = 0.999,
+    rng: Any = 0,
+) -> Bound:
+    """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP.
+
+    `delta` is part of the claim; pure DP is `delta=0`.
+    `mechanism`, `score`, `rule`, `n` (1,000 if not given), `rounds` and `pairs` are those of `canaria.play`.
+    The claim is about the adjacency that the game tests: add-remove for a function that includes elements
+    or not, replace-one with `pairs`; give `adjacency` to have that checked. In place of a mechanism an audit
+    that was already made may be given: a `Bound`, what `together` gives, evidence, or anything with
+    `bound(delta, confidence)`, such as the `Transcript` of `classic`; it is held to this confidence, whatever
+    it was asked before.
+
+    Raises AssertionError with the sentence of the bound, and InputError where no outcome could have refuted
+    the claim. Returns the bound.
+
+    >>> from canaria import assert_private
+    >>> from canaria.mechanisms import RandomizedResponse
+    >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
+    True
+    """
+    __tracebackhide__ = True
+    game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
+    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+    return _asserted(examine(mechanism, claim, game, confidence, rng=rng))
+
+
+def assert_private_training(
+    audit: Any,
+    epsilon: float,
+    delta: float,
+    *,
+    rule: Rule | AdaptiveRule | None = None,
+    adaptive: bool = False,
+    conformance: bool = True,
+    adjacency: str | None = None,
+    confidence: float = 0.999,
+) -> Bound:
+    """Fail if an audited training run refutes the claim, or is not what it was stated to be.
+
+    `audit` is an attached audit whose training is done, or its `Recording` (with JAX:
+    `audit.recording(noise_state)`). The bound and the conformance test each get half of the false-alarm
+    probability 1 - confidence; `conformance=False` gives all of it to the bound. Conformance finds faults
+    long before the claim is refuted; it assumes the Gaussian mechanism and Poisson sampling. For dense
+    canaries its p-value is approximate. Give the `adjacency` of the claim to have it checked.
+    """
+    __tracebackhide__ = True
+    how = {"rule": rule, "adaptive": adaptive}
+    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+    return _asserted(examine_training(audit, claim, how, confidence, conformance=conformance))
+
+
+def _asserted(verdict: Verdict) -> Bound:
+    __tracebackhide__ = True
+    if not verdict.passed:
+        raise AssertionError(str(verdict))
+    return verdict.bound
+
+
+def examine(
+    mechanism: Any,
+    claim: ApproximateDP,
+    game: Mapping[str, Any],
+    confidence: float,
+    *,
+    rng: Any = None,
+) -> Verdict:
+    """Play a game against a mechanism, or take an audit that was made, and hold it against the claim."""
+    __tracebackhide__ = True
+    checks.confidence(confidence)
+    if is_audit(mechanism):
+        given = [name for name, value in game.items() if value is not None]
+        if given:
+            raise InputError(f"{given[0]} goes with a mechanism; {shown(mechanism)} is an audit already made")
+        audit, seed = mechanism, None
+    else:
+        _require_unbelieving(mechanism, game, claim.epsilon)
+        size = ELEMENTS if game.get("n") is None and game.get("pairs") is None else game.get("n")
+        audit, seed = play(mechanism, **{**game, "n": size}, rng=rng), rng if isinstance(rng, int) else None
+    bound, notes = _quietly(audit, claim.delta, confidence)
+    hopeless = _hopeless(bound, claim)
+    if hopeless:
+        raise InputError(f"this test cannot fail: {hopeless}")
+    return Verdict(bound, claim, seed=seed, notes=notes or _idle(bound, claim))
+
+
+def examine_training(
+    audit: Any,
+    claim: ApproximateDP,
+    how: Mapping[str, Any],
+    confidence: float,
+    *,
+    conformance: bool = True,
+) -> Verdict:
+    """Hold an audited training run against the claim, and against what was stated about it."""
+    __tracebackhide__ = True
+    level = (1 - checks.confidence(confidence)) / (2 if conformance else 1)
+    if not callable(getattr(audit, "conformance", None)):
+        raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
+    chosen = {name: value for name, value in how.items() if value}
+    bound, notes = _quietly(audit, claim.delta, confidence_at(level), **chosen)
+    hopeless = _hopeless(bound, claim)
+    if hopeless and not conformance:
+        raise InputError(f"this test cannot fail: {hopeless}")
+    if hopeless:
+        notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
+    found = replace(audit.conformance(), level=level) if conformance else None
+    return Verdict(bound, claim, found, getattr(audit, "seed", None), notes or _idle(bound, claim))
+
+
+def is_audit(value: Any) -> bool:
+    """Whether a value is an audit that was already made, and not a mechanism to be played against."""
+    asked = any(callable(getattr(value, name, None)) for name in ("bound", "p_value"))
+    return made_bound(value) is not None or (asked and not hasattr(value, "sample"))
+
+
+def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float) -> None:
+    """Rules that believe stated losses cannot refute a claim that no stated loss exceeds."""
+    __tracebackhide__ = True
+    rule = Bet() if game.get("rule") is None and game.get("rounds") is not None else game.get("rule")
+    stated = getattr(mechanism, "epsilon", math.inf)
+    believing = game.get("score") is None and isinstance(rule, Soft | Bet | SurestFirst)
+    if believing and isinstance(stated, int | float) and stated <= claimed:
+        raise InputError(
+            f"this test cannot fail: {rule!r} believes the losses that the mechanism states, which are at "
+            f"most its own epsilon = {stated:g}, where {claimed:g} is claimed; count guesses instead, as "
+            "Ranked(), Surest(k), UpTo(budget) and All() do"
+        )
+
+
+def _quietly(audit: Any, delta: float, confidence: float, **how: Any) -> tuple[Bound, tuple[str, ...]]:
+    """The bound, and as a note the warning that what was guessed could not have refuted anything."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NothingRefutableWarning)
+        bound = bound_of(audit, delta, confidence, **how)
+    hopeless = [one for one in caught if issubclass(one.category, NothingRefutableWarning)]
+    for warning in caught:
+        if warning not in hopeless:
+            warnings.warn(warning.message, stacklevel=2)
+    return bound, tuple(dict.fromkeys(str(warning.message) for warning in hopeless))
+
+
+def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
+    """What the reader of a test that passed must know: that what was guessed, or staked, was too little."""
+    if bound.refutes(claim):
+        return ()
+    best = bound.evidence.with_all_right()
+    if bound.tally.taken == 0 and (best is None or best.tally(0.0).taken == 0):
+        return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
+    if best is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            most = lower_bound(best, bound.delta, bound.confidence)
+        if not most.refutes(replace(claim, adjacency="unspecified")):
+            return (
+                "with these scores even right guesses alone would not refute the claim: the rule stakes what "
+                "the scores say, which is too little",
+            )
+    return ()
+
+
+def _hopeless(bound: Bound, claim: ApproximateDP) -> str:
+    """Why an audit of this size could not have refuted the claim, whatever it saw; empty if it could."""
+    evidence, claimed = bound.evidence, claim.epsilon
+    if bound.refutes(claim):
+        return ""
+    most, guesses = reach(evidence, bound.delta, bound.confidence), evidence.most_guesses
+    if most is None or most > claimed:
+        return ""
+    return (
+        f"even {guesses} right guesses of {guesses} among {evidence.elements} elements prove only "
+        f"epsilon >= {most:.3f} at delta {bound.delta:g} with confidence {bound.confidence:.10g}, where "
+        f"{claimed:.6g} is claimed; {remedy(evidence, claimed, bound.delta, bound.confidence)}"
+    )

@@ -1,0 +1,101 @@
+"""Gradient canaries: how many, where, how they get into training, and the coins that include them."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks, seeds
+from canaria._core.arrays import Bits, Floats
+from canaria._core.errors import InputError
+from canaria.mechanisms.interference import unit_rows
+
+_BITS: Final = 0x62697473
+_LARGEST_DENSE: Final = 8000
+
+WAYS: Final = {
+    "rows": (
+        "the sampler, the clipper (canary rows have norm 10 C before it), the noise, scaling and reduction",
+        "the computation of per-sample gradients (those of canary rows are replaced)",
+    ),
+    "sum": (
+        "the noise, scaling and reduction",
+        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum by our own draw)",
+    ),
+    "head": (
+        "the sampler, per-sample gradients, the clipper, the noise, scaling and reduction",
+        "per-sample gradients of the audited model's own layers (canaries have an embedding of their own)",
+    ),
+}
+"""What each way of adding canaries exercises, and what it does not."""
+
+
+@dataclass(frozen=True)
+class Dirac:
+    """`count` canaries, each the unit vector of one coordinate, `per_coordinate` to each."""
+
+    count: int
+    per_coordinate: int = 1
+
+    def __post_init__(self) -> None:
+        checks.integer("canaries", self.count, 1)
+        checks.integer("per_coordinate", self.per_coordinate, 1, self.count, "canaries")
+
+    @property
+    def words(self) -> str:
+        """The design for people."""
+        return f"{self.count} unit gradients, {self.per_coordinate} to a coordinate"
+
+    @property
+    def coordinates(self) -> int:
+        """How many coordinates carry canaries; canary i sits on coordinate i modulo this."""
+        return -(-self.count // self.per_coordinate)
+
+    @property
+    def most(self) -> int:
+        """The most canaries on one coordinate: `per_coordinate`, or fewer where they spread more evenly."""
+        return -(-self.count // self.coordinates)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """`count` random canaries of norm 1 over the same `coordinates`: signs, equally large everywhere.
+
+    They interfere with each other, less so the more coordinates there are. `seed` draws the signs.
+    """
+
+    count: int
+    coordinates: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks.integer("canaries", self.count, 1, _LARGEST_DENSE)
+        checks.integer("coordinates", self.coordinates, 1)
+        checks.integer("seed", self.seed, 0)
+
+    @property
+    def words(self) -> str:
+        """The design for people."""
+        return f"{self.count} random directions over the same {self.coordinates} coordinates"
+
+    def gradients(self) -> Floats:
+        """The canaries, (count, coordinates)."""
+        return unit_rows(self.count, self.coordinates, np.random.default_rng(self.seed))
+
+
+Design = Dirac | Dense
+
+
+def design_of(canaries: Any, per_coordinate: int) -> Design:
+    """A number of Dirac canaries, or a design as it is."""
+    if isinstance(canaries, Dirac | Dense):
+        if per_coordinate != 1:
+            raise InputError("per_coordinate goes with a number of canaries; a design holds its own")
+        return canaries
+    return Dirac(checks.integer("canaries", canaries, 1), per_coordinate)
+
+
+def hidden_bits(count: int, seed: int) -> Bits:
+    """The coins of the canaries, from a stream of their own."""
+    rng = seeds.generator(seed, _BITS)
+    return 2 * rng.integers(0, 2, count, dtype=np.int8) - np.int8(1)

@@ -1,0 +1,222 @@
+"""Does the code do what it says? The law of the canaries' sums under a correct DP-SGD, as a test.
+
+A lower bound refutes a claim only when the fault is large. A correct implementation, though, gives sums
+whose law is known once the bits are: on a coordinate with m included canaries, Binomial(T m, q) +
+N(0, T sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped to a standard
+normal z by its own distribution function, so z is a vector of independent N(0, 1) if the code is correct,
+and is split into independent parts, each with an exact p-value:
+
+    offset   along (1, ..., 1): something was added everywhere;
+    weight   along the number of included canaries: they weigh more or less than they should;
+    layers   what is left of these two directions within each parameter: they differ between parameters;
+    noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
+
+The smallest p-value over parameters counts as often as there are parameters (Sidak). Sums over steps cannot
+tell noise that comes and goes; the difference of two steps, on coordinates without an included canary, is
+N(0, 2 sigma^2) and independent of the sums:
+
+    steps    the squared differences of every pair of steps, chi-squared, again by the smallest.
+
+Fisher's method joins them into one p-value, uniform for correct code. This assumes the Gaussian mechanism
+and Poisson sampling; it is never a bound on epsilon.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from scipy import linalg, special, stats
+
+from canaria._core import checks
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.errors import InputError, shown
+from canaria.results.conformance import Conformance, joined
+
+FEWEST: Final = 4
+
+
+class Pairs(NamedTuple):
+    """Of steps 1 and 2, 3 and 4, ...: squared differences, summed over places, in units of their variance.
+
+    The places are coordinates without an included canary.
+    """
+
+    squares: Floats
+    places: int
+
+
+class Audited(Protocol):
+    """Any audit of a training run: an attached one, or its `Recording`."""
+
+    def conformance(
+        self, noise_multiplier: float | None, sample_rate: float | None, steps: int | None
+    ) -> Conformance: ...
+
+
+def conformance(
+    audit: "Audited",
+    noise_multiplier: float | None = None,
+    sample_rate: float | None = None,
+    steps: int | None = None,
+) -> Conformance:
+    """Test an audited training run against the law of a correct one (by default with its stated settings)."""
+    return audit.conformance(noise_multiplier, sample_rate, steps)
+
+
+def of_dirac(
+    sums: Any,
+    included: Integers,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    layers: tuple[int, ...] = (),
+    pairs: "Pairs | None" = None,
+) -> Conformance:
+    """For Dirac canaries: `included` holds their number on each coordinate. Exact.
+
+    `layers` says how many coordinates lie in each parameter, in order.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> m = rng.integers(0, 2, 1000)
+    >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
+    >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
+    True
+    """
+    seen = _checked(sums, sample_rate, noise_multiplier)
+    scale = math.sqrt(steps) * noise_multiplier
+    normal = np.empty(len(seen))
+    for m in np.unique(included):
+        where = included == m
+        normal[where] = _normal_scores(seen[where], steps * int(m), sample_rate, scale)
+    directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
+    expected = steps * sample_rate * included
+    slope = _slope(included, seen) / (steps * sample_rate)
+    left = seen - expected * slope
+    variance = np.mean(
+        (left - left.mean()) ** 2 - steps * included * sample_rate * (1 - sample_rate) * slope**2
+    )
+    noise = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, directions, (noise, noise_multiplier, slope), layers, pairs)
+
+
+def of_dense(
+    sums: Any,
+    gradients: Floats,
+    included: Hits,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    layers: tuple[int, ...] = (),
+) -> Conformance:
+    """For dense canaries: the sums are whitened by their covariance given the bits.
+
+    Exact but for the binomial participations, which are taken as normal: they are a small part of each sum.
+    """
+    seen = _checked(sums, sample_rate, noise_multiplier)
+    active = gradients[included]
+    weight = active.sum(axis=0)
+    expected = steps * sample_rate * weight
+    part = steps * sample_rate * (1 - sample_rate)
+    covariance = part * active.T @ active
+    covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2
+    factor = linalg.cholesky(covariance, lower=True, check_finite=False)
+    normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
+    slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
+    left = seen - slope * expected
+    variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
+    noise = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, None)
+
+
+def _checked(sums: Any, sample_rate: float, noise_multiplier: float) -> Floats:
+    seen = checks.vector("sums", sums)
+    if len(seen) < FEWEST:
+        raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
+    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    if not 0 < checks.real("noise_multiplier", noise_multiplier) < math.inf:
+        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise_multiplier)}")
+    return seen
+
+
+def _slope(included: Integers, seen: Floats) -> float:
+    """The least-squares weight of one included canary; 1 where it cannot be told."""
+    centred = included - included.mean()
+    total = float(centred @ centred)
+    return float(centred @ seen) / total if total > 0 else 1.0
+
+
+def _normal_scores(values: Floats, trials: int, rate: float, scale: float) -> Floats:
+    """Z with Phi(z) = F(value), F the law of Binomial(trials, rate) + N(0, scale^2); far tails included."""
+    reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 12
+    low, high = max(0, math.floor(trials * rate - reach)), min(trials, math.ceil(trials * rate + reach))
+    counts = np.arange(low, high + 1)
+    weights = stats.binom.logpmf(counts, trials, rate)
+    standard = (values[:, None] - counts) / scale
+    below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
+    above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
+    lower = below < above
+    return np.where(
+        lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
+    )
+
+
+def _joined(
+    normal: Floats,
+    directions: dict[str, Floats],
+    found: tuple[float, float, float],
+    layers: tuple[int, ...],
+    pairs: "Pairs | None",
+) -> Conformance:
+    """Independent parts of z, along the directions and within the layers, and their joint p-value."""
+    columns = list(directions.values())
+    basis, names = _orthonormal(columns), list(directions)
+    along = basis.T @ normal
+    parts = {name: _two_sided_normal(value) for name, value in zip(names, along, strict=False)}
+    bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
+    rests, freedoms, inside, inner = [], [], 0.0, 0
+    for first, last in pairwise(bounds):
+        local = _orthonormal([column[first:last] for column in columns])
+        part, shared = normal[first:last], local.T @ normal[first:last]
+        rests.append(max(float(part @ part - shared @ shared), 0.0))
+        freedoms.append(len(part) - local.shape[1])
+        inside, inner = inside + float(shared @ shared), inner + local.shape[1]
+    if inner > len(along):
+        parts["layers"] = float(stats.chi2.sf(max(inside - float(along @ along), 0.0), inner - len(along)))
+    parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
+    clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
+    if pairs is not None and pairs.places > 0 and len(pairs.squares) > 0:
+        parts["steps"], pair = _smallest(pairs.squares, np.full(len(pairs.squares), pairs.places))
+        if parts["steps"] < parts["noise"]:
+            clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
+    noise, stated, weight = found
+    return Conformance(joined(parts), noise, stated, weight, parts, clearest)
+
+
+def _orthonormal(columns: list[Floats]) -> Floats:
+    """An orthonormal basis of the columns, in their order; those that add nothing are left out."""
+    basis = np.empty((len(columns[0]), 0))
+    for column in columns:
+        left = column - basis @ (basis.T @ column)
+        size = float(np.linalg.norm(left))
+        if size > 1e-9 * max(float(np.linalg.norm(column)), 1.0):
+            basis = np.column_stack([basis, left / size])
+    return basis
+
+
+def _two_sided_normal(value: float) -> float:
+    return float(2 * stats.norm.sf(abs(value)))
+
+
+def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
+    """Of independent chi-squared values: the smallest two-sided p-value, paid for, and whose it is."""
+    real = np.flatnonzero(freedoms > 0)
+    if len(real) == 0:
+        return 1.0, 0
+    tails = 2 * np.minimum(
+        stats.chi2.cdf(values[real], freedoms[real]), stats.chi2.sf(values[real], freedoms[real])
+    )
+    least = int(np.argmin(tails))
+    return float(-np.expm1(len(real) * np.log1p(-min(float(tails[least]), 1 - 1e-16)))), int(real[least])

@@ -1,0 +1,155 @@
+"""The expected bound of an audit, its spread, and the power to refute a claim."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks, seeds
+from canaria._core.errors import InputError, shown
+from canaria.rules import Ranked, Soft
+from canaria.training.plan._law import Law, Training, law_of_losses
+from canaria.training.plan._ranked import RankedAudits
+from canaria.training.plan._soft import SoftAudits
+
+LARGEST: Final = 1_000_000
+"""The most canaries that are planned for."""
+MOST_ON_ONE: Final = 64
+"""The most canaries to a coordinate."""
+CAREFUL: Final = 8_000_000
+QUICK: Final = 2_000_000
+"""How many canaries are drawn in all: for one answer, and for each entry of a table."""
+_FEWEST_AUDITS: Final = 40
+_PLANNING: Final = 0x706C616E
+
+Rule = Ranked | Soft
+Audits = RankedAudits | SoftAudits
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The mean of the bound, its standard deviation, and the range from its 5 % to its 95 % quantile."""
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.deviation:.2f} (90 %: {self.low:.2f} to {self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """An audit that could be run: its training, its canaries, and the test of its claims."""
+
+    training: Training
+    canaries: int
+    per_coordinate: int
+    delta: float
+    level: float
+    rule: Rule
+
+    def expected(self, drawn: int) -> Expected:
+        """The bound to expect if training is as stated, from audits with about so many canaries in all."""
+        bounds = self._drawn(1.0, drawn).bounds(self.delta, self.level)
+        low, high = np.quantile(bounds, [0.05, 0.95])
+        return Expected(float(bounds.mean()), float(bounds.std(ddof=1)), float(low), float(high))
+
+    def power(self, claim: float, too_small: float) -> float:
+        """The chance that the bound lies above the claim if the noise is too small by that factor."""
+        return float(self._drawn(too_small, QUICK // 2).refuted(claim, self.delta, self.level).mean())
+
+    def law(self, too_small: float = 1.0) -> Law:
+        """The law of its losses; where coordinates cannot be equally full, all are taken as full."""
+        return _law(self.training, -(-self.canaries // self.coordinates), too_small)
+
+    @property
+    def coordinates(self) -> int:
+        """How many coordinates carry canaries."""
+        return -(-self.canaries // self.per_coordinate)
+
+    def _drawn(self, too_small: float, in_all: int) -> Audits:
+        kind = RankedAudits if isinstance(self.rule, Ranked) else SoftAudits
+        audits = max(in_all // max(self.canaries, CAREFUL // kind.most_audits), _FEWEST_AUDITS)
+        return kind.draw(self.law(too_small), self.canaries, audits, seeds.generator(0, _PLANNING))
+
+
+_law = lru_cache(maxsize=32)(law_of_losses)
+
+
+def expected_bound(
+    training: tuple[int, float, float],
+    canaries: int,
+    per_coordinate: int = 1,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    rule: Any = None,
+) -> Expected:
+    """The bound to expect from one audit; `training` is (steps, sample rate, noise multiplier).
+
+    >>> expected = expected_bound((100, 0.1, 2.42), canaries=1000, delta=1e-5)
+    >>> 0.4 < expected.mean < 0.55
+    True
+    """
+    return checked_audit(training, canaries, per_coordinate, delta, confidence, rule).expected(CAREFUL)
+
+
+def refutation_power(
+    training: tuple[int, float, float],
+    claimed: float,
+    too_small: float,
+    canaries: int,
+    per_coordinate: int = 1,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    rule: Any = None,
+) -> float:
+    """The chance that an audit refutes the claim if the noise is smaller than stated by a factor.
+
+    The auditor still believes the stated noise: the losses are those of the statement, their law that of the
+    smaller noise.
+    """
+    audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
+    return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small))
+
+
+def checked_audit(
+    training: tuple[int, float, float],
+    canaries: int,
+    per_coordinate: int,
+    delta: float,
+    confidence: float,
+    rule: Any,
+) -> Audit:
+    """An audit, its arguments checked."""
+    steps, sample_rate, noise = training
+    checks.integer("steps", steps, 1)
+    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    if not 0 < checks.real("noise_multiplier", noise) < math.inf:
+        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise)}")
+    checks.integer("canaries", canaries, 1, LARGEST)
+    checks.integer("per_coordinate", per_coordinate, 1, canaries, "canaries")
+    checks.integer("per_coordinate", per_coordinate, 1, MOST_ON_ONE)
+    chosen = checked_rule(rule)
+    level = 1 - checks.confidence(confidence)
+    stated = Training(int(steps), float(sample_rate), float(noise))
+    return Audit(stated, canaries, per_coordinate, checks.delta(delta), level, chosen)
+
+
+def checked_rule(rule: Any) -> Rule:
+    """A rule that plans are made for; `Ranked()` if none is given."""
+    chosen = Ranked() if rule is None else rule
+    if not isinstance(chosen, Ranked | Soft):
+        raise InputError(f"rule must be Ranked() or Soft() for a plan, got {shown(rule)}")
+    return chosen
+
+
+def checked_factor(too_small: float) -> float:
+    """A factor by which the noise may be too small."""
+    if not 1 <= checks.real("too_small", too_small) <= 1000:
+        raise InputError(f"too_small must be between 1 and 1000, got {shown(too_small)}")
+    return float(too_small)

@@ -1,0 +1,239 @@
+"""The law of the losses of DP-SGD with Dirac canaries, and whole audits drawn from it.
+
+A coordinate with s canaries, m of them included, shows y_t = Binomial(m, q) + N(0, sigma^2) in step t; all
+its canaries share one loss, a function of the log likelihood ratios R(m) = sum_t ln f_m(y_t) / f_0(y_t).
+
+One canary to a coordinate: the loss is R(1), a sum of T independent terms, whose law is the T-fold
+convolution of the law of one term (Fourier transform on a fine grid). Exact up to the grid.
+
+Several: the loss needs R(1), ..., R(s) together. Steps are drawn from quantiles of the law of y, for each m;
+the sum of T of them comes from repeated doubling: the sum of two rows in random order is a row of twice as
+many steps. The rare steps with the largest y (about two of T), which make the far tail, are drawn one by
+one instead, and the rows are shifted and scaled to their exact means and variances. What is left is the
+sampling error of 65,536 rows, and it touches the law of the loss alone: how many canaries are included,
+given a row, is Bayes' rule, exact.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft, special
+
+from canaria._core.arrays import Floats, Integers
+from canaria.mechanisms.dpsgd import binomial_law
+
+_ROWS: Final = 2**17
+_ROWS_OF_SEVERAL: Final = 2**16
+_FEWEST_ROWS: Final = 1000
+_CELLS: Final = 2**17
+_VALUES: Final = 100_001
+_QUANTILES: Final = 20_001
+_RARE: Final = 2.0
+_BLOCK: Final = 4_000_000
+_TINY: Final = 1e-290
+_SEED: Final = 0x6C617773
+
+
+class Training(NamedTuple):
+    """DP-SGD as stated: steps, sampling rate and noise multiplier."""
+
+    steps: int
+    sample_rate: float
+    sigma: float
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """What a coordinate with `per_coordinate` canaries shows: equally likely rows, the loss rising.
+
+    `losses` holds the loss of each row, `below[j]` the probability that at most j of the canaries are
+    included given the row, j = 0 ... per_coordinate - 1.
+    """
+
+    per_coordinate: int
+    losses: Floats
+    below: npt.NDArray[np.float32]
+
+    def accuracy(self, share: float) -> float:
+        """The expected accuracy of guessing the surest `share` of the canaries."""
+        included = 1 - self.below.mean(axis=0, dtype=np.float64)
+        right = np.where(self.losses >= 0, included, 1 - included)
+        surest = np.argsort(-np.abs(self.losses), kind="stable")[: max(1, round(share * len(right)))]
+        return float(right[surest].mean())
+
+
+class Coordinates(NamedTuple):
+    """Coordinates of drawn audits, (audits, coordinates): the row of the law, and how many are included."""
+
+    rows: npt.NDArray[np.int32]
+    included: npt.NDArray[np.int16]
+
+
+def law_of_losses(training: Training, per_coordinate: int, too_small: float = 1.0) -> Law:
+    """The law of the losses computed for the stated noise, where the noise is that divided by `too_small`."""
+    actual = training._replace(sigma=training.sigma / too_small)
+    if per_coordinate == 1:
+        return _law_of_one(training, actual)
+    return _law_of_several(training, actual, per_coordinate)
+
+
+def draws(law: Law, coordinates: int, audits: int, rng: np.random.Generator) -> Iterator[Coordinates]:
+    """Draw whole audits, some at a time; the coordinates of each come in rising order of their loss."""
+    size = max(1, _BLOCK // (coordinates * law.per_coordinate))
+    for start in range(0, audits, size):
+        shape = (min(size, audits - start), coordinates)
+        rows = np.sort(rng.integers(0, len(law.losses), shape, dtype=np.int32), axis=1)
+        uniform = rng.random(shape, dtype=np.float32)
+        included = np.zeros(shape, dtype=np.int16)
+        for column in law.below:
+            included += uniform > column[rows]
+        yield Coordinates(rows, included)
+
+
+def _law_of_one(stated: Training, actual: Training) -> Law:
+    """By Fourier transform, without and with the canary: the transform of one step, to the power of steps.
+
+    Each value of a term is shared by three cells such that mean and variance are kept.
+    """
+    sigma, rate, steps = actual.sigma, actual.sample_rate, actual.steps
+    values = np.linspace(-9 * sigma, 1 + 9 * sigma, _VALUES)
+    without = np.exp(-0.5 * (values / sigma) ** 2)
+    present = np.exp(-0.5 * ((values - 1) / sigma) ** 2)
+    densities = np.stack([without, (1 - rate) * without + rate * present])
+    densities /= densities.sum(axis=1, keepdims=True)
+    terms = _log_ratios(values, 1, stated)[:, 0]
+    means = densities @ terms
+    spread = math.sqrt(steps * float((densities @ terms**2 - means**2).max()))
+    reach = steps * float(np.abs(means).max()) + 14 * spread + 2 * float(np.abs(terms).max())
+    width = 2 * reach / _CELLS
+    nearest = np.rint(terms / width).astype(np.int64)
+    off = terms / width - nearest
+    cells = np.zeros((2, _CELLS))
+    for shift, weight in ((-1, (off**2 - off) / 2), (0, 1 - off**2), (1, (off**2 + off) / 2)):
+        for place in (0, 1):
+            cells[place] += np.bincount((nearest + shift) % _CELLS, densities[place] * weight, _CELLS)
+    laws = np.maximum(fft.irfft(fft.rfft(cells) ** steps, _CELLS), 0.0)
+    laws = np.roll(laws, _CELLS // 2, axis=1)
+    both = laws.sum(axis=0)
+    rows = _equally_likely(both, _ROWS)
+    losses = (rows - float(_CELLS // 2)) * width
+    return Law(1, np.asarray(losses, dtype=np.float64), (laws[0, rows] / both[rows])[None].astype(np.float32))
+
+
+def _law_of_several(stated: Training, actual: Training, most: int) -> Law:
+    """By doubling: R(1 ... s) for the stated noise, and for the actual noise where that differs."""
+    rng = np.random.default_rng(_SEED)
+    trainings = (stated,) if stated == actual else (stated, actual)
+    height = max(_FEWEST_ROWS, _ROWS_OF_SEVERAL // (most + 1)) // len(trainings) ** 2
+    rows = _rows_of_all_steps(trainings, most, height, rng)
+    if actual.steps > _RARE:
+        mean, deviation = _moments_of_all_steps(trainings, most)
+        scale = deviation / np.maximum(rows.std(axis=1), _TINY)
+        rows = (rows - rows.mean(axis=1)[:, None]) * scale[:, None] + mean[:, None]
+    rows = rows.reshape((most + 1) * height, -1)
+    nothing = np.zeros((len(rows), 1))
+    ratios = np.hstack([nothing, rows[:, :most]])
+    others = _log_choose(most - 1)
+    losses = _log_sum(ratios[:, 1:] + others) - _log_sum(ratios[:, :-1] + others)
+    chances = np.hstack([nothing, rows[:, -most:]]) + _log_choose(most)
+    chances = np.exp(chances - chances.max(axis=1, keepdims=True))
+    below = np.cumsum(chances, axis=1)
+    below /= below[:, -1:]
+    order = np.argsort(losses)
+    weights = np.repeat(np.exp(_log_choose(most)), height)[order]
+    kept = order[_equally_likely(weights, _ROWS_OF_SEVERAL)]
+    return Law(most, losses[kept], np.ascontiguousarray(below[kept, :-1].T, dtype=np.float32))
+
+
+def _rows_of_all_steps(
+    trainings: tuple[Training, ...], most: int, height: int, rng: np.random.Generator
+) -> Floats:
+    """(most + 1, height, ratios): for each number of included canaries, sums over all steps."""
+    steps = trainings[-1].steps
+    rare = min(1.0, _RARE / steps)
+    quantile = _Quantiles(trainings[-1], most)
+
+    def ratios_beyond(above: Floats) -> Floats:
+        values = quantile(above)
+        return np.concatenate([_log_ratios(values, most, training) for training in trainings], axis=-1)
+
+    evenly = (np.arange(height) + 0.5) / height
+    cumulative = special.bdtr(np.arange(min(steps, 60)), steps, rare)
+    number_rare = np.searchsorted(cumulative, evenly[::-1])
+    total = np.zeros((most + 1, height, most * len(trainings)))
+    for index in range(int(number_rare.max())):
+        drawn = int((number_rare > index).sum())
+        uniform = rng.permutation(evenly) if drawn == height else rng.random(drawn)
+        total[:, :drawn] += ratios_beyond(rare * uniform)
+    if rare == 1:
+        return total
+    doubled = ratios_beyond(rare + (1 - rare) * evenly)
+    left = steps - number_rare
+    for place in range(int(left.max()).bit_length()):
+        if place > 0:
+            doubled = doubled + doubled[:, rng.permutation(height)]
+        total += ((left >> place) & 1)[:, None] * doubled[:, rng.permutation(height)]
+    return total
+
+
+def _moments_of_all_steps(trainings: tuple[Training, ...], most: int) -> tuple[Floats, Floats]:
+    """Means and standard deviations of the sums, (most + 1, ratios), by the trapezoidal rule."""
+    counts, sigma = np.arange(most + 1), trainings[-1].sigma
+    values = np.linspace(-10 * sigma, most + 10 * sigma, _QUANTILES)
+    present = np.exp(-0.5 * ((values - counts[:, None]) / sigma) ** 2)
+    densities = binomial_law(most, trainings[-1].sample_rate) @ present
+    densities /= densities.sum(axis=1, keepdims=True)
+    ratios = np.concatenate([_log_ratios(values, most, training) for training in trainings], axis=-1)
+    mean, steps = densities @ ratios, trainings[-1].steps
+    variance = np.stack([row @ (ratios - own) ** 2 for row, own in zip(densities, mean, strict=True)])
+    return steps * mean, np.sqrt(steps * variance)
+
+
+class _Quantiles:
+    """Of Binomial(m, q) + N(0, sigma^2), m = 0 ... s, by interpolation; asked for by the chance of more."""
+
+    def __init__(self, training: Training, most: int) -> None:
+        counts, sigma = np.arange(most + 1), training.sigma
+        self.values = np.linspace(most + 10 * sigma, -10 * sigma, _QUANTILES)
+        law = binomial_law(most, training.sample_rate)
+        self.above = special.ndtr((counts - self.values[:, None]) / sigma) @ law.T
+
+    def __call__(self, above: Floats) -> Floats:
+        return np.stack([np.interp(above, column, self.values) for column in self.above.T])
+
+
+def _log_ratios(values: Floats, most: int, training: Training) -> Floats:
+    """Ln f_m / f_0 of one step, m = 1 ... most, in a last axis.
+
+    f_m / f_0 = sum_j Bin(j; m, q) e^((y - j / 2) j / sigma^2). Where the terms up to m are nothing beside the
+    largest of all, the last of them, j = m, stands for their sum.
+    """
+    counts, law = np.arange(most + 1), binomial_law(most, training.sample_rate)[1:]
+    exponents = (values[..., None] - counts / 2) * (counts / training.sigma**2)
+    peaks = exponents.max(axis=-1, keepdims=True)
+    mixed = np.exp(exponents - peaks) @ law.T
+    last = exponents[..., 1:] + counts[1:] * math.log(training.sample_rate)
+    return np.where(mixed > _TINY, np.log(np.maximum(mixed, _TINY)) + peaks, last)
+
+
+def _equally_likely(weights: Floats, rows: int) -> Integers:
+    """Places in rising order, each about as often as its weight says."""
+    cumulative = np.cumsum(weights)
+    wanted = (np.arange(rows) + 0.5) / rows * cumulative[-1]
+    return np.asarray(np.minimum(np.searchsorted(cumulative, wanted), len(weights) - 1))
+
+
+def _log_choose(total: int) -> Floats:
+    """Ln Bin(k; total, 1/2), k = 0 ... total."""
+    hits = np.arange(total + 1.0)
+    logs = special.gammaln(total + 1.0) - special.gammaln(hits + 1) - special.gammaln(total - hits + 1)
+    return np.asarray(logs - total * math.log(2))
+
+
+def _log_sum(terms: Floats) -> Floats:
+    peaks = terms.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(terms - peaks).sum(axis=1)) + peaks[:, 0])

@@ -1,0 +1,192 @@
+"""Making a plan: which audits are compared, and what is asked of each."""
+
+import math
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.evidence.reach import reach
+from canaria.rules import Ranked, Soft
+from canaria.training.plan._expected import (
+    CAREFUL,
+    LARGEST,
+    MOST_ON_ONE,
+    QUICK,
+    Audit,
+    checked_audit,
+    checked_factor,
+    checked_rule,
+)
+from canaria.training.plan._report import LARGEST_FACTOR, POWER, Choice, Fault, Limit, Plan
+
+CANARIES: Final = 1000
+TOO_SMALL: Final = (1.5, 2.0, 3.0, 4.0)
+_TIMES: Final = (0.25, 0.5, 2, 4, 10)
+_SHARES: Final = (1.0, 0.1, 0.01)
+_FALLING: Final = 0.9
+_TIGHTENED_UP_TO: Final = 200.0
+"""Epsilon by RDP up to which PLD is asked too: its memory grows with epsilon."""
+
+
+def plan(  # noqa: PLR0913 (all that training states, and all that an audit may choose)
+    epsilon: float,
+    delta: float,
+    steps: int,
+    sample_rate: float,
+    *,
+    canaries: int | None = None,
+    per_coordinate: int | None = None,
+    coordinates: int | None = None,
+    noise_multiplier: float | None = None,
+    confidence: float = 0.95,
+    rule: Any = None,
+    too_small: tuple[float, ...] = TOO_SMALL,
+) -> Plan:
+    """Plan the audit of a training run that claims (epsilon, delta).
+
+    The noise is `noise_multiplier`, or what the RDP accountant asks for. Give `canaries` (1000 if nothing is
+    given) where coordinates are plenty: one to a coordinate is then best, and the table of elements says
+    what fewer coordinates cost. Give `coordinates` where they are scarce: there are per_coordinate *
+    coordinates canaries, and `per_coordinate` is advised if not given: the power of two with the largest
+    expected bound. `rule` is `Ranked()` or `Soft()`; adaptive audits, which lose less to crowded coordinates,
+    are not planned. `too_small` holds factors by which the noise may be smaller than stated.
+    """
+    claimed = checks.real("epsilon", epsilon)
+    if not 0 < claimed < math.inf:
+        raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
+    factors = tuple(checked_factor(factor) for factor in too_small)
+    crowd, count = _sizes(canaries, per_coordinate, coordinates)
+    checked_rule(rule)
+    sigma = dpsgd_sigma(claimed, delta, steps, sample_rate) if noise_multiplier is None else noise_multiplier
+    audit = checked_audit((steps, sample_rate, sigma), count, crowd, delta, confidence, rule)
+    if noise_multiplier is not None:
+        _require_kept(audit, claimed)
+    factor = sorted(factors)[len(factors) // 2] if factors else None
+    elements = _elements(audit, coordinates, claimed, factor)
+    advised = 1
+    if coordinates is not None:
+        advised = max(elements, key=lambda choice: choice.expected.mean).per_coordinate
+        audit = audit if per_coordinate else _crowded(audit, advised, coordinates)
+    main = _choice(audit, claimed, factor, CAREFUL)
+    elements = [main if one.per_coordinate == main.per_coordinate else one for one in elements]
+    other = replace(audit, rule=Soft() if isinstance(audit.rule, Ranked) else Ranked())
+    faults = tuple(_fault((audit, other), claimed, tried) for tried in factors)
+    growth = [main, *(_choice(larger, claimed, factor) for larger in _larger_and_smaller(audit))]
+    return Plan(
+        epsilon=claimed,
+        delta=audit.delta,
+        steps=audit.training.steps,
+        sample_rate=audit.training.sample_rate,
+        noise_multiplier=audit.training.sigma,
+        confidence=float(confidence),
+        canaries=audit.canaries,
+        per_coordinate=audit.per_coordinate,
+        coordinates=audit.coordinates,
+        coordinates_given=coordinates is not None,
+        rule=repr(audit.rule),
+        expected=main.expected,
+        rules={repr(audit.rule): main.expected, repr(other.rule): other.expected(QUICK)},
+        elements=tuple(elements),
+        advised=advised,
+        growth=tuple(sorted(growth, key=lambda choice: choice.canaries)),
+        factor=factor,
+        faults=faults,
+        refuted_from=_refuted_from(audit, claimed, faults),
+        limits=tuple(Limit(share, audit.law().accuracy(share)) for share in _SHARES),
+        perfect=_perfect(audit, float(confidence)),
+    )
+
+
+def _require_kept(audit: Audit, claimed: float) -> None:
+    """Refuse noise with which training would not keep its claim; without a delta nothing is known."""
+    if audit.delta == 0:
+        return
+    training = (audit.training.sigma, audit.delta, audit.training.steps, audit.training.sample_rate)
+    kept = dpsgd_epsilon(*training)
+    if claimed < kept <= _TIGHTENED_UP_TO:
+        kept = min(kept, dpsgd_epsilon(*training, accountant="pld"))
+    if kept > claimed * (1 + 1e-6):
+        raise InputError(
+            f"noise_multiplier must keep the claim epsilon = {claimed:g} at delta = {audit.delta:g}, got "
+            f"{audit.training.sigma:g}, which gives epsilon = {kept:.4g}"
+        )
+
+
+def _perfect(audit: Audit, confidence: float) -> float:
+    """The bound if every guess were right."""
+    scores, bits = np.linspace(-1.0, 1.0, audit.canaries), np.ones(audit.canaries, dtype=np.int8)
+    evidence = audit.rule(scores, np.random.default_rng(0)).reveal(bits)
+    return reach(evidence, audit.delta, confidence) or 0.0
+
+
+def _sizes(canaries: int | None, per_coordinate: int | None, coordinates: int | None) -> tuple[int, int]:
+    """How many to a coordinate (1 if that is open), and how many in all."""
+    crowd = 1 if per_coordinate is None else per_coordinate
+    checks.integer("per_coordinate", crowd, 1, MOST_ON_ONE)
+    if coordinates is None:
+        return crowd, CANARIES if canaries is None else canaries
+    if canaries is not None:
+        raise InputError(
+            "canaries must be left out where coordinates are given: they are per_coordinate * coordinates, "
+            f"got {shown(canaries)}"
+        )
+    return crowd, crowd * checks.integer("coordinates", coordinates, 1, LARGEST // crowd)
+
+
+def _choice(audit: Audit, claimed: float, factor: float | None, drawn: int = QUICK) -> Choice:
+    power = None if factor is None else audit.power(claimed, factor)
+    return Choice(audit.canaries, audit.per_coordinate, audit.expected(drawn), power)
+
+
+def _crowded(audit: Audit, per_coordinate: int, coordinates: int | None) -> Audit:
+    """The same audit with another number to a coordinate: as many canaries, or on as many coordinates."""
+    canaries = audit.canaries if coordinates is None else per_coordinate * coordinates
+    return replace(audit, per_coordinate=per_coordinate, canaries=canaries)
+
+
+def _elements(audit: Audit, coordinates: int | None, claimed: float, factor: float | None) -> list[Choice]:
+    """Powers of two to a coordinate: up to 8; on given coordinates as long as the bound does not fall."""
+    most = min(8, audit.canaries) if coordinates is None else min(MOST_ON_ONE, LARGEST // coordinates)
+    choices: list[Choice] = []
+    for crowd in (2**power for power in range(most.bit_length())):
+        choices.append(_choice(_crowded(audit, crowd, coordinates), claimed, factor))
+        best = max(choice.expected.mean for choice in choices)
+        if coordinates is not None and choices[-1].expected.mean < _FALLING * best:
+            break
+    if all(choice.per_coordinate != audit.per_coordinate for choice in choices):
+        choices.append(_choice(audit, claimed, factor))
+    return sorted(choices, key=lambda choice: choice.per_coordinate)
+
+
+def _larger_and_smaller(audit: Audit) -> list[Audit]:
+    counts = dict.fromkeys(round(times * audit.canaries) for times in _TIMES)
+    return [
+        replace(audit, canaries=count)
+        for count in counts
+        if audit.per_coordinate <= count <= LARGEST and count != audit.canaries
+    ]
+
+
+def _fault(audits: tuple[Audit, Audit], claimed: float, factor: float) -> Fault:
+    training, delta = audits[0].training, audits[0].delta
+    epsilon = dpsgd_epsilon(training.sigma / factor, delta, *training[:2]) if delta > 0 else None
+    return Fault(factor, epsilon, {repr(audit.rule): audit.power(claimed, factor) for audit in audits})
+
+
+def _refuted_from(audit: Audit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
+    """The smallest factor of power 0.8, to 4 %, by bisection between the factors that were tried."""
+    if not faults:
+        return None
+    powers = {fault.factor: fault.power[repr(audit.rule)] for fault in faults}
+    low = max([1.0, *(factor for factor, power in powers.items() if power < POWER)])
+    high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
+    if high == LARGEST_FACTOR and audit.power(claimed, high) < POWER:
+        return None
+    while high / low > 1.04:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if audit.power(claimed, middle) >= POWER else (middle, high)
+    return high

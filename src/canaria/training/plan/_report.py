@@ -1,0 +1,187 @@
+"""The plan of an audit as an object: it prints as text and is plain data for JSON."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from scipy import special
+
+from canaria._core.rounding import rounded_down
+from canaria.training.plan._expected import Expected
+
+POWER: Final = 0.8
+"""The probability at which a fault counts as found."""
+LARGEST_FACTOR: Final = 64.0
+"""The largest factor by which noise is planned to be too small."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A number of canaries, how many to a coordinate, the bound to expect, and the power against a fault.
+
+    The fault is noise too small by `Plan.factor`; its power is None if no factor was given.
+    """
+
+    canaries: int
+    per_coordinate: int
+    expected: Expected
+    power: float | None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Noise too small by a factor, the epsilon it gives (None: no delta), and each rule's power to refute."""
+
+    factor: float
+    epsilon: float | None
+    power: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The expected accuracy on the surest share of the canaries, and the epsilon that allows as much."""
+
+    share: float
+    accuracy: float
+
+    @property
+    def epsilon(self) -> float:
+        """p^{-1}(accuracy)."""
+        return float(special.logit(min(max(self.accuracy, 0.5), 1 - 1e-16)))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an audit of DP-SGD can show, if training does what it says (`faults`: if its noise is too small).
+
+    `elements` compares numbers of canaries to a coordinate, for the given number of canaries or, with
+    `coordinates_given`, on the given coordinates; `advised` has the largest expected bound. `growth`
+    compares numbers of canaries at `per_coordinate`. `rules` holds the expected bound of each rule,
+    `refuted_from` the smallest factor that `rule` refutes with a probability of 0.8 (None: none up to 64, or
+    no faults were asked for), `limits` what one run's guesses are worth, however many canaries there are,
+    and `perfect` what an audit of this size would show if every guess were right.
+    """
+
+    epsilon: float
+    delta: float
+    steps: int
+    sample_rate: float
+    noise_multiplier: float
+    confidence: float
+    canaries: int
+    per_coordinate: int
+    coordinates: int
+    coordinates_given: bool
+    rule: str
+    expected: Expected
+    rules: dict[str, Expected]
+    elements: tuple[Choice, ...]
+    advised: int
+    growth: tuple[Choice, ...]
+    factor: float | None
+    faults: tuple[Fault, ...]
+    refuted_from: float | None
+    limits: tuple[Limit, ...]
+    perfect: float
+
+    @property
+    def best_rule(self) -> str:
+        """The rule with the largest expected bound."""
+        return max(self.rules, key=lambda rule: self.rules[rule].mean)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for JSON."""
+        limits = [{**asdict(one), "epsilon": one.epsilon} for one in self.limits]
+        return {**asdict(self), "best_rule": self.best_rule, "limits": limits}
+
+    def __str__(self) -> str:
+        """For people."""
+        means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
+        lines = [
+            f"Plan: {self.canaries} canaries, {self.per_coordinate} to a coordinate, in DP-SGD of "
+            f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}",
+            f"  claim        epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
+            f"{100 * self.confidence:.10g} % confidence",
+            f"  expected     epsilon >= {self.expected} by {self.rule}, if training keeps the claim",
+            f"  rules        {means}: {self._rules_in_words()}; choose before you look",
+            *self._elements_in_words(),
+            *self._growth_in_words(),
+            *self._faults_in_words(),
+        ]
+        return "\n".join(lines)
+
+    def _rules_in_words(self) -> str:
+        powers = {rule: sum(fault.power[rule] for fault in self.faults) for rule in self.rules}
+        strongest = max(powers, key=lambda rule: powers[rule])
+        if powers[strongest] <= powers[self.best_rule]:
+            return f"{self.best_rule} is expected to be best"
+        return f"{self.best_rule} shows most, {strongest} finds more faults"
+
+    def _elements_in_words(self) -> list[str]:
+        fixed = f"{self.canaries} canaries in all"
+        advice = "1 is best; more need fewer coordinates"
+        if self.coordinates_given:
+            fixed = f"{self.coordinates} coordinates"
+            advice = f"{self.advised} has the largest expected bound"
+            powers = {one.per_coordinate: one.power or 0.0 for one in self.elements}
+            strongest = max(powers, key=lambda crowd: powers[crowd])
+            if powers[strongest] > powers[self.advised]:
+                advice += f", {strongest} the most power"
+        row = ("to a coordinate", [f"{one.per_coordinate}" for one in self.elements])
+        return [f"  elements     with {fixed}: {advice}", *_table([row, *self._rows(self.elements)])]
+
+    def _growth_in_words(self) -> list[str]:
+        passed = f"{100 * (1 - self.confidence):.3g} %"
+        limit = [
+            ("of the surest", [f"{100 * one.share:g} %" for one in self.limits]),
+            ("are guessed right", [f"{100 * one.accuracy:.0f} %" for one in self.limits]),
+            ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
+        ]
+        return [
+            f"  canaries     what more would buy; the ceiling is the claim (at most {passed} pass it)",
+            *_table(self._rows(self.growth)),
+            "  limit        more canaries bring a bound from these guesses up to this epsilon, no further",
+            *_table(limit),
+        ]
+
+    def _rows(self, choices: tuple[Choice, ...]) -> list[tuple[str, list[str]]]:
+        rows = [
+            ("canaries", [f"{one.canaries}" for one in choices]),
+            ("expected bound", [f"{one.expected.mean:.2f}" for one in choices]),
+            ("deviation", [f"{one.expected.deviation:.2f}" for one in choices]),
+        ]
+        powers = [f"{100 * one.power:.0f} %" for one in choices if one.power is not None]
+        return [*rows, (f"noise / {self.factor:g} refuted", powers)] if powers else rows
+
+    def _faults_in_words(self) -> list[str]:
+        conformance = (
+            "  conformance  the training report's other test sees half the noise at once, in the same run"
+        )
+        if not self.faults:
+            return [conformance]
+        found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.rule}"
+        if self.refuted_from is not None:
+            found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.rule}"
+        found += f" with a probability of {100 * POWER:g} %"
+        if self.perfect <= self.epsilon:
+            found = (
+                f"NONE can be refuted: even {self.canaries} right guesses of {self.canaries} prove only "
+                f"epsilon >= {rounded_down(self.perfect)} at this delta"
+            )
+        epsilons = [_at_most(fault.epsilon, 100, ".3g") for fault in self.faults if fault.epsilon is not None]
+        rows = [("noise /", [f"{fault.factor:g}" for fault in self.faults])]
+        rows += [("its epsilon", epsilons)] if epsilons else []
+        for rule in self.rules:
+            rows.append((f"{rule} refutes", [f"{100 * fault.power[rule]:.0f} %" for fault in self.faults]))
+        return [
+            f"  faults       {found}",
+            *_table(rows),
+            conformance,
+        ]
+
+
+def _table(rows: list[tuple[str, list[str]]]) -> list[str]:
+    return [f"    {title:<19}" + "".join(f"{cell:>8}" for cell in cells) for title, cells in rows]
+
+
+def _at_most(value: float, most: float, layout: str) -> str:
+    return f"> {most:g}" if value > most else f"{value:{layout}}"

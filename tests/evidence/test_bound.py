@@ -1,0 +1,154 @@
+"""The inverter and the result object."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canaria import Bound, Counts, InputError, Result, lower_bound
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bets, Ranking, Split, Tally, Weighted
+from canaria.evidence.inversion import EPSILON_GRID
+
+
+@dataclass(frozen=True)
+class Jagged:
+    """Evidence of a user: refuted at the listed claims only; nothing but the protocol is offered."""
+
+    listed: tuple[float, ...]
+    inversion: str = "grid"
+    method: str = "jagged"
+    assumptions: tuple[str, ...] = ("nothing",)
+    elements: int = 1000
+
+    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
+        return 0.01 if any(math.isclose(epsilon, claim) for claim in self.listed) else 0.5
+
+    def tally(self, epsilon: float) -> Tally:
+        return Tally(3, 4)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("refuted", "expected"),
+    [((), 0.0), ((0.0, 0.01, 0.02), 0.02), ((0.0, 0.01, 0.03), 0.01), ((0.01, 0.02), 0.0)],
+)
+def test_only_the_initial_run_of_refuted_claims_counts(refuted: tuple[float, ...], expected: float) -> None:
+    """Never "the largest refuted epsilon"."""
+    assert lower_bound(Jagged(refuted)).epsilon == expected
+
+
+def test_plain_delta_rule_starts_where_it_has_room() -> None:
+    """1,000 elements at delta 1e-3: B(0) = 0.5, so the walk starts where B <= 0.9 beta = 0.045."""
+    start = next(e for e in EPSILON_GRID if 1000 * 1e-3 / (1 + math.exp(e)) <= 0.045)
+    later = Jagged((start, start + 0.01), inversion="late grid")
+    assert lower_bound(later, delta=1e-3).epsilon == pytest.approx(start + 0.01)
+    assert lower_bound(Jagged((start + 0.01,), inversion="late grid"), delta=1e-3).epsilon == 0
+
+
+def test_grid_is_as_documented() -> None:
+    steps = np.diff(EPSILON_GRID)
+    assert EPSILON_GRID[[0, 2000, 2300, -1]].tolist() == [0, 20, 50, 700]
+    assert np.allclose(steps[:2000], 0.01)
+    assert np.allclose(steps[2000:2300], 0.1)
+    assert np.allclose(steps[2300:], 1)
+
+
+def test_split_is_the_largest_bound_of_its_parts() -> None:
+    first, second = Counts(73, 100, 1000), Counts(45, 50, 1000)
+    bound = lower_bound(Split((first, second), (0.25, 0.75)), 1e-5).epsilon
+    parts = [lower_bound(first, 1e-5, 1 - 0.0125), lower_bound(second, 1e-5, 1 - 0.0375)]
+    assert bound == pytest.approx(max(part.epsilon for part in parts), rel=1e-9)
+
+
+def test_sentence_is_honest() -> None:
+    text = str(lower_bound(Counts(73, 100, 1000), 1e-5, adjacency="replace"))
+    assert text.startswith(
+        "With 95 % confidence epsilon is at least 0.606 at delta 1e-05: 73 of 100 guesses right"
+    )
+    assert "replace adjacency" in text
+    assert "assuming the hidden bits are independent fair coins" in text
+    assert "\n" not in text
+    assert "no epsilon above 0" in str(lower_bound(Counts(50, 100, 100)))
+
+
+def test_dictionary_holds_what_readers_need() -> None:
+    data = lower_bound(Counts(100, 100, 1000), 1e-5).to_dict()
+    assert data["estimate"] == "inf"
+    wanted = {"epsilon", "estimate", "correct", "taken", "elements", "delta", "confidence", "method"}
+    assert wanted | {"adjacency", "assumptions"} <= set(data)
+    json.dumps(data, allow_nan=False)
+
+
+def test_frame_and_html() -> None:
+    bound = lower_bound(Ranking([1] * 50))
+    frame = bound.to_frame()
+    assert frame.loc[0, "epsilon"] == bound.epsilon
+    assert bound.epsilon_text in bound._repr_html_()
+
+
+def test_html_escapes_what_users_wrote() -> None:
+    bound = Bound(1.0, 0.0, 0.95, Jagged((), method="<script>"))
+    assert "<script>" not in bound._repr_html_()
+
+
+def test_adjacencies_are_not_compared_across() -> None:
+    bound = lower_bound(Counts(90, 100, 100), adjacency="replace")
+    assert bound.refutes(ApproximateDP(1.0, 0, "replace"))
+    assert bound.refutes(ApproximateDP(1.0, 0))
+    with pytest.raises(InputError, match="must be the same"):
+        bound.refutes(ApproximateDP(1.0, 0, "add-remove"))
+
+
+def test_deltas_are_not_compared_across() -> None:
+    """A bound at a smaller delta says nothing about a claim; at a larger one it says more than is needed."""
+    bound = lower_bound(Counts(90, 100, 100), 1e-5)
+    with pytest.raises(InputError, match=r"the bound is at delta = 1e-05, but the claim is at delta = 0\.02"):
+        bound.refutes(ApproximateDP(1.0, 0.02))
+    assert bound.refutes(ApproximateDP(1.0, 0))
+    with pytest.raises(InputError, match="the delta of its claim, 0, got one at 1e-05"):
+        Result(bound, ApproximateDP(1.0, 0))
+    with pytest.raises(InputError, match="claim must have an epsilon and a delta"):
+        bound.refutes(1.0)  # type: ignore[arg-type]
+
+
+def test_refuted_means_strictly_above() -> None:
+    bound = lower_bound(Counts(90, 100, 100))
+    assert not bound.refutes(ApproximateDP(bound.epsilon, 0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta": 1.5}, "delta must be between 0 and 1, got 1.5"),
+        ({"delta": "x"}, "delta must be a number, got 'x'"),
+        ({"confidence": 1.0}, "confidence must be strictly between 0 and 1, got 1.0"),
+        ({"confidence": float("nan")}, "confidence must be a number, got nan"),
+        (
+            {"adjacency": "both"},
+            "adjacency must be one of 'add-remove', 'replace', 'unspecified', got 'both'",
+        ),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        lower_bound(Counts(3, 4, 5), **arguments)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-6, 1 - 1e-12])
+@pytest.mark.parametrize("size", [1, 5, 300, 20_000])
+def test_perfect_guesses_at_every_size_and_confidence(size: int, confidence: float) -> None:
+    """No kind claims more than the exact bound from counts, which all-right hits attain."""
+    best = lower_bound(Counts(size, size, size), 0.0, confidence).epsilon
+    ones = np.ones(size)
+    for evidence in (
+        Ranking(ones),
+        Weighted(ones, losses=np.full(size, np.inf)),
+        Bets(np.full(size, 0.999), ones),
+    ):
+        assert lower_bound(evidence, 0.0, confidence).epsilon <= best

@@ -1,0 +1,504 @@
+"""The games: validity, adaptivity, functions of users, and errors that explain."""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canaria import Counts, InputError, audit_scores, classic, play, replay
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bets, Budget, Ranking
+from canaria.game import play_many
+from canaria.game.classic import Repeated
+from canaria.mechanisms import (
+    Count,
+    CountInSets,
+    Local,
+    LocalLaplace,
+    NameAndShame,
+    RandomizedResponse,
+    Symmetric,
+    Xor,
+    XorInPairs,
+    XorRandomizedResponse,
+)
+from canaria.rules import All, Bet, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo
+from canaria.rules._guesses import Guesses, OneShot
+from tests.mechanisms.models import geometric_log_density, geometric_noise
+
+
+def three_point(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A user's sub-mechanism: silent half of the time, else right with probability 3/4."""
+    kept = np.where(rng.random(values.shape) < 0.75, values, -values)
+    return np.where(rng.random(values.shape) < 0.5, 0, kept)
+
+
+def three_point_log_density(output: np.ndarray, value: int) -> np.ndarray:
+    return np.log(np.where(output == 0, 0.5, np.where(output == value, 0.375, 0.125)))
+
+
+AUDITS = 10_000
+LIMIT = 0.05 + 4 * math.sqrt(0.05 * 0.95 / AUDITS)
+PRIVATE: list[Any] = [
+    RandomizedResponse(0.0),
+    RandomizedResponse(1.0),
+    LocalLaplace(1.0),
+    XorRandomizedResponse(1.0),
+    Symmetric(geometric_noise, geometric_log_density, epsilon=-math.log(0.4)),
+    Local(three_point, three_point_log_density, epsilon=math.log(3)),
+]
+N = 24
+
+
+def size_for(mechanism: Any) -> int:
+    """Fewer elements where every element is a round of its own."""
+    return 10 if isinstance(mechanism, Symmetric) else N
+
+
+def refusal_rate(games: list[Any], epsilon: float) -> float:
+    """How often the true claim is refuted; equal evidence is judged once."""
+    seen: dict[str, bool] = {}
+    refuted = 0
+    for game in games:
+        key = repr(sorted(game.evidence.to_dict().items(), key=str))
+        if key not in seen:
+            seen[key] = game.evidence.p_value(ApproximateDP(epsilon, delta=0)) <= 0.05
+        refuted += seen[key]
+    return refuted / len(games)
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize(
+    "rule", [All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()], ids=repr
+)
+@pytest.mark.parametrize("adaptive", [False, True], ids=["one-run", "adaptive"])
+def test_true_claims_are_kept(mechanism: Any, rule: Any, adaptive: bool) -> None:
+    """10,000 audits each; a test fails by chance with probability below 4e-5."""
+    if adaptive and not isinstance(rule, All | UpTo | Bet):
+        with pytest.raises(InputError, match="rule"):
+            play(mechanism, None, rule, N, mechanism.rounds(N))
+        return
+    n = size_for(mechanism)
+    rounds = mechanism.rounds(n) if adaptive else None
+    assert (
+        refusal_rate(play_many(mechanism, None, rule, n, AUDITS, rounds, rng=5), mechanism.epsilon) <= LIMIT
+    )
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_true_claims_are_kept_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
+    """1,000 audits each (10,000 behind `make test-full`)."""
+    limit = 0.05 + 4 * math.sqrt(0.05 * 0.95 / 1000)
+    assert refusal_rate(play_many(mechanism, None, rule, N, 1000, rng=6), mechanism.epsilon) <= limit
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_true_claims_are_kept_by_rules_that_look_at_everything_at_full_size(
+    mechanism: Any, rule: Any
+) -> None:
+    assert refusal_rate(play_many(mechanism, None, rule, N, AUDITS, rng=6), mechanism.epsilon) <= LIMIT
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+def test_classic_auditing_keeps_true_claims(mechanism: Any) -> None:
+    """10,000 classic audits of 24 runs each."""
+    base = np.where(np.arange(6) % 2, 1, -1).astype(np.int8)
+    repeated = Repeated(mechanism, base, 2)
+    for rule in (All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()):
+        assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=7), mechanism.epsilon) <= LIMIT
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+def test_classic_auditing_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
+    """10,000 classic audits of 24 runs each."""
+    repeated = Repeated(mechanism, np.where(np.arange(6) % 2, 1, -1).astype(np.int8), 2)
+    assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=9), mechanism.epsilon) <= LIMIT
+
+
+def test_adaptive_guessing_solves_xor_in_pairs() -> None:
+    """One run: half right. Adaptively: every second of a pair is certain."""
+    mechanism = XorInPairs()
+    blind = play(mechanism, None, All(), 2000, rng=0)
+    assert 0.45 < blind.evidence.tally(0).correct / 2000 < 0.55
+    seeing = play(mechanism, None, UpTo(1000, math.inf), 2000, mechanism.rounds(2000), rng=0)
+    assert seeing.evidence == Budget(1000, 1000, 1000, 2000)
+    assert seeing.bound().epsilon > 5
+    assert seeing.guesses is not None
+    assert sorted(seeing.guesses.order.tolist()) == list(range(1, 2000, 2))
+
+
+def test_adaptive_losses_see_revealed_bits_only() -> None:
+    """The score is handed zeros for every bit of its own and later rounds."""
+    handed: list[np.ndarray] = []
+
+    def score(output: np.ndarray, known: np.ndarray) -> np.ndarray:
+        handed.append(known)
+        return np.asarray(output, dtype=float)
+
+    def noisy(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return included + rng.normal(size=len(included))
+
+    game = play(noisy, score, Bet(), 6, [[0, 1], [4], [2, 3, 5]], rng=0)
+    assert [np.flatnonzero(known).tolist() for known in handed] == [[], [0, 1], [0, 1, 4]]
+    assert (handed[2][[0, 1, 4]] == game.bits[[0, 1, 4]]).all()
+
+
+def test_count_is_worn_down_adaptively() -> None:
+    """One element after the other: the last is certain."""
+    mechanism = Count()
+    game = play(mechanism, None, Bet(), 30, mechanism.rounds(30), rng=2)
+    assert isinstance(game.evidence, Bets)
+    assert game.evidence.confidences is not None
+    assert game.evidence.confidences[-1] == pytest.approx(1 - 1 / 121)
+    assert game.evidence.hits[-1]
+
+
+def test_functions_with_pairs_of_any_type() -> None:
+    """A survey that releases each answer through randomised response: replace-one."""
+    pairs = [(f"no-{i}", f"yes-{i}") for i in range(300)]
+
+    def survey(answers: list[str], rng: np.random.Generator) -> list[bool]:
+        return [answer.startswith("yes") != (rng.random() < 0.1) for answer in answers]
+
+    def score(output: list[bool], known: np.ndarray) -> list[float]:
+        return [float(answer) for answer in output]
+
+    game = play(survey, score, rng=0, pairs=pairs)
+    assert game.adjacency == "replace"
+    assert 1.2 < game.bound().epsilon < math.log(9)
+    assert game.bound().to_dict()["adjacency"] == "replace"
+
+
+def test_functions_of_included_elements() -> None:
+    def release(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return included + rng.normal(scale=0.5, size=len(included))
+
+    game = play(release, lambda output, known: output, n=1000, rng=0)
+    assert game.adjacency == "add-remove"
+    assert game.bound().epsilon > 2.5
+
+
+def test_classic_auditing_of_a_function() -> None:
+    """A mean that forgets its noise half of the time."""
+
+    def sloppy_mean(rows: list[float], rng: np.random.Generator) -> float:
+        return float(np.mean(rows) + (rng.laplace(scale=1.0) if rng.random() < 0.5 else 0.0))
+
+    game = classic(sloppy_mean, [0.0] * 9, 3, (0.0, 1.0), 1000, score=lambda output: output, rng=0)
+    assert game.adjacency == "replace"
+    assert game.bound().epsilon > 0.5
+
+
+def test_classic_auditing_is_tight_where_one_run_is_blind() -> None:
+    """XOR: known others make every run certain."""
+    assert play(Xor(), n=100, rng=0).bound().epsilon == 0
+    assert classic(Xor(), [1, -1, 1, 1], 1, repetitions=1000, rng=0).bound().epsilon > 5
+
+
+def test_one_seed_one_answer() -> None:
+    first, second = (play_many(CountInSets(4), None, Ranked(), 40, 5, rng=9) for _ in range(2))
+    assert [a.bound().epsilon for a in first] == [b.bound().epsilon for b in second]
+    assert all((a.bits == b.bits).all() for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(
+    "rule", [Ranked(), Online(3), Soft(), Surest(5), Tails(4), All(), Bet(), UpTo(4)], ids=repr
+)
+def test_transcripts_keep_the_guesses_in_order(rule: Any) -> None:
+    """What was guessed, met with the bits, is what the evidence counts."""
+    game = play(RandomizedResponse(2.0), None, rule, 20, rng=3)
+    assert game.guesses is not None
+    assert len(set(game.guesses.order.tolist())) == len(game.guesses.order)
+    if isinstance(rule, Online | Bet | Soft):
+        hits = game.evidence.to_dict()["hits"]
+        assert "".join(str(int(hit)) for hit in game.guesses.hits(game.bits)) == hits
+
+
+def test_mechanisms_cannot_overwrite_the_bits() -> None:
+    """Randomised response in place once "proved" 5.5 where 0.4 is true."""
+
+    def draw(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        values[rng.random(values.shape) < 0.4] *= -1
+        return values
+
+    in_place = Local(draw, lambda output, value: np.where(output == value, math.log(0.6), math.log(0.4)))
+    with pytest.raises(InputError, match="draw raised ValueError"):
+        play(in_place, n=100, rng=0)
+
+
+def test_scores_cannot_overwrite_what_is_known() -> None:
+    def score(output: np.ndarray, known: np.ndarray) -> np.ndarray:
+        known[:] = 1
+        return np.asarray(output, dtype=float)
+
+    game = play(lambda data, rng: data, score, Bet(), 6, [[0, 1], [2, 3, 4, 5]], rng=0)
+    assert set(game.bits.tolist()) <= {-1, 1}
+
+
+@dataclass(frozen=True)
+class StopWhenAhead:
+    """A rule that abstains by revealed bits and counts as if it had not."""
+
+    def decide(self, losses: np.ndarray, taken: int) -> np.ndarray:
+        return np.where(losses > 0, 1, 0).astype(np.int8)
+
+    def weigh(self, hits: np.ndarray, losses: np.ndarray, elements: int) -> Counts:
+        return Counts(int(hits.sum()), len(hits), elements)
+
+
+def test_counts_of_adaptive_abstentions_are_refused() -> None:
+    """Whoever writes the rule: the evidence itself is checked."""
+
+    def score(output: Any, known: np.ndarray) -> np.ndarray:
+        seen = known[known != 0]
+        ahead = len(seen) > 0 and (seen > 0).mean() > 0.6
+        return np.full(len(known), -1.0 if ahead else 1.0)
+
+    rounds = [[i] for i in range(50)]
+    with pytest.raises(InputError, match="evidence of an adaptive game must be Bets, Budget"):
+        play_many(lambda data, rng: 0, score, StopWhenAhead(), 50, 20, rounds, rng=0)
+
+
+@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
+def test_rules_may_choose_the_next_element(mechanism: Any) -> None:
+    """The surest hidden element first: true claims are kept in 1,000 audits."""
+    games = play_many(mechanism, None, SurestFirst(2), 8, 1000, rng=8)
+    assert refusal_rate(games, mechanism.epsilon) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 1000)
+    assert all(game.guesses is not None for game in games)
+
+
+def test_choosing_unravels_parities() -> None:
+    """In pairs of bits nothing is certain until one of each pair is revealed; then its partner is next."""
+    game = play(XorInPairs(), None, SurestFirst(), 40, rng=0)
+    assert game.evidence.tally(3.0) == (20, 20)
+
+
+def test_nothing_to_guess() -> None:
+    """No loss, no guess: the bound is 0, not an error."""
+    for rule in (Bet(), UpTo(3), All(), Soft(), Threshold(1.0)):
+        assert play(Xor(), None, rule, 9, rng=1).bound(1e-5).epsilon == 0
+    assert play(NameAndShame(), None, Threshold(math.inf), 9, rng=1).evidence.tally(0) == (1, 1)
+
+
+def broken(data: Any, rng: Any) -> Any:
+    raise RuntimeError("no\nway")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: play(broken, lambda o, k: o, n=3), "mechanism raised RuntimeError: 'no"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o[:2], n=3),
+            r"score must return 3 numbers, one per element, got shape \(2,\)",
+        ),
+        (lambda: play(lambda d, r: d, lambda o, k: 1 / 0, n=3), "score raised ZeroDivisionError"),
+        (lambda: play(lambda d, r: d, lambda o, k: [math.nan] * 3, n=3), "scores must hold numbers, got nan"),
+        (lambda: play(lambda d, r: d, n=3), "score must be given for a function"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o, pairs=[(1, 2), (3, 3)]),
+            r"pairs must differ, got \(3, 3\) at position 1",
+        ),
+        (lambda: play(lambda d, r: d, lambda o, k: o, pairs=[(1, 2, 3)]), "pairs must hold pairs"),
+        (
+            lambda: play(lambda d, r: d, lambda o, k: o, n=5, pairs=[(1, 2)]),
+            "pairs must be as many as n, got 1 and 5",
+        ),
+        (lambda: play(Xor(), n=3, pairs=[(0, 1)] * 3), "pairs go with a function"),
+        (lambda: play(XorInPairs(), n=3), "n must be even for elements in pairs, got 3"),
+        (lambda: play(Xor(), None, Surest(4), 3), "k must be an integer between 1 and elements = 3, got 4"),
+        (
+            lambda: play(Xor(), None, UpTo(4), 3),
+            "budget must be an integer between 1 and elements = 3, got 4",
+        ),
+        (lambda: play(Xor(), n=0), "n must be an integer of at least 1, got 0"),
+        (lambda: play(Xor()), "n must be an integer of at least 1, got None"),
+        (lambda: play("xor", lambda o, k: o, n=3), "mechanism must be callable, got 'xor'"),
+        (lambda: play(Xor(), n=3, rounds=[[0, 1], [1, 2]]), "rounds must hold different indices below n = 3"),
+        (lambda: play(Xor(), n=3, rounds=[[3]]), "rounds must hold different indices below n = 3"),
+        (lambda: play(Xor(), n=3, rounds=[["a"]]), "rounds must hold sets of indices"),
+        (
+            lambda: play(Count(), None, Threshold(1.0), 4, Count().rounds(4)),
+            "Clopper-Pearson is then invalid .stop when ahead.: use Bet",
+        ),
+        (lambda: play(Count(), None, Ranked(), 4, Count().rounds(4)), "rule must be Bet"),
+        (
+            lambda: classic(Xor(), [1, -1], 2),
+            r"index must be an integer between 0 and len\(base\) - 1 = 1, got 2",
+        ),
+        (lambda: classic(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
+        (lambda: classic(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
+        (lambda: classic(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
+        (lambda: play(Xor(), None, "ranked", 10), "rule must be a rule such as Ranked"),
+        (lambda: play(lambda d, r: d, lambda o, k: o, pairs=[1, 2]), "pairs must hold pairs"),
+        (lambda: play(Local(broken, broken), n=3), "draw raised RuntimeError"),
+        (lambda: play(Symmetric(lambda c, r: 3.0, broken), n=3), "draw must return 1 outputs, one per count"),
+    ],
+)
+def test_errors_are_one_line_and_explain(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_counts_compare() -> None:
+    assert play(RandomizedResponse(8.0), None, All(), 50, rng=0).evidence == Counts(50, 50, 50)
+
+
+def members_first(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Fair coins, sorted: members are listed first, as in most files."""
+    return -np.sort(-rng.choice([-1, 1], n))
+
+
+WORTHLESS = {
+    "constant": lambda n, rng: np.ones(n),
+    "positive": lambda n, rng: 1 + rng.random(n),
+    "rounded": lambda n, rng: np.round(rng.normal(size=n)),
+}
+
+
+@pytest.mark.parametrize("scores", WORTHLESS.values(), ids=WORTHLESS)
+@pytest.mark.parametrize("flip", [1, -1], ids=["members first", "members last"])
+@pytest.mark.parametrize(
+    "rule", [Bet(), UpTo(50), SurestFirst(50), All(), Ranked(), Tails(50), Threshold(1.0)], ids=repr
+)
+def test_the_order_of_the_list_tells_nothing(rule: Any, flip: int, scores: Any) -> None:
+    """Worthless scores, a sorted list: 100 audits; more than 16 false claims have probability below 2e-5."""
+    false = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        bits, given = flip * members_first(200, rng), scores(200, rng)
+        game = replay(bits, given, lambda output, known: output, rule, rng=seed)
+        false += game.evidence.p_value(ApproximateDP(0.0, delta=0)) <= 0.05
+    assert false <= 16
+
+
+@dataclass(frozen=True)
+class FirstOfTheList:
+    """A user's rule that trusts the order of the list."""
+
+    k: int
+
+    def __call__(self, scores: np.ndarray, rng: np.random.Generator) -> OneShot:
+        guesses = Guesses(np.arange(self.k), np.ones(self.k, dtype=np.int8))
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), self.k, len(scores)))
+
+
+def test_a_users_rule_cannot_use_the_order_either() -> None:
+    """50 audits of 50 guesses each by position; more than 10 false claims have probability below 1e-4."""
+    rng = np.random.default_rng(1)
+    false = 0
+    for seed in range(50):
+        bits, scores = members_first(200, rng), rng.normal(size=200)
+        game = replay(bits, scores, lambda output, known: output, FirstOfTheList(50), rng=seed)
+        alone = audit_scores(scores, bits, rule=FirstOfTheList(50), rng=seed)
+        false += (game.bound().epsilon > 0) + (alone.epsilon > 0)
+    assert false <= 20
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        lambda bits: [[i] for i in range(len(bits))],
+        lambda bits: np.array_split(np.arange(len(bits)), 10),
+        lambda bits: [np.flatnonzero(bits > 0)],
+        lambda bits: [np.flatnonzero(bits > 0), np.flatnonzero(bits < 0)],
+    ],
+    ids=["one by one", "blocks", "members alone", "members, then others"],
+)
+def test_rounds_that_follow_the_bits_are_refused(rounds: Any) -> None:
+    bits = members_first(200, np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"rounds must be made without sight|must be independent fair coins"):
+        replay(bits, np.ones(200), lambda output, known: output, Bet(), rounds(bits), rng=0)
+
+
+def test_rounds_of_a_shuffled_list_are_played() -> None:
+    bits = np.random.default_rng(0).choice([-1, 1], 200)
+    blocks = np.array_split(np.arange(200), 10)
+    assert replay(bits, 9.0 * bits, lambda output, known: output, Bet(), blocks, rng=0).bound().epsilon > 3
+
+
+def like_the_neighbours(output: Any, known: np.ndarray) -> np.ndarray:
+    """A score that believes that neighbours in the list are alike."""
+    return 3.0 * np.convolve(known, np.ones(5), "same")
+
+
+def test_a_score_cannot_learn_a_sorted_list() -> None:
+    """One that ignores revealed bits may meet a sorted list; one that uses them may not."""
+    bits = members_first(200, np.random.default_rng(0))
+    with pytest.raises(InputError, match="shuffle the elements"):
+        replay(bits, None, like_the_neighbours, SurestFirst(), rng=0)
+    for rule in (Bet(), UpTo(100), All()):
+        rounds = np.array_split(np.random.default_rng(7).permutation(200), 10)
+        with pytest.raises(InputError, match="shuffle the elements"):
+            replay(bits, None, like_the_neighbours, rule, rounds, rng=0)
+    plain = replay(bits, 9.0 * bits, lambda output, known: output, SurestFirst(10), rng=0)
+    assert plain.bound().epsilon > 3
+
+
+@dataclass(frozen=True)
+class LeavesOut:
+    """A user's rule that guesses some elements and forgets to count the others."""
+
+    def __call__(self, scores: np.ndarray, rng: np.random.Generator) -> OneShot:
+        top = np.argsort(-np.abs(scores))[:20]
+        return OneShot(Guesses(top, np.sign(scores[top]).astype(np.int8)), Ranking)
+
+
+@dataclass(frozen=True)
+class BetsOnSome(Bet):
+    """The same, betting."""
+
+    def weigh(self, hits: np.ndarray, losses: np.ndarray, elements: int) -> Bets:
+        return Bets([0.9] * 20, hits[:20])
+
+
+def test_evidence_of_a_users_rule_counts_every_hidden_bit() -> None:
+    """Each bit shown with probability delta: epsilon is 0, and delta is charged for all, not for 20."""
+    bits = np.random.default_rng(0).choice([-1, 1], 1000)
+    scores = bits * np.random.default_rng(1).random(1000)
+    for rule in (LeavesOut(), BetsOnSome()):
+        with pytest.raises(InputError, match="evidence must count all 1000 hidden bits"):
+            replay(bits, scores, lambda output, known: output, rule, rng=0)
+    with pytest.raises(InputError, match="evidence must count all 1000 hidden bits"):
+        audit_scores(scores, bits, 2e-3, rule=LeavesOut())
+
+
+def test_an_element_that_is_chosen_twice_is_refused() -> None:
+    """Guessed twice, it would count twice: 14 % of audits of a mechanism that reveals nothing claimed more."""
+
+    class TwoLooks:
+        def choose(self, losses: np.ndarray) -> np.ndarray:
+            best = [int(np.argmax(np.abs(losses))), int(np.argmax(losses))]
+            return np.array(best) if len(losses) > 70 else np.arange(0)
+
+        def decide(self, losses: np.ndarray, taken: int) -> np.ndarray:
+            return np.where(losses >= 0, 1, -1).astype(np.int8)
+
+        def weigh(self, hits: np.ndarray, losses: np.ndarray, elements: int) -> Bets:
+            return Bets(np.full(len(hits), 0.56), hits, elements)
+
+    def nothing(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.abs(rng.normal(size=len(included)))
+
+    with pytest.raises(InputError, match="choose must return different positions"):
+        play(nothing, lambda output, known: output, rule=TwoLooks(), n=100, rng=0)
+
+
+def test_a_function_that_leaves_python_is_named() -> None:
+    def leaves(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        raise SystemExit(1)
+
+    with pytest.raises(InputError, match="mechanism raised SystemExit: '1'"):
+        play(leaves, lambda output, known: output, n=10, rng=0)
+    with pytest.raises(InputError, match="score raised SystemExit"):
+        play(RandomizedResponse(1.0), lambda output, known: sys.exit(0), n=10, rng=0)

@@ -1,0 +1,30 @@
+"""Recordings of simulated DP-SGD, correct or not."""
+
+import numpy as np
+
+from canaria.mechanisms.dpsgd import log_likelihoods_of
+from canaria.training import Dense, Dirac, Recording
+from canaria.training.canaries import Design, hidden_bits
+
+STEPS, RATE, SIGMA = 100, 0.1, 2.4224
+
+
+def simulated(
+    design: Design, seed: int, steps: int = STEPS, rate: float = RATE, sigma: float = SIGMA, **faults: float
+) -> Recording:
+    """What a correct DP-SGD shows; faults: `noise` times sigma, `weight` of a canary, `offset` added to all."""
+    rng = np.random.default_rng(seed)
+    bits = hidden_bits(design.count, seed)
+    if isinstance(design, Dense):
+        taking = (rng.random((steps, design.count)) < rate) & (bits > 0)
+        clean = taking @ design.gradients()
+    else:
+        places = np.arange(design.count) % design.coordinates
+        included = np.bincount(places, weights=bits > 0, minlength=design.coordinates).astype(int)
+        clean = rng.binomial(included, rate, (steps, design.coordinates))
+    noise = rng.normal(scale=sigma * faults.get("noise", 1), size=clean.shape)
+    seen = clean * faults.get("weight", 1) + noise + faults.get("offset", 0)
+    table = None
+    if isinstance(design, Dirac):
+        table = log_likelihoods_of(seen, design.most, rate, sigma)
+    return Recording(design, bits, seen.sum(axis=0), table, steps, rate, sigma, "sum", seed)
