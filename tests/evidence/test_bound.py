@@ -3,29 +3,29 @@
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from canaria import Bound, Counts, InputError, Result, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Bets, Ranking, Split, Tally, Weighted
+from canaria.evidence import Bets, Evidence, Inversion, Ranking, Split, Tally, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
 
 
 @dataclass(frozen=True)
-class Jagged:
-    """Evidence of a user: refuted at the listed claims only; nothing but the protocol is offered."""
+class _Jagged(Evidence):
+    """Evidence of a user: refuted at the listed claims only; nothing but what must be is defined."""
 
     listed: tuple[float, ...]
-    inversion: str = "grid"
-    method: str = "jagged"
-    assumptions: tuple[str, ...] = ("nothing",)
     elements: int = 1000
 
-    def p_value(self, epsilon: float, delta: float = 0.0) -> float:
-        return 0.01 if any(math.isclose(epsilon, claim) for claim in self.listed) else 0.5
+    method: ClassVar[str] = "jagged"
+    assumptions: ClassVar[tuple[str, ...]] = ("nothing",)
+
+    def p_value(self, claim: ApproximateDP) -> float:
+        return 0.01 if any(math.isclose(claim.epsilon, listed) for listed in self.listed) else 0.5
 
     def tally(self, epsilon: float) -> Tally:
         return Tally(3, 4)
@@ -34,21 +34,25 @@ class Jagged:
         return {}
 
 
+class _LateJagged(_Jagged):
+    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
+
+
 @pytest.mark.parametrize(
     ("refuted", "expected"),
     [((), 0.0), ((0.0, 0.01, 0.02), 0.02), ((0.0, 0.01, 0.03), 0.01), ((0.01, 0.02), 0.0)],
 )
 def test_only_the_initial_run_of_refuted_claims_counts(refuted: tuple[float, ...], expected: float) -> None:
     """Never "the largest refuted epsilon"."""
-    assert lower_bound(Jagged(refuted)).epsilon == expected
+    assert lower_bound(_Jagged(refuted)).epsilon == expected
 
 
 def test_plain_delta_rule_starts_where_it_has_room() -> None:
     """1,000 elements at delta 1e-3: B(0) = 0.5, so the walk starts where B <= 0.9 beta = 0.045."""
     start = next(e for e in EPSILON_GRID if 1000 * 1e-3 / (1 + math.exp(e)) <= 0.045)
-    later = Jagged((start, start + 0.01), inversion="late grid")
+    later = _LateJagged((start, start + 0.01))
     assert lower_bound(later, delta=1e-3).epsilon == pytest.approx(start + 0.01)
-    assert lower_bound(Jagged((start + 0.01,), inversion="late grid"), delta=1e-3).epsilon == 0
+    assert lower_bound(_LateJagged((start + 0.01,)), delta=1e-3).epsilon == 0
 
 
 def test_grid_is_as_documented() -> None:
@@ -93,7 +97,10 @@ def test_frame_and_html() -> None:
 
 
 def test_html_escapes_what_users_wrote() -> None:
-    bound = Bound(1.0, 0.0, 0.95, Jagged((), method="<script>"))
+    class _Scripted(_Jagged):
+        method: ClassVar[str] = "<script>"
+
+    bound = Bound(1.0, 0.0, 0.95, _Scripted(()))
     assert "<script>" not in bound._repr_html_()
 
 

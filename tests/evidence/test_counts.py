@@ -49,9 +49,25 @@ def test_reference_p_values(
     )
 
 
-def test_published_value_is_below_the_truth_at_high_p_values() -> None:
+def test_published_value_below_the_truth_is_not_used() -> None:
     """N = r = 2, v = 1: true 0.944734, published 0.94214."""
-    assert PublishedCounts(1, 2, 2).p_value(ApproximateDP(1.0, 0.05)) == pytest.approx(0.94214, abs=1e-5)
+    assert oracles.published_p_value(1, 2, 2, 1.0, 0.05) == pytest.approx(0.94214, abs=1e-5)
+    assert PublishedCounts(1, 2, 2).p_value(ApproximateDP(1.0, 0.05)) == pytest.approx(0.944734, abs=1e-6)
+
+
+def test_published_value_first_fails_at_seven_eighths() -> None:
+    """Over all r up to 40 and many claims; without the guard a bound at a level of 0.875 could be too high."""
+    below = [
+        exact.p_value(ApproximateDP(epsilon, delta))
+        for taken in range(1, 41)
+        for correct in range(1, taken + 1)
+        for epsilon in (0.0, 0.1, 0.7, 2.0)
+        for delta in (1e-9, 1e-4, 0.01)
+        for exact in [Counts(correct, taken, 2 * taken)]
+        if oracles.published_p_value(correct, taken, 2 * taken, epsilon, delta) * (1 + 1e-8)
+        < exact.p_value(ApproximateDP(epsilon, delta))
+    ]
+    assert 0.875 <= min(below) < 0.8751
 
 
 SMALL = [(n, r, v) for n in (1, 2, 3) for r in range(1, n + 1) for v in range(1, r + 1)]
@@ -145,7 +161,8 @@ def test_clopper_pearson_in_closed_form() -> None:
 @given(st.integers(1, 60), st.floats(0, 1), st.floats(0, 4), st.sampled_from([1e-6, 1e-3, 0.05]))
 def test_published_p_value_is_the_naive_loop(taken: int, share: float, epsilon: float, delta: float) -> None:
     correct = max(1, round(share * taken))
-    expected = oracles.published_p_value(correct, taken, 2 * taken, epsilon, delta)
+    exact = Counts(correct, taken, 2 * taken).p_value(ApproximateDP(epsilon, delta))
+    expected = max(oracles.published_p_value(correct, taken, 2 * taken, epsilon, delta), exact)
     computed = PublishedCounts(correct, taken, 2 * taken).p_value(ApproximateDP(epsilon, delta))
     assert computed == pytest.approx(expected, rel=1e-6)
 

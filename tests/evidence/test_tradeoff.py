@@ -29,9 +29,9 @@ def test_reference_bounds(correct: int, taken: int, elements: int, delta: float,
 def test_gaussian_claims() -> None:
     """80 of 100 right refutes mu = 0.5 but not the mu at which 80 % is the expected accuracy."""
     evidence = Tradeoff(80, 100, 100)
-    assert evidence.refutes(tradeoff.gaussian(0.5))
+    assert evidence.refutes_curve(tradeoff.gaussian(0.5))
     expected_mu = 2 * float(special.ndtri(0.8))
-    assert not evidence.refutes(tradeoff.gaussian(expected_mu))
+    assert not evidence.refutes_curve(tradeoff.gaussian(expected_mu))
     mu = evidence.gaussian_mu()
     assert 0.5 < mu < expected_mu
     assert evidence.curve_p_value(tradeoff.gaussian(mu)) == pytest.approx(0.05, rel=1e-6)
@@ -51,7 +51,7 @@ def test_true_gaussian_claim_is_kept() -> None:
     bits = rng.integers(0, 2, (audits, n))
     guesses = bits * mu + rng.normal(size=(audits, n)) > mu / 2
     correct = (guesses == bits).sum(axis=1)
-    refuted = {v: Tradeoff(int(v), n, n).refutes(tradeoff.gaussian(mu)) for v in np.unique(correct)}
+    refuted = {v: Tradeoff(int(v), n, n).refutes_curve(tradeoff.gaussian(mu)) for v in np.unique(correct)}
     rate = np.mean([refuted[v] for v in correct])
     assert rate <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / audits)
 
@@ -70,4 +70,4 @@ def test_gaussian_epsilon_is_the_known_curve() -> None:
 def test_other_functions_are_refused(curve: tradeoff.Curve) -> None:
     """Rising, above the diagonal, asymmetric, concave."""
     with pytest.raises(InputError, match="curve must be"):
-        Tradeoff(80, 100, 100).refutes(curve)
+        Tradeoff(80, 100, 100).refutes_curve(curve)

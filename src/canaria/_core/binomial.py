@@ -57,6 +57,11 @@ def flip_budget(elements: int, epsilon: Any, delta: float) -> Any:
     return elements * delta * failure(epsilon)
 
 
+def round_more(taken: Any) -> Any:
+    """The factor that covers what the error of a law of so many trials exceeds `ROUND_UP` by."""
+    return 1 + _ROUND_MORE * np.sqrt(np.maximum(taken - _CORRECTED_UP_TO, 0.0))
+
+
 def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
     """Pr[Binomial(taken, p(epsilon)) >= correct].
 
@@ -72,8 +77,7 @@ def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
     right = np.where(inside, correct, 1.0)
     rest = np.where(inside, taken - right + 1, 1.0)
     if (taken > _CORRECTED_UP_TO).any():
-        more = 1 + _ROUND_MORE * np.sqrt(np.maximum(taken - _CORRECTED_UP_TO, 0.0))
-        upper = np.minimum(special.betaincc(rest, right, wrong) * more, 1.0)
+        upper = np.minimum(special.betaincc(rest, right, wrong) * round_more(taken), 1.0)
     else:
         rounded = 1 - wrong
         upper = special.betainc(right, rest, rounded)

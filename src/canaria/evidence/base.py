@@ -133,8 +133,12 @@ class Evidence(ABC):
         """How long a claim, and a bound, are likely to take, known from the sizes alone."""
         return Effort(0.0, 0.0)
 
-    def holds_adaptively(self, guessed: int) -> bool:
-        """Whether the p-value holds where revealed bits decide which of `guessed` elements are guessed."""
+    def holds_adaptively(self, guessed: int | None) -> bool:
+        """Whether the p-value holds where revealed bits decide what is guessed next.
+
+        `guessed` is the number of elements in rounds that were fixed beforehand; None where bits also decide
+        the order.
+        """
         return False
 
     @property

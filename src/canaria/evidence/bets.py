@@ -184,7 +184,7 @@ class Bets(Evidence):
         best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
         return binomial.rounded_up(max(math.exp(-best), binomial.SMALLEST_TAIL) + budget)
 
-    def holds_adaptively(self, guessed: int) -> bool:
+    def holds_adaptively(self, guessed: int | None) -> bool:
         """Always: a bet is decided before its bit, whatever was revealed."""
         return True
 

@@ -12,7 +12,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats
 from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP
-from canaria.evidence.base import FAIR_COINS, Evidence, Inversion, Progress, Tally
+from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally
 
 HEDGED_UP_TO: Final = 2000
 _CLOSE: Final = 1 - 1e-10
@@ -61,6 +61,7 @@ class Budget(Evidence):
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
+        ALL_COUNTED,
         "the budget of guesses was fixed before the output was seen",
         "each guess was decided before its bit was revealed",
     )
@@ -89,7 +90,7 @@ class Budget(Evidence):
         """The budget: guesses that were not taken count as wrong."""
         return Progress(np.array([self.budget]), np.array([self.correct]))
 
-    def holds_adaptively(self, guessed: int) -> bool:
+    def holds_adaptively(self, guessed: int | None) -> bool:
         """Always: the budget was fixed, and each guess decided before its bit."""
         return True
 

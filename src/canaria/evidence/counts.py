@@ -16,7 +16,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP
-from canaria.evidence.base import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
+from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 _PLACES: Final = 32
 _FIRST_CLAIMS: Final = 64
@@ -90,10 +90,10 @@ class Counts(_CountFields):
     method: ClassVar[str] = "exact"
     count_kind: ClassVar[str | None] = "Counts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
-    def holds_adaptively(self, guessed: int) -> bool:
-        """Where every element is guessed, nothing about their number is decided by bits."""
+    def holds_adaptively(self, guessed: int | None) -> bool:
+        """Where every element is guessed in fixed rounds, bits decide neither number nor order."""
         return self.taken == guessed
 
     def p_value(self, claim: ApproximateDP) -> float:
@@ -126,9 +126,9 @@ class PublishedCounts(_CountFields):
 
         A + 2 n delta max_{1 <= i <= v} (Pr[W >= v - i] - A) / i
 
-    as it circulates in code. It is looser than `Counts` where it matters; for p-values above about
-    0.88 it lies below the true worst case, which is harmless at the usual confidences. The average
-    that is maximised rises and then falls in i, so a search finds its peak.
+    as it circulates in code. It is looser than `Counts` where it matters. For p-values from 0.875 on it can
+    lie below the true worst case: there the p-value of `Counts` is taken (Theorem 5). The average that is
+    maximised rises and then falls in i, so a search finds its peak.
 
     >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
     0.05
@@ -137,7 +137,7 @@ class PublishedCounts(_CountFields):
     method: ClassVar[str] = "steinke"
     count_kind: ClassVar[str | None] = "PublishedCounts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: ApproximateDP) -> float:
         """The published p-value."""
@@ -147,7 +147,9 @@ class PublishedCounts(_CountFields):
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0:
             return binomial.rounded_up(upper)
-        return binomial.rounded_up(upper + 2 * self.elements * delta * self._best_average(epsilon, upper))
+        published = upper + 2 * self.elements * delta * self._best_average(epsilon, upper)
+        exact = Counts(self.correct, self.taken, self.elements).p_value(claim)
+        return max(binomial.rounded_up(published), exact)
 
     def effort(self, delta: float) -> Effort:
         """A search over the flips for each claim."""
@@ -188,7 +190,7 @@ class UncommittedCounts(_CountFields):
     method: ClassVar[str] = "uncommitted"
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     inversion: ClassVar[Inversion] = Inversion.LATE_GRID
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: ApproximateDP) -> float:
         """The binomial tail at the realised number of guesses, and the plain delta rule."""

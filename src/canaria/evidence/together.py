@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
@@ -13,6 +13,9 @@ from canaria.claims import ApproximateDP, require_same_adjacency
 from canaria.evidence.base import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.split import MOST_SHARES, Split
+
+_BELOW_ONE: Final = 1 - 2.0**-50
+"""So that the levels of the parts add up to no more than that of the whole, in floating point too."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def together(
     parts = _shares(list(audits), shares)
     beta = 1 - checks.confidence(confidence)
     bounds = {
-        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES))
+        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES * _BELOW_ONE))
         for name, audit in audits.items()
     }
     return Together(bounds, _joint(bounds, parts, at, confidence))

@@ -17,7 +17,7 @@ from canaria._core import checks, effort
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import ApproximateDP
-from canaria.evidence.base import COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
+from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 Curve = Callable[[float], float]
 
@@ -137,7 +137,7 @@ class Tradeoff(Evidence):
     method: ClassVar[str] = "trade-off curve"
     inversion: ClassVar[Inversion] = Inversion.HALVING
     count_kind: ClassVar[str | None] = "Tradeoff"
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, COMMITTED, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def __post_init__(self) -> None:
         elements = checks.integer("elements", self.elements, 1)
@@ -216,7 +216,7 @@ class Tradeoff(Evidence):
         """Run the recursion downward; a total above taken / elements is impossible."""
         wrong = level * (self.taken - self.correct) / self.elements
         right = level * self.correct / self.elements
-        limit = self.taken / self.elements * (1 + 1e-12)
+        limit = self.taken / self.elements * (1 + 1e-12 + 4e-16 * self.correct)
         for count in range(self.correct - 1, -1, -1):
             if right + wrong > limit:
                 return True

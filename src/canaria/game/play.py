@@ -107,7 +107,7 @@ def play_many(
     while len(games) < trials:
         games += _play_block(audited, losses, chosen, order, (min(block, trials - len(games)), size), streams)
     for game in games:
-        _require_evidence(game.evidence, chosen, order, size)
+        _require_evidence(game.evidence, chosen, order)
     return games
 
 
@@ -164,16 +164,16 @@ def replay_own(
     _require_valid(chosen, order)
     stream = seeds.generator(rng, _GAME)
     ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
-    _require_evidence(evidence, chosen, order, len(hidden))
+    _require_evidence(evidence, chosen, order)
     return Transcript(hidden, output, guesses, evidence, checks.adjacency(adjacency), written(chosen), about)
 
 
-def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None, size: int) -> None:
+def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None) -> None:
     if order is not None or isinstance(rule, ChoosingRule):
-        _require_adaptive_evidence(evidence, size if order is None else sum(map(len, order)))
+        _require_adaptive_evidence(evidence, None if order is None else sum(map(len, order)))
 
 
-def _require_adaptive_evidence(evidence: Evidence, guessed: int) -> None:
+def _require_adaptive_evidence(evidence: Evidence, guessed: int | None) -> None:
     """Where revealed bits may decide how many guesses are taken, counts prove nothing."""
     if not evidence.holds_adaptively(guessed):
         raise InputError(
