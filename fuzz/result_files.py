@@ -134,8 +134,23 @@ def _record(source: draw.Source) -> dict[str, Any]:
     ladder = None if plain or claimed is None else ladder_of_scores(claimed, bound)
     claim = None if claimed is None else ApproximateDP(claimed, delta)
     told = {} if plain else {"note": "told", "histogram": "of scores"}
-    part = Conformance(0.5, 1.0, 1.0, 1.0, {"noise": 0.5}) if source.ConsumeBool() else None
-    return copy.deepcopy(Result(bound, claim, "audit", _histogram(evidence), ladder, part, told, 3).to_dict())
+    part = (
+        Conformance(p_value=0.5, noise=1.0, stated_noise=1.0, weight=1.0, parts={"noise": 0.5})
+        if source.ConsumeBool()
+        else None
+    )
+    return copy.deepcopy(
+        Result(
+            bound,
+            claim,
+            name="audit",
+            histogram=_histogram(evidence),
+            ladder=ladder,
+            conformance=part,
+            facts=told,
+            seed=3,
+        ).to_dict()
+    )
 
 
 def _histogram(evidence: Evidence) -> Histogram | None:

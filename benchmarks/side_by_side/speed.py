@@ -144,7 +144,7 @@ def dpsgd() -> list[dict[str, Any]]:
 
     def compared(what: str, n: int, theirs: Callable[[Bits], object], score: str) -> dict[str, Any]:
         bits = coins(1, n, rng)
-        mechanism = DpSgd(n, STEPS, RATE, sigma, score)
+        mechanism = DpSgd(n, STEPS, RATE, sigma, score=score)
         known = np.zeros_like(bits)
         ours = shortest(lambda: mechanism.loss(mechanism.sample(bits, rng), known))
         return {"what": what, "n": n, "theirs": shortest(lambda: theirs(bits)), "ours": ours}

@@ -72,6 +72,16 @@ def _cell(auditor: Auditor, case: Case, answer: Answer) -> dict[str, Any]:
     false = int((bounds > case.epsilon * (1 + 1e-9) + 1e-9).sum())
     mean = float(bounds.mean()) if len(bounds) else 0.0
     found = Cell(
-        str(auditor), False, case, CONFIDENCE, len(bounds), false, 0, mean, 0, 0, answer["error"] or None
+        auditor=str(auditor),
+        control=False,
+        case=case,
+        confidence=CONFIDENCE,
+        audits=len(bounds),
+        false=false,
+        errors=0,
+        mean=mean,
+        claims=0,
+        refuted=0,
+        error=answer["error"] or None,
     )
     return {**found.to_dict(), "n": case.n}

@@ -69,7 +69,7 @@ def test_loss_is_brute_force_over_all_bits(n: int, dimension: int, reveal: float
 @pytest.mark.parametrize("trials", [3, 3000])
 def test_loss_of_the_sum_is_that_of_its_law(steps: int, rate: float, sigma: float, trials: int) -> None:
     """Directly for few sums, by spline for many; brute force over the counts of a coordinate of 3."""
-    mechanism = DpSgd(2, steps, rate, sigma, "sum")
+    mechanism = DpSgd(2, steps, rate, sigma, score="sum")
     rng = np.random.default_rng(4)
     bits = rng.choice(np.array([-1, 1], dtype=np.int8), (trials, 6))
     sums = mechanism.sample(bits, rng)
@@ -89,7 +89,8 @@ def test_loss_of_the_sum_is_that_of_its_law(steps: int, rate: float, sigma: floa
 def test_at_one_step_sum_and_likelihood_are_the_same() -> None:
     """The optimum is not exceeded: T = 1, q = 0.05, sigma = 0.2."""
     shown = [
-        efficacy(DpSgd(1, 1, 0.05, 0.2, score), 1, trials=40_000, rng=0) for score in ("sum", "likelihood")
+        efficacy(DpSgd(1, 1, 0.05, 0.2, score=score), 1, trials=40_000, rng=0)
+        for score in ("sum", "likelihood")
     ]
     assert shown[0].value == pytest.approx(shown[1].value, abs=4 * (shown[0].error + shown[1].error))
 
@@ -103,7 +104,7 @@ def test_same_law_as_the_naive_algorithm(score: str) -> None:
     gradients = np.zeros((n, dimension))
     gradients[np.arange(n), np.arange(n) % dimension] = 10.0 * (bits > 0)
     naive = np.stack([algorithm_3(gradients, steps, rate, sigma, rng) for _ in range(4000)], axis=1)
-    ours = DpSgd(dimension, steps, rate, sigma, score).sample(np.tile(bits, (4000, 1)), rng)
+    ours = DpSgd(dimension, steps, rate, sigma, score=score).sample(np.tile(bits, (4000, 1)), rng)
     for coordinate in range(dimension):
         if score == "sum":
             expected, found = naive[:, :, coordinate].sum(axis=0), ours[:, coordinate]
@@ -115,7 +116,7 @@ def test_same_law_as_the_naive_algorithm(score: str) -> None:
 
 def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
     """200 runs; many-run means 0.484 and 0.625, met within 4 standard errors; then the fall."""
-    mechanism = DpSgd(1000, 100, 0.1, dpsgd_sigma(2.0, 1e-5, 100, 0.1), "sum")
+    mechanism = DpSgd(1000, 100, 0.1, dpsgd_sigma(2.0, 1e-5, 100, 0.1), score="sum")
     means = {}
     for n, expected in ((1000, 0.484), (8000, 0.625), (64_000, None)):
         bounds = [g.bound(1e-5).epsilon for g in play_many(mechanism, None, Tails(100), n, 200, rng=1)]
@@ -138,7 +139,7 @@ def test_likelihood_beats_the_sum_at_small_sampling_rates() -> None:
     sigma = dpsgd_sigma(8.0, 1e-5, 1000, 0.01)
     found = {}
     for score in ("likelihood", "sum"):
-        games = play_many(DpSgd(1000, 1000, 0.01, sigma, score), None, Ranked(), 1000, 10, rng=3)
+        games = play_many(DpSgd(1000, 1000, 0.01, sigma, score=score), None, Ranked(), 1000, 10, rng=3)
         found[score] = np.mean([game.bound().epsilon for game in games])
     assert found["likelihood"] >= 1.4
     assert 0.35 <= found["sum"] <= 0.95
@@ -178,7 +179,7 @@ def test_accountants() -> None:
         (lambda: DpSgd(10, 1, 1.5, 1.0), "sample_rate must be above 0 and at most 1, got 1.5"),
         (lambda: DpSgd(10, 1, 0.5, 0.0), "sigma must be positive and finite, got 0.0"),
         (lambda: DpSgd(0, 1, 0.5, 1.0), "dimension must be an integer of at least 1, got 0"),
-        (lambda: DpSgd(10, 1, 0.5, 1.0, "best"), "score must be 'likelihood' or 'sum', got 'best'"),
+        (lambda: DpSgd(10, 1, 0.5, 1.0, score="best"), "score must be 'likelihood' or 'sum', got 'best'"),
         (lambda: dpsgd_sigma(0.0, 1e-5, 1, 1.0), "epsilon must be positive and finite, got 0.0"),
         (lambda: dpsgd_sigma(1e-9, 1e-5, 1000, 1.0), "epsilon 1e-09 cannot be reached by any noise"),
         (lambda: dpsgd_sigma(1.0, 0.0, 1, 1.0), "delta must be strictly between 0 and 1, got 0.0"),

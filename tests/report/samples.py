@@ -25,7 +25,7 @@ def scored(claimed: float | None = 4.0, **fields: object) -> Result:
     ladder = None if claimed is None else ladder_of_scores(claimed, bound)
     claim = None if claimed is None else ApproximateDP(claimed, bound.delta)
     return replace(
-        Result(bound, claim, "scores", Histogram.of(scores, bits), ladder, seed=1),
+        Result(bound, claim, name="scores", histogram=Histogram.of(scores, bits), ladder=ladder, seed=1),
         **fields,
     )
 
@@ -39,9 +39,11 @@ def of_every_kind() -> list[Result]:
         scored(None),
         simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),
         Result(lower_bound(Counts(73, 100, 1000)), name="counts"),
-        Result(lower_bound(Counts(0, 0, 10)), ApproximateDP(1.0, 0), "nothing guessed"),
-        Result(lower_bound(Counts(50, 50, 50)), ApproximateDP(float("inf"), 0), "all right, nothing claimed"),
-        Result(bound, None, "xor", ladder=ladder_of_gaps(gaps(secret, 80, 20), bound)),
+        Result(lower_bound(Counts(0, 0, 10)), ApproximateDP(1.0, 0), name="nothing guessed"),
+        Result(
+            lower_bound(Counts(50, 50, 50)), ApproximateDP(float("inf"), 0), name="all right, nothing claimed"
+        ),
+        Result(bound, None, name="xor", ladder=ladder_of_gaps(gaps(secret, 80, 20), bound)),
         Result(play(CountInSets(4), n=80, rounds=CountInSets(4).rounds(80), rng=0).bound(), name="adaptive"),
         Result(play(CountInSets(4), n=80, rule=Soft(), rng=0).bound(), name="weighted"),
     ]

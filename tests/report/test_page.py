@@ -52,14 +52,14 @@ def test_text_of_results_is_never_run(tmp_path: Path) -> None:
     nasty = Result(
         bound,
         ApproximateDP(4.0, bound.delta),
-        NASTY,
-        None,
-        ladder,
-        None,
-        {NASTY: NASTY},
-        1,
-        NASTY,
-        {NASTY: NASTY},
+        name=NASTY,
+        histogram=None,
+        ladder=ladder,
+        conformance=None,
+        facts={NASTY: NASTY},
+        seed=1,
+        command=NASTY,
+        versions={NASTY: NASTY},
     )
     path = tmp_path / "report.html"
     text = page([nasty, nasty], title=NASTY)

@@ -27,4 +27,14 @@ def simulated(
     table = None
     if isinstance(design, Dirac):
         table = log_likelihoods_of(seen, design.most, rate, sigma)
-    return Recording(design, bits, seen.sum(axis=0), table, steps, rate, sigma, "sum", seed)
+    return Recording(
+        design=design,
+        bits=bits,
+        sums=seen.sum(axis=0),
+        table=table,
+        steps=steps,
+        sample_rate=rate,
+        noise_multiplier=sigma,
+        way="sum",
+        seed=seed,
+    )

@@ -256,7 +256,17 @@ def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: f
         shape = (steps, design.coordinates)
         seen = rng.binomial(included, rate, shape) + rng.normal(scale=sigma / too_small, size=shape)
         table = log_likelihoods_of(seen, per_coordinate, rate, sigma)
-        run = Recording(design, bits, seen.sum(axis=0), table, steps, rate, sigma, "sum", seed)
+        run = Recording(
+            design=design,
+            bits=bits,
+            sums=seen.sum(axis=0),
+            table=table,
+            steps=steps,
+            sample_rate=rate,
+            noise_multiplier=sigma,
+            way="sum",
+            seed=seed,
+        )
         refuted.append(run.bound(1e-5).refutes(ApproximateDP(2.0, 1e-5)))
     power = refutation_power(USUAL, 2.0, too_small, 1000, per_coordinate, 1e-5)
     assert 0.05 < power < 0.95

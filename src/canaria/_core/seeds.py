@@ -1,13 +1,14 @@
 """Random streams: one seed, one stream for each purpose."""
 
-from typing import Any
-
 import numpy as np
 
 from canaria._core import checks
 
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+"""A seed, or what was made from one; None for a fresh one."""
 
-def generator(rng: Any, purpose: int) -> np.random.Generator:
+
+def generator(rng: Seed, purpose: int) -> np.random.Generator:
     """Make a generator from a seed, a SeedSequence or a Generator (None: fresh).
 
     Its stream depends on `purpose`: a seed that was also used to flip the bits must not break ties by

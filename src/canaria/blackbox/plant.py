@@ -24,7 +24,7 @@ _PLANT: Final = 0x706C616E
 _FORMS: Final = {"replace": "replace", "zero-out": "add-remove"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Planted:
     """A data set to train on, and what is needed to audit the result.
 
@@ -82,7 +82,14 @@ def plant(
     if form == "zero-out":
         weights = np.concatenate([np.ones(real), bits > 0])
         placed = _take((dataset, canaries), np.arange(real + count))
-        return Planted(placed, bits, real + np.arange(count), _FORMS[form], canaries, weights)
+        return Planted(
+            dataset=placed,
+            bits=bits,
+            indices=real + np.arange(count),
+            adjacency=_FORMS[form],
+            canaries=canaries,
+            weights=weights,
+        )
     each = np.arange(count)
     sources: tuple[Any, ...] = (dataset, canaries)
     if stand_ins is None:
@@ -94,7 +101,9 @@ def plant(
         sources = (dataset, canaries, stand_ins)
         indices, order = real + each, np.concatenate([np.arange(real), real + count + each])
     order[indices[bits > 0]] = real + each[bits > 0]
-    return Planted(_take(sources, order), bits, indices, _FORMS[form], canaries)
+    return Planted(
+        dataset=_take(sources, order), bits=bits, indices=indices, adjacency=_FORMS[form], canaries=canaries
+    )
 
 
 def _rows(name: str, data: Any) -> int:

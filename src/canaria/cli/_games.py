@@ -1,8 +1,7 @@
 """Playing games by name, and what came of them as results."""
 
-from typing import Any, Final
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from canaria._core import checks
 from canaria._core.errors import InputError
@@ -11,12 +10,10 @@ from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, play_many
 from canaria.mechanisms import Function, parse_mechanism
 from canaria.results.ladders import ladder_of_gaps
-from canaria.results.parts import Histogram, Ladder
-from canaria.results.result import Result
+from canaria.results.parts import Ladder
+from canaria.results.result import LARGEST_EXPLAINED, Result
 from canaria.rules import parse_rule
 from canaria.theory import gaps
-
-_LARGEST_EXPLAINED: Final = 5000
 
 
 def audited_mechanism(mechanism: str, options: dict[str, Any], adaptive: bool) -> Any:
@@ -47,14 +44,13 @@ def play_named(
     )
 
 
-def result_of(audited: Any, game: Transcript, bound: Bound, adaptive: bool, **told: Any) -> Result:
-    """One game as a result; of a built-in mechanism of moderate size with losses and, in one run, gaps."""
-    histogram, ladder = None, None
-    if not isinstance(audited, Function) and len(game.bits) <= _LARGEST_EXPLAINED:
-        losses = audited.loss(game.output[None], np.zeros_like(game.bits)[None])[0]
-        histogram = Histogram.of(losses, game.bits)
-        ladder = None if adaptive else _ladder(audited, game, bound)
-    return Result(bound, histogram=histogram, ladder=ladder, **told)
+def result_of(audited: Any, game: Transcript, adaptive: bool, **told: Any) -> Result:
+    """One game as a result; of a built-in mechanism of moderate size, in one run, with the three gaps."""
+    built_in = not isinstance(audited, Function)
+    result = Result.of_game(game, mechanism=audited if built_in else None, **told)
+    if built_in and not adaptive and len(game.bits) <= LARGEST_EXPLAINED:
+        return replace(result, ladder=_ladder(audited, game, result.bound))
+    return replace(result, ladder=None)
 
 
 def _ladder(audited: Any, game: Transcript, bound: Bound) -> Ladder | None:

@@ -29,16 +29,19 @@ def bound(
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
     from canaria.evidence import Counts, PublishedCounts
-    from canaria.evidence.bound import lower_bound
-    from canaria.results.ladders import ladder_of_scores
     from canaria.results.result import Result
 
     claim = claim_of(claimed, delta)
     evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)
 
     def compute() -> Result:
-        bound = lower_bound(evidence, delta or 0.0, confidence, adjacency=adjacency or "unspecified")
-        ladder = None if claimed is None else ladder_of_scores(claimed, bound)
-        return Result(bound, claim, "counts", ladder=ladder, command=command_line())
+        return Result.of_counts(
+            evidence,
+            claim,
+            delta=delta,
+            confidence=confidence,
+            adjacency=adjacency or "unspecified",
+            command=command_line(),
+        )
 
     finish(compute, as_json)

@@ -81,11 +81,13 @@ def _audit(name: str, noise_factor: float) -> "Result":
     return Result(
         bound,
         ApproximateDP(_EPSILON, _DELTA),
-        name,
-        Histogram.of(release, bits),
-        ladder_of_dpsgd(one_step, _PEOPLE, _EPSILON, bound),
-        of_dirac(release, bits, steps=1, sample_rate=1.0, noise_multiplier=sigma),
-        {"release": f"a histogram of {_PEOPLE} bins; stated noise: normal, standard deviation {sigma:.3f}"},
-        _SEED,
-        "canaria demo",
+        name=name,
+        histogram=Histogram.of(release, bits),
+        ladder=ladder_of_dpsgd(one_step, _PEOPLE, _EPSILON, bound),
+        conformance=of_dirac(release, bits, steps=1, sample_rate=1.0, noise_multiplier=sigma),
+        facts={
+            "release": f"a histogram of {_PEOPLE} bins; stated noise: normal, standard deviation {sigma:.3f}"
+        },
+        seed=_SEED,
+        command="canaria demo",
     )

@@ -45,18 +45,19 @@ def run(
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():
-        games = play_named(audited, score, rule, n, trials, adaptive, seed)
-        bounds = [game.bound(delta or 0.0, confidence) for game in games]
-    result = result_of(
-        audited,
-        games[0],
-        bounds[0],
-        adaptive,
-        claim=claim,
-        name=mechanism,
-        seed=seed,
-        command=command_line(),
-    )
+        first, *others = play_named(audited, score, rule, n, trials, adaptive, seed)
+        result = result_of(
+            audited,
+            first,
+            adaptive,
+            claim=claim,
+            delta=delta,
+            confidence=confidence,
+            name=mechanism,
+            seed=seed,
+            command=command_line(),
+        )
+        bounds = [result.bound, *(game.bound(delta or 0.0, confidence) for game in others)]
     if trials == 1:
         typer.echo(result.to_json() if as_json else str(result))
         raise typer.Exit(1 if result.refuted else 0)

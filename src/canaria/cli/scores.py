@@ -29,13 +29,8 @@ def scores(
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
-    from hashlib import sha256
-
     from canaria._core.errors import InputError
     from canaria.game.score_files import read_scores
-    from canaria.game.scores import audit_scores
-    from canaria.results.ladders import ladder_of_scores
-    from canaria.results.parts import Histogram
     from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
 
@@ -43,21 +38,19 @@ def scores(
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
-    digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
     claim = claim_of(claimed, delta)
 
     def compute() -> Result:
-        bound = audit_scores(
-            values, included, delta or 0.0, confidence, chosen, rng=seed, adjacency=adjacency
-        )
-        return Result(
-            bound,
+        return Result.of_scores(
+            values,
+            included,
             claim,
-            "scores from standard input" if file == "-" else f"scores in {Path(file).name}",
-            Histogram.of(values, included),
-            None if claimed is None else ladder_of_scores(claimed, bound),
-            facts={"scores": f"{len(values)}, sha256 of the numbers {digest}"},
-            seed=seed,
+            delta=delta,
+            confidence=confidence,
+            rule=chosen,
+            rng=seed,
+            adjacency=adjacency,
+            name="scores from standard input" if file == "-" else f"scores in {Path(file).name}",
             command=command_line(),
         )
 

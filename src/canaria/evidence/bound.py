@@ -2,7 +2,7 @@
 
 import html
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from canaria.evidence.inversion import GRID_IN_WORDS, MONOTONE, last_refuted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from canaria.results.result import Result
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Bound:
     delta: float
     confidence: float
     evidence: Evidence
+    _: KW_ONLY
     adjacency: str = "unspecified"
     rule: str | None = None
     about: str | None = None
@@ -71,6 +74,21 @@ class Bound:
             )
         claim.require_comparable(self.delta, self.adjacency)
         return self.epsilon > claim.epsilon
+
+    def result(self, claim: ApproximateDP | None = None, *, name: str = "audit") -> "Result":
+        """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
+
+        Args:
+            claim: What was promised, at the delta of the bound.
+            name: What was audited.
+
+        Returns:
+            What the command line makes of the same bound.
+
+        """
+        from canaria.results.result import Result
+
+        return Result.of_bound(self, claim, name=name)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON (infinite numbers as the string "inf")."""
@@ -154,7 +172,15 @@ def lower_bound(
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
     epsilon = last_refuted(evidence, delta, level)
-    return Bound(epsilon, delta, float(confidence), evidence, checks.adjacency(adjacency), rule, about)
+    return Bound(
+        epsilon,
+        delta,
+        float(confidence),
+        evidence,
+        adjacency=checks.adjacency(adjacency),
+        rule=rule,
+        about=about,
+    )
 
 
 def plain(number: float) -> float | str:

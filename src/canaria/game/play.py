@@ -4,7 +4,7 @@ The bits of an element are handed to a score only after its round: in `known` th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +42,7 @@ class Transcript:
     output: Any
     guesses: Guesses | None
     evidence: Evidence
+    _: KW_ONLY
     adjacency: str
     rule: str
     about: str | None = None
@@ -165,7 +166,15 @@ def replay_own(
     stream = seeds.generator(rng, _GAME)
     ((guesses, evidence),) = _guess(losses, chosen, [output], hidden[None], order, stream)
     _require_evidence(evidence, chosen, order)
-    return Transcript(hidden, output, guesses, evidence, checks.adjacency(adjacency), written(chosen), about)
+    return Transcript(
+        hidden,
+        output,
+        guesses,
+        evidence,
+        adjacency=checks.adjacency(adjacency),
+        rule=written(chosen),
+        about=about,
+    )
 
 
 def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None) -> None:
@@ -196,7 +205,9 @@ def _play_block(
     bits.flags.writeable = False
     outputs = mechanism.sample(bits, run_rng)
     return [
-        Transcript(bits[trial], outputs[trial], guesses, evidence, mechanism.adjacency, written(rule))
+        Transcript(
+            bits[trial], outputs[trial], guesses, evidence, adjacency=mechanism.adjacency, rule=written(rule)
+        )
         for trial, (guesses, evidence) in enumerate(_guess(losses, rule, outputs, bits, order, guess_rng))
     ]
 

@@ -248,16 +248,16 @@ class Audit:
             )
         table = np.asarray(ours.table, np.float64)
         return Recording(
-            self.design,
-            self._bits.copy(),
-            np.asarray(ours.sums, np.float64),
-            None if self._most == 0 else np.concatenate([np.zeros_like(table[:1]), table]).T.copy(),
-            int(ours.steps),
-            self.sample_rate,
-            self.noise_multiplier,
-            self.way,
-            self.seed,
-            tuple(len(places) for places in self._places if len(places)),
+            design=self.design,
+            bits=self._bits.copy(),
+            sums=np.asarray(ours.sums, np.float64),
+            table=None if self._most == 0 else np.concatenate([np.zeros_like(table[:1]), table]).T.copy(),
+            steps=int(ours.steps),
+            sample_rate=self.sample_rate,
+            noise_multiplier=self.noise_multiplier,
+            way=self.way,
+            seed=self.seed,
+            layers=tuple(len(places) for places in self._places if len(places)),
         )
 
     def bound(self, state: Any, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
@@ -286,7 +286,7 @@ class Audit:
         return self.recording(state).conformance(noise_multiplier, sample_rate, steps)
 
 
-def attach(  # noqa: PLR0913 (all that training states)
+def attach(
     privatizer: Any,
     params: Any,
     *,

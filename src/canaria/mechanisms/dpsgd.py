@@ -10,7 +10,7 @@ Only m_c matters, so T x d values are drawn, never T x n; for the sum over steps
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -43,6 +43,7 @@ class DpSgd:
     steps: int
     sample_rate: float
     sigma: float
+    _: KW_ONLY
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
     epsilon: ClassVar[float] = math.inf

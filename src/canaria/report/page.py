@@ -8,7 +8,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -52,7 +51,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         percent=percent,
         small=lambda p: f"{p:.3g}" if p > 1e-300 else "below 1e-300",
         version=__version__,
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        date=max(result.date for result in results),
         style=trusted(_resource("page.css")),
         specifications=trusted(_json(specifications)),
         library=trusted(library),

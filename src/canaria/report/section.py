@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ class Section:
     """
 
     result: Result
+    _: KW_ONLY
     by_confidence: tuple[tuple[float, float], ...]
     by_guesses: tuple[tuple[int, int, float], ...]
     projected: bool
@@ -116,13 +117,13 @@ def explain(result: Result, checksum: str | None = None) -> Section:
     fixed.insert(0, bound.evidence.fixed())
     return Section(
         result,
-        by_confidence,
-        by_guesses,
-        projected,
-        derivation,
-        _drops(result.ladder),
-        "; ".join(fixed),
-        checksum or result.to_dict()["checksum"],
+        by_confidence=by_confidence,
+        by_guesses=by_guesses,
+        projected=projected,
+        derivation=derivation,
+        drops=_drops(result.ladder),
+        fixed="; ".join(fixed),
+        checksum=checksum or result.to_dict()["checksum"],
     )
 
 

@@ -11,7 +11,7 @@ LEAST_LEVEL: Final = 1e-12
 _ALARM: Final = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Conformance:
     """What a correct implementation would show, what was seen, and how surprising that is.
 

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from datetime import date
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -82,14 +83,15 @@ def _result(record: Any, source: str) -> Result:
     return Result(
         bound,
         _claim(record),
-        _words("name", record["name"]),
-        _histogram(record["histogram"]),
-        _ladder(record["ladder"]),
-        _conformance(record["conformance"]),
-        _lines("facts", record["facts"]),
-        limits.seed(record["seed"]),
-        _maybe_words("command", record["command"]),
-        _lines("versions", record["versions"]),
+        name=_words("name", record["name"]),
+        histogram=_histogram(record["histogram"]),
+        ladder=_ladder(record["ladder"]),
+        conformance=_conformance(record["conformance"]),
+        facts=_lines("facts", record["facts"]),
+        seed=limits.seed(record["seed"]),
+        command=_maybe_words("command", record["command"]),
+        versions=_lines("versions", record["versions"]),
+        date=_date(record["date"]),
     )
 
 
@@ -105,9 +107,9 @@ def _bound(record: dict[str, Any]) -> Bound:
         checks.delta(record["delta"]),
         checks.confidence(record["confidence"]),
         from_dict(record["evidence"]),
-        checks.adjacency(record["adjacency"]),
-        _maybe_words("rule", record["rule"]),
-        _maybe_words("about", record["about"]),
+        adjacency=checks.adjacency(record["adjacency"]),
+        rule=_maybe_words("rule", record["rule"]),
+        about=_maybe_words("about", record["about"]),
     )
 
 
@@ -163,7 +165,15 @@ def _conformance(data: Any) -> Conformance | None:
     clearest = _words("clearest", _field("conformance", data, "clearest"))
     _field("conformance", data, "conforms")
     _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
-    return Conformance(p_value, noise, stated, weight, named, clearest, level)
+    return Conformance(
+        p_value=p_value,
+        noise=noise,
+        stated_noise=stated,
+        weight=weight,
+        parts=named,
+        clearest=clearest,
+        level=level,
+    )
 
 
 def _require_only(what: str, data: Any, names: Sequence[str]) -> None:
@@ -185,6 +195,13 @@ def _list(name: str, value: Any, most: int = _LONGEST_LIST) -> list[Any]:
 
 def _lines(name: str, value: Any) -> dict[str, str]:
     return {_words(name, key): _words(name, line) for key, line in limits.lines(name, value).items()}
+
+
+def _date(value: Any) -> str:
+    try:
+        return date.fromisoformat(_words("date", value)).isoformat()
+    except ValueError:
+        raise InputError(f"date must be a day such as 2026-01-31, got {shown(value)}") from None
 
 
 def _maybe_words(name: str, value: Any) -> str | None:

@@ -6,23 +6,36 @@ It prints as text, is kept as JSON (`save`), and is what `canaria report` turns 
 import json
 import platform
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria._core.files import checksum, write_atomically
 from canaria._core.rounding import percent, rounded_down
+from canaria._core.seeds import Seed
 from canaria._version import __version__
 from canaria.claims import ApproximateDP
-from canaria.evidence.bound import Bound, plain
+from canaria.evidence import Evidence
+from canaria.evidence.bound import Bound, lower_bound, plain
+from canaria.game.play import Transcript
+from canaria.game.scores import audit_scores
 from canaria.results import limits
 from canaria.results.conformance import Conformance
+from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
+from canaria.rules import Ranked, Rule
 
+LARGEST_EXPLAINED: Final = 5000
+"""Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
 _TRAINERS: Final = ("torch", "opacus", "jax", "jax_privacy", "lightning")
@@ -44,6 +57,17 @@ def running() -> dict[str, str]:
     }
 
 
+def today() -> str:
+    """The date, in UTC."""
+    return datetime.now(UTC).date().isoformat()
+
+
+class Trained(Protocol):
+    """An audited training run, whatever trained: all that a result needs of it."""
+
+    def report(self, *, confidence: float, adjacency: str, **how: Any) -> "Result": ...
+
+
 @dataclass(frozen=True)
 class Result:
     """What an audit found.
@@ -59,6 +83,7 @@ class Result:
 
     bound: Bound
     claim: ApproximateDP | None = None
+    _: KW_ONLY
     name: str = "audit"
     histogram: Histogram | None = None
     ladder: Ladder | None = None
@@ -67,10 +92,170 @@ class Result:
     seed: int | None = None
     command: str | None = None
     versions: dict[str, str] = field(default_factory=running)
+    date: str = field(default_factory=today)
+
+    @classmethod
+    def of_counts(
+        cls,
+        evidence: Evidence,
+        claim: ApproximateDP | None = None,
+        *,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        adjacency: str = "unspecified",
+        name: str = "counts",
+        command: str | None = None,
+    ) -> "Result":
+        """The result of counts, or of any other evidence.
+
+        Args:
+            evidence: What was seen.
+            claim: What was promised; the bound is at its delta.
+            delta: The delta of the bound where there is no claim; 0 by default.
+            confidence: With which probability the bound holds.
+            adjacency: What the audit was about: "add-remove", "replace" or "unspecified".
+            name: What was audited.
+            command: The command that repeats it.
+
+        Returns:
+            The bound with its claim, ready to be printed, saved and reported.
+
+        Example:
+            >>> from canaria import Counts, Result
+            >>> Result.of_counts(Counts(73, 100, 1000), ApproximateDP(1.0, delta=1e-5)).answer
+            'not refuted'
+
+        """
+        bound = lower_bound(evidence, _delta(claim, delta), confidence, adjacency=adjacency)
+        return cls.of_bound(bound, claim, name=name, command=command)
+
+    @classmethod
+    def of_bound(
+        cls,
+        bound: Bound,
+        claim: ApproximateDP | None = None,
+        *,
+        name: str = "audit",
+        command: str | None = None,
+    ) -> "Result":
+        """The result of a bound; where a claim is not refuted, with the ladder from it down to the bound."""
+        ladder = None if claim is None else ladder_of_scores(claim.epsilon, bound)
+        return cls(bound, claim, name=name, ladder=ladder, command=command)
+
+    @classmethod
+    def of_scores(
+        cls,
+        scores: npt.ArrayLike,
+        bits: npt.ArrayLike,
+        claim: ApproximateDP | None = None,
+        *,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
+        rng: Seed = None,
+        adjacency: str = "add-remove",
+        name: str = "scores",
+        command: str | None = None,
+    ) -> "Result":
+        """The result of membership scores: the bound of `audit_scores`, and what the scores look like.
+
+        Args:
+            scores: One number per canary, higher meaning "included more likely".
+            bits: Which canaries were included, by independent fair coins.
+            claim: What was promised; the bound is at its delta.
+            delta: The delta of the bound where there is no claim; 0 by default.
+            confidence: With which probability the bound holds.
+            rule: How scores become guesses.
+            rng: A seed for the order in which a rule sees the scores.
+            adjacency: What the audit was about: "add-remove" or "replace".
+            name: What was audited.
+            command: The command that repeats it.
+
+        Returns:
+            The bound with its claim, the histogram of the scores and their digest.
+
+        Example:
+            >>> import numpy as np
+            >>> bits = np.random.default_rng(0).integers(0, 2, 1000)
+            >>> scores = np.random.default_rng(1).normal(2.0 * bits)
+            >>> Result.of_scores(scores, bits, ApproximateDP(1.0, delta=0), rng=0).refuted
+            True
+
+        """
+        values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
+        bound = audit_scores(
+            scores, bits, _delta(claim, delta), confidence, rule, rng=rng, adjacency=adjacency
+        )
+        digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
+        return replace(
+            cls.of_bound(bound, claim, name=name, command=command),
+            histogram=Histogram.of(values, included),
+            facts={"scores": f"{len(values)}, sha256 of the numbers {digest}"},
+            seed=rng if isinstance(rng, int) else None,
+        )
+
+    @classmethod
+    def of_game(
+        cls,
+        game: Transcript,
+        claim: ApproximateDP | None = None,
+        *,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        mechanism: Any = None,
+        name: str = "game",
+        seed: int | None = None,
+        command: str | None = None,
+    ) -> "Result":
+        """The result of a game that was played.
+
+        Args:
+            game: What `play`, `replay` or `classic` gave.
+            claim: What was promised; the bound is at its delta.
+            delta: The delta of the bound where there is no claim; 0 by default.
+            confidence: With which probability the bound holds.
+            mechanism: The mechanism, if its privacy loss is known: then the histogram of the losses is shown.
+            name: What was audited.
+            seed: The seed of the game.
+            command: The command that repeats it.
+
+        Returns:
+            The bound with its claim; of a known mechanism of moderate size also how far apart the losses are.
+
+        """
+        bound = game.bound(_delta(claim, delta), confidence)
+        made = cls.of_bound(bound, claim, name=name, command=command)
+        shown = None
+        if hasattr(mechanism, "loss") and len(game.bits) <= LARGEST_EXPLAINED:
+            losses = mechanism.loss(game.output[None], np.zeros_like(game.bits)[None])[0]
+            shown = Histogram.of(losses, game.bits)
+        return replace(made, histogram=shown, seed=seed)
+
+    @classmethod
+    def of_training(
+        cls, audit: Trained, claim: ApproximateDP | None = None, *, confidence: float = 0.95, **how: Any
+    ) -> "Result":
+        """The result of an audited training run: a `Recording`, or an attached audit.
+
+        Args:
+            audit: What training left behind.
+            claim: What was promised; the bound is at its delta.
+            confidence: With which probability the bound holds.
+            **how: How to guess: `rule`, `score`, `adaptive`; and `name`.
+
+        Returns:
+            The bound, the claim, the conformance test and what was exercised.
+
+        """
+        promised = {} if claim is None else vars(claim)
+        told = {"claimed": promised.get("epsilon"), "delta": promised.get("delta")}
+        adjacency = promised.get("adjacency", "unspecified")
+        return audit.report(**told, confidence=confidence, adjacency=adjacency, **how)
 
     def __post_init__(self) -> None:
         checks.assign(self, seed=limits.seed(self.seed))
         limits.text("name", self.name)
+        limits.text("date", self.date)
         for name, lines in (("facts", self.facts), ("versions", self.versions)):
             limits.lines(name, lines)
         for name, text in (("rule", self.bound.rule), ("about", self.bound.about), ("command", self.command)):
@@ -140,22 +325,39 @@ class Result:
             "seed": self.seed,
             "command": self.command,
             "versions": dict(self.versions),
+            "date": self.date,
         }
         return {**record, "checksum": checksum(record)}
 
     def to_json(self) -> str:
-        """The result as JSON on one line."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        """The result as JSON on one line: what a result file holds, and `canaria verify` takes."""
+        record, bound = self.to_dict(), self.bound
+        limits.require_moderate(record["evidence"])
+        limits.require_quick(bound.evidence, bound.delta, limits.allowed(record["evidence"]), "this result")
+        text = json.dumps(record, allow_nan=False)
+        if len(text) >= limits.LARGEST_FILE:
+            raise InputError(f"a result must have at most {limits.LARGEST_FILE} bytes, got {len(text)}")
+        return text
+
+    def report(self, path: str | Path, title: str | None = None) -> Path:
+        """Write the report as one HTML page; the same result gives the same page.
+
+        Args:
+            path: Where to write it.
+            title: The title of the page; the name of the result by default.
+
+        Returns:
+            The path.
+
+        """
+        from canaria.report import page_of
+
+        write_atomically(Path(path), page_of([self], title).encode())
+        return Path(path)
 
     def save(self, path: str | Path) -> Path:
         """Write a result file, at once or not at all; `canaria verify` and `canaria report` read it."""
-        record, bound = self.to_dict(), self.bound
-        limits.require_moderate(record["evidence"])
-        limits.require_quick(bound.evidence, bound.delta, limits.allowed(record["evidence"]), str(path))
-        text = (json.dumps(record, allow_nan=False) + "\n").encode()
-        if len(text) > limits.LARGEST_FILE:
-            raise InputError(f"{path} would have {len(text)} bytes; at most {limits.LARGEST_FILE} are read")
-        write_atomically(Path(path), text)
+        write_atomically(Path(path), (self.to_json() + "\n").encode())
         return Path(path)
 
     def __str__(self) -> str:
@@ -185,3 +387,12 @@ class Result:
                 lines.append(f"  {name if name != shown else '':<11} {value}")
                 shown = name
         return "\n".join(lines)
+
+
+def _delta(claim: ApproximateDP | None, delta: float | None) -> float:
+    """The delta of the bound: that of the claim; another one beside it is an error."""
+    if claim is None:
+        return 0.0 if delta is None else delta
+    if delta is not None and delta != claim.delta:
+        raise InputError(f"delta must be that of the claim, {claim.delta:g}, or left out, got {delta}")
+    return claim.delta

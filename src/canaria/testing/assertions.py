@@ -10,7 +10,7 @@ The pytest plugin (`canaria.testing.pytest_plugin`) splits one false-alarm rate 
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 from canaria._core import checks
@@ -38,6 +38,7 @@ class Verdict:
 
     bound: Bound
     claim: ApproximateDP
+    _: KW_ONLY
     conformance: Conformance | None = None
     seed: int | None = None
     notes: tuple[str, ...] = ()
@@ -63,7 +64,7 @@ class Verdict:
         return Result(
             self.bound,
             self.claim,
-            name,
+            name=name,
             conformance=self.conformance,
             facts=facts,
             seed=self.seed,
@@ -87,7 +88,7 @@ class Verdict:
         return "\n".join([*lines, *self.notes])
 
 
-def assert_private(  # noqa: PLR0913 (a claim, a game and a level)
+def assert_private(
     mechanism: Any,
     epsilon: float,
     delta: float,
@@ -205,7 +206,9 @@ def examine_training(
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
     found = replace(audit.conformance(), level=level) if conformance else None
-    return Verdict(bound, claim, found, getattr(audit, "seed", None), notes or _idle(bound, claim))
+    return Verdict(
+        bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes or _idle(bound, claim)
+    )
 
 
 def is_audit(value: Any) -> bool:

@@ -267,7 +267,7 @@ class GameAssertion:
         """The seed of the next audit, for whatever else a test draws."""
         return self.audits.seed
 
-    def __call__(  # noqa: PLR0913 (a claim and a game)
+    def __call__(
         self,
         mechanism: Any,
         epsilon: float,

@@ -1,7 +1,7 @@
 """The three gaps between what one run can show and what is true."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -26,6 +26,7 @@ class Gaps:
 
     n: int
     k: int
+    _: KW_ONLY
     efficacy: Accuracy
     average_case: Accuracy
     elements_error: float
@@ -89,7 +90,15 @@ def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIAL
     (best, average), covariance = means(mechanism, n, statistics, trials, rng)
     difference = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     error = math.sqrt(max(0.0, float(difference)))
-    return Gaps(n, count, best, average, error, mechanism.ddp(n), mechanism.epsilon)
+    return Gaps(
+        n,
+        count,
+        efficacy=best,
+        average_case=average,
+        elements_error=error,
+        ddp=mechanism.ddp(n),
+        epsilon=mechanism.epsilon,
+    )
 
 
 def _efficacy(k: int, sizes: Floats) -> Floats:

@@ -192,7 +192,9 @@ def _joined(
         if parts["steps"] < parts["noise"]:
             clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
     noise, stated, weight = found
-    return Conformance(joined(parts), noise, stated, weight, parts, clearest)
+    return Conformance(
+        p_value=joined(parts), noise=noise, stated_noise=stated, weight=weight, parts=parts, clearest=clearest
+    )
 
 
 def _orthonormal(columns: list[Floats]) -> Floats:

@@ -32,7 +32,7 @@ NOT_TESTED: Final = "not tested (no noise is stated, or few coordinates carry ca
 _DENSE_ROUNDS: Final = 64
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Recording:
     """One audited training run: hidden bits and what the noisy sums say.
 
@@ -68,7 +68,7 @@ class Recording:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")
         if isinstance(self.design, Dense):
             return self._interference(known)
-        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma, score)
+        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma, score=score)
         output = self.table if score == "likelihood" else self.sums
         assert output is not None
         return np.asarray(mechanism.loss(output[None], known[None])[0])
@@ -183,11 +183,11 @@ class Recording:
         return Result(
             bound,
             claim,
-            name,
-            Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
-            self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),
-            self.conformance() if lawful else None,
-            {
+            name=name,
+            histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
+            ladder=self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),
+            conformance=self.conformance() if lawful else None,
+            facts={
                 "canaries": f"{self.design.words}; way {self.way!r}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
@@ -195,7 +195,7 @@ class Recording:
                 "untouched": untouched,
                 **({} if lawful else {"conformance": NOT_TESTED}),
             },
-            self.seed,
+            seed=self.seed,
         )
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:

@@ -141,7 +141,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     ):
         laboratory("ranked", ["stop-ahead-0"])
     with pytest.raises(InputError, match="case must be one of the laboratory's own, got 'rr-1'"):
-        Laboratory((AUDITORS["all"],), (replace(CASES["rr-1"], epsilon=2.0),), 10)
+        Laboratory((AUDITORS["all"],), (replace(CASES["rr-1"], epsilon=2.0),), audits=10)
     with pytest.raises(
         InputError, match="must be a function whose scores know one of nothing, earlier, others"
     ):
@@ -208,7 +208,18 @@ def test_infinite_bounds_are_false_and_countable() -> None:
 )
 def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bool) -> None:
     """Nominal 5 %: 100,000 audits have a standard error of 0.069 %, so 5.28 % is the limit."""
-    cell = Cell("one", False, CASES["rr-0"], 0.95, audits, false, 0, 0.0, 0, 0)
+    cell = Cell(
+        auditor="one",
+        control=False,
+        case=CASES["rr-0"],
+        confidence=0.95,
+        audits=audits,
+        false=false,
+        errors=0,
+        mean=0.0,
+        claims=0,
+        refuted=0,
+    )
     assert cell.flagged == flagged
     low, high = cell.interval
     assert low < cell.rate < high

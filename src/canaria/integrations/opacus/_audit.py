@@ -119,17 +119,17 @@ class Audit:
         sums, table, pairs = (total.cpu().numpy().astype(np.float64) for total in totals)
         dirac = isinstance(self._design, Dirac)
         return Recording(
-            self._design,
-            self._bits.copy(),
-            sums,
-            np.concatenate([np.zeros_like(table[:1]), table]).T.copy() if dirac else None,
-            self.steps,
-            self.sample_rate,
-            self.noise_multiplier,
-            self.way,
-            self.seed,
-            self._way.places.layers,
-            Pairs(pairs, self._scores.quiet),
+            design=self._design,
+            bits=self._bits.copy(),
+            sums=sums,
+            table=np.concatenate([np.zeros_like(table[:1]), table]).T.copy() if dirac else None,
+            steps=self.steps,
+            sample_rate=self.sample_rate,
+            noise_multiplier=self.noise_multiplier,
+            way=self.way,
+            seed=self.seed,
+            layers=self._way.places.layers,
+            pairs=Pairs(pairs, self._scores.quiet),
         )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:

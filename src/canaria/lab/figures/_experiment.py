@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ class Experiment:
 
     name: str
     about: str
+    _: KW_ONLY
     points: tuple[Any, ...]
     quick_points: tuple[Any, ...]
     block: Callable[[Any, int, np.random.Generator], list[Row]]

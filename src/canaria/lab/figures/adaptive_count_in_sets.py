@@ -33,9 +33,9 @@ def chart(rows: list[Row]) -> Any:
 EXPERIMENT: Final = Experiment(
     "adaptive-count-in-sets",
     "one-run against adaptive Count-in-Sets (Fig. 9)",
-    tuple(range(1, 11)),
-    (1, 4, 10),
-    block,
-    chart,
+    points=tuple(range(1, 11)),
+    quick_points=(1, 4, 10),
+    block=block,
+    chart=chart,
     trials=100,
 )

@@ -34,8 +34,8 @@ def chart(rows: list[Row]) -> Any:
 EXPERIMENT: Final = Experiment(
     "adaptive-dpsgd",
     "one-run against adaptive DP-SGD (Fig. 3)",
-    (1, 2, 3, 4, 5, 6, 8, 10, 12),
-    (1, 5, 10),
-    block,
-    chart,
+    points=(1, 2, 3, 4, 5, 6, 8, 10, 12),
+    quick_points=(1, 5, 10),
+    block=block,
+    chart=chart,
 )

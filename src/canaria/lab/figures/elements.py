@@ -31,5 +31,10 @@ def chart(rows: list[Row]) -> Any:
 
 
 EXPERIMENT: Final = Experiment(
-    "elements", "effect of n / d (Fig. 2, 6)", RATIOS, (0.5, 1.0, 8.0, 64.0), block, chart
+    "elements",
+    "effect of n / d (Fig. 2, 6)",
+    points=RATIOS,
+    quick_points=(0.5, 1.0, 8.0, 64.0),
+    block=block,
+    chart=chart,
 )

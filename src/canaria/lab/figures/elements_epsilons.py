@@ -34,9 +34,9 @@ def chart(rows: list[Row]) -> Any:
 EXPERIMENT: Final = Experiment(
     "elements-epsilons",
     "effect of n for several ε (Fig. 8)",
-    tuple((epsilon, ratio) for epsilon in EPSILONS for ratio in RATIOS),
-    tuple((2.0, ratio) for ratio in (1.0, 8.0)),
-    block,
-    chart,
+    points=tuple((epsilon, ratio) for epsilon in EPSILONS for ratio in RATIOS),
+    quick_points=tuple((2.0, ratio) for ratio in (1.0, 8.0)),
+    block=block,
+    chart=chart,
     trials=20,
 )

@@ -33,4 +33,6 @@ def chart(rows: list[Row]) -> Any:
     )
 
 
-EXPERIMENT: Final = Experiment("guesses", "effect of k / n (Fig. 1, 5)", (2.0,), (2.0,), block, chart)
+EXPERIMENT: Final = Experiment(
+    "guesses", "effect of k / n (Fig. 1, 5)", points=(2.0,), quick_points=(2.0,), block=block, chart=chart
+)

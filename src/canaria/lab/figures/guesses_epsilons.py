@@ -32,5 +32,11 @@ def chart(rows: list[Row]) -> Any:
 
 
 EXPERIMENT: Final = Experiment(
-    "guesses-epsilons", "effect of k for several ε (Fig. 7)", EPSILONS, (2.0,), block, chart, trials=20
+    "guesses-epsilons",
+    "effect of k for several ε (Fig. 7)",
+    points=EPSILONS,
+    quick_points=(2.0,),
+    block=block,
+    chart=chart,
+    trials=20,
 )

@@ -38,10 +38,10 @@ def chart(rows: list[Row]) -> Any:
 EXPERIMENT: Final = Experiment(
     "laplace",
     "local Laplace over ε (Fig. 4)",
-    (0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0),
-    (1.0, 4.0),
-    block,
-    chart,
+    points=(0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0),
+    quick_points=(1.0, 4.0),
+    block=block,
+    chart=chart,
     trials=20,
     block_size=5,
 )

@@ -21,7 +21,7 @@ def block(point: tuple[int, float], trials: int, rng: np.random.Generator) -> li
     rows = []
     for score in ("likelihood", "sum"):
         games = play_many(
-            DpSgd(DIMENSION, steps, rate, sigma, score), None, Ranked(), DIMENSION, trials, rng=rng
+            DpSgd(DIMENSION, steps, rate, sigma, score=score), None, Ranked(), DIMENSION, trials, rng=rng
         )
         rows += [
             {"x": rate, "series": score, "panel": f"T = {steps}", "value": game.bound().epsilon}
@@ -43,10 +43,10 @@ def chart(rows: list[Row]) -> Any:
 EXPERIMENT: Final = Experiment(
     "scores",
     "likelihood against sum score over q (ours)",
-    tuple((steps, rate) for steps in (100, 1000) for rate in (0.01, 0.03, 0.1, 0.3)),
-    ((100, 0.01), (100, 0.1)),
-    block,
-    chart,
+    points=tuple((steps, rate) for steps in (100, 1000) for rate in (0.01, 0.03, 0.1, 0.3)),
+    quick_points=((100, 0.01), (100, 0.1)),
+    block=block,
+    chart=chart,
     trials=20,
     quick_trials=2,
     block_size=5,

@@ -14,7 +14,7 @@ SUSPECT: Final = 1e-3
 _TOO_WIDE: Final = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cell:
     """One auditor in one case.
 

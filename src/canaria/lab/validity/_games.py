@@ -1,7 +1,7 @@
 """What the laboratory plays: games against mechanisms whose epsilon is known exactly."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -57,6 +57,7 @@ class Case:
     about: str
     epsilon: float
     draw: Draw
+    _: KW_ONLY
     delta: float = 0.0
     known: Known = "nothing"
     fair: bool = True

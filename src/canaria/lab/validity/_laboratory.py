@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple
@@ -63,6 +63,7 @@ class Laboratory:
 
     auditors: tuple[Auditor, ...]
     cases: tuple[Case, ...]
+    _: KW_ONLY
     audits: int
     claims: int = 0
     confidence: float = 0.95
@@ -176,10 +177,10 @@ def laboratory(
     return Laboratory(
         tuple(chosen) or tuple(AUDITORS.values()),
         tuple(_named("case", name, CASES) for name in dict.fromkeys(cases)) or tuple(CASES.values()),
-        audits,
-        claims,
-        confidence,
-        seed,
+        audits=audits,
+        claims=claims,
+        confidence=confidence,
+        seed=seed,
     )
 
 
@@ -237,10 +238,10 @@ def _counted(auditor: Auditor, case: Case, confidence: float, rows: list[Row]) -
     answered = total("audits") - total("failed")
     errors = [error for row in rows for error in row.get("errors", ())]
     return Cell(
-        auditor.name,
-        auditor.control,
-        case,
-        confidence,
+        auditor=auditor.name,
+        control=auditor.control,
+        case=case,
+        confidence=confidence,
         audits=total("audits"),
         false=total("false"),
         errors=total("failed"),

@@ -121,7 +121,7 @@ ADAPTIVE: Final = (
         "all or nothing; go on only if it told",
         1.0,
         go_on_if_told(1.0, 0.01),
-        0.01,
+        delta=0.01,
         known="earlier",
     ),
     Case("half-counted", "exactly half are +1; count them", 0.0, count_cards, known="earlier", fair=False),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -127,6 +127,7 @@ class Ours:
 
     name: str
     rule: Rule | AdaptiveRule
+    _: KW_ONLY
     ordered: Rule | None = None
     pace: float = 1.0
     control: bool = False
@@ -307,10 +308,10 @@ OURS: Final = (
     Ours("soft", Soft()),
     Ours("by rank", As(Tails(_COMMITTED), _by_rank), pace=0.2),
     Ours("online", Online(), pace=0.02),
-    Ours("all", All(), EverySign()),
-    Ours("budget:50", UpTo(_COMMITTED), InOrder(_budget)),
-    Ours("bets", Bet(), InOrder(_bets)),
-    Ours("mixture", InOrder(_mixture), InOrder(_mixture)),
+    Ours("all", All(), ordered=EverySign()),
+    Ours("budget:50", UpTo(_COMMITTED), ordered=InOrder(_budget)),
+    Ours("bets", Bet(), ordered=InOrder(_bets)),
+    Ours("mixture", InOrder(_mixture), ordered=InOrder(_mixture)),
     Ours("surest first", SurestFirst(10), pace=0.2),
     Several("together", (Ranked(), Surest(_COMMITTED), Soft()), pace=0.2),
     Attached("training", "training"),

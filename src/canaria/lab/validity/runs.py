@@ -33,8 +33,18 @@ def training(steps: int, sample_rate: float) -> Draw:
         released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
         tables = log_likelihoods_of(released, design.most, sample_rate, _SIGMA)
         runs = tuple(
-            Recording(design, *row, steps, sample_rate, _SIGMA, "sum", seed=0)
-            for row in zip(bits, released.sum(axis=0), tables, strict=True)
+            Recording(
+                design=design,
+                bits=hidden,
+                sums=sums,
+                table=table,
+                steps=steps,
+                sample_rate=sample_rate,
+                noise_multiplier=_SIGMA,
+                way="sum",
+                seed=0,
+            )
+            for hidden, sums, table in zip(bits, released.sum(axis=0), tables, strict=True)
         )
         scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
         return Games(scores, bits, runs)
@@ -98,7 +108,7 @@ RUNS: Final = (
         "DP-SGD, 4 full-batch steps",
         gaussian_epsilon(2 / _SIGMA, _DELTA),
         training(4, 1.0),
-        _DELTA,
+        delta=_DELTA,
         audited="training",
         pace=0.2,
     ),
@@ -107,7 +117,7 @@ RUNS: Final = (
         "DP-SGD, one step at rate 1/2",
         subsampled_epsilon(0.5, _SIGMA, _DELTA),
         training(1, 0.5),
-        _DELTA,
+        delta=_DELTA,
         audited="training",
         pace=0.2,
     ),

@@ -41,7 +41,7 @@ class Expected:
         return f"{self.mean:.2f} ± {self.deviation:.2f} (90 %: {self.low:.2f} to {self.high:.2f})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Audit:
     """An audit that could be run: its training, its canaries, and the test of its claims."""
 
@@ -137,7 +137,14 @@ def checked_audit(
     chosen = checked_rule(rule)
     level = 1 - checks.confidence(confidence)
     stated = Training(int(steps), float(sample_rate), float(noise))
-    return Audit(stated, canaries, per_coordinate, checks.delta(delta), level, chosen)
+    return Audit(
+        training=stated,
+        canaries=canaries,
+        per_coordinate=per_coordinate,
+        delta=checks.delta(delta),
+        level=level,
+        rule=chosen,
+    )
 
 
 def checked_rule(rule: Any) -> Rule:

@@ -32,7 +32,7 @@ _TIGHTENED_UP_TO: Final = 200.0
 """Epsilon by RDP up to which PLD is asked too: its memory grows with epsilon."""
 
 
-def plan(  # noqa: PLR0913 (all that training states, and all that an audit may choose)
+def plan(
     epsilon: float,
     delta: float,
     steps: int,

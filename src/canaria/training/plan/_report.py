@@ -49,7 +49,7 @@ class Limit:
         return float(special.logit(min(max(self.accuracy, 0.5), 1 - 1e-16)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What an audit of DP-SGD can show, if training does what it says (`faults`: if its noise is too small).
 
