@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.lab.figures import EXPERIMENTS
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -46,7 +46,7 @@ def section(folder: Path, name: str) -> str:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "canaria-figures")
-    sigma = dpsgd_sigma(2.0, 1e-5, 100, 0.1)
+    sigma = dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1)
     tight = dpsgd_epsilon(sigma, 1e-5, 100, 0.1, "pld")
     pictures = DOCS / "figures"
     pictures.mkdir(exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.evidence.tradeoff import gaussian_epsilon
 from canaria.mechanisms import DpSgd
 
@@ -92,7 +92,7 @@ def simulated() -> list[Setting]:
         for n, audits in ((200, 40), (1000, 40), (5000, 20), (100_000, 3))
     ]
     for epsilon, steps, rate in ((2.0, 100, 0.1), (8.0, 100, 0.1), (8.0, 1000, 0.01)):
-        sigma = dpsgd_sigma(epsilon, DELTA, steps, rate)
+        sigma = dpsgd_noise_multiplier(epsilon, DELTA, steps, rate)
         truth = dpsgd_epsilon(sigma, DELTA, steps, rate, "pld")
         name = f"DP-SGD, ε = {epsilon:g}, T = {steps}, q = {rate:g}, n = 1,000"
         rows.append(Setting(name, truth, partial(dpsgd, sigma, steps, rate, 1000), 1000, 40))

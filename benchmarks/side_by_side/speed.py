@@ -14,7 +14,7 @@ from peers import published
 
 from canaria import Counts, lower_bound
 from canaria._core.arrays import Bits, Floats
-from canaria.claims.accounting import dpsgd_sigma
+from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.mechanisms import DpSgd, algorithm_3
 from side_by_side.field import RANKED, Auditor, Field
 from side_by_side.settings import DELTA, coins, gaussian
@@ -140,7 +140,7 @@ def _by_size(field: Field, auditor: Auditor, files: dict[int, str]) -> Times:
 
 def dpsgd() -> list[dict[str, Any]]:
     """Simulated DP-SGD, one canary per coordinate: Algorithm 3 written straightforwardly, and ours."""
-    sigma, rng = dpsgd_sigma(2.0, DELTA, STEPS, RATE), np.random.default_rng(0)
+    sigma, rng = dpsgd_noise_multiplier(2.0, DELTA, STEPS, RATE), np.random.default_rng(0)
 
     def compared(what: str, n: int, theirs: Callable[[Bits], object], score: str) -> dict[str, Any]:
         bits = coins(1, n, rng)

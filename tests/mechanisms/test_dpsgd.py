@@ -8,7 +8,7 @@ import pytest
 from scipy import special, stats
 
 from canaria import InputError, play
-from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.game import play_many
 from canaria.mechanisms import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms._sets import count_loss
@@ -116,7 +116,7 @@ def test_same_law_as_the_naive_algorithm(score: str) -> None:
 
 def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
     """200 runs; many-run means 0.484 and 0.625, met within 4 standard errors; then the fall."""
-    mechanism = DpSgd(1000, 100, 0.1, dpsgd_sigma(2.0, 1e-5, 100, 0.1), score="sum")
+    mechanism = DpSgd(1000, 100, 0.1, dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1), score="sum")
     means = {}
     for n, expected in ((1000, 0.484), (8000, 0.625), (64_000, None)):
         bounds = [g.bound(1e-5).epsilon for g in play_many(mechanism, None, Tails(100), n, 200, rng=1)]
@@ -128,7 +128,7 @@ def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
 
 def test_ahead_of_the_paper() -> None:
     """Eight per coordinate, weighted likelihood: pure at least 0.70, at delta 1e-5 at least 0.64 (20 runs)."""
-    mechanism = DpSgd(1000, 100, 0.1, dpsgd_sigma(2.0, 1e-5, 100, 0.1))
+    mechanism = DpSgd(1000, 100, 0.1, dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1))
     games = play_many(mechanism, None, Soft(), 8000, 20, rng=2)
     assert np.mean([game.bound().epsilon for game in games]) >= 0.70
     assert np.mean([game.bound(1e-5).epsilon for game in games]) >= 0.64
@@ -136,7 +136,7 @@ def test_ahead_of_the_paper() -> None:
 
 def test_likelihood_beats_the_sum_at_small_sampling_rates() -> None:
     """Epsilon = 8, T = 1000, q = 0.01, 1,000 canaries, ranking: at least 1.4 where the sum gives 0.65."""
-    sigma = dpsgd_sigma(8.0, 1e-5, 1000, 0.01)
+    sigma = dpsgd_noise_multiplier(8.0, 1e-5, 1000, 0.01)
     found = {}
     for score in ("likelihood", "sum"):
         games = play_many(DpSgd(1000, 1000, 0.01, sigma, score=score), None, Ranked(), 1000, 10, rng=3)
@@ -147,7 +147,7 @@ def test_likelihood_beats_the_sum_at_small_sampling_rates() -> None:
 
 def test_adaptive_is_no_worse_with_the_same_evidence() -> None:
     """Bets on the same runs, T = 1, q = 1: adaptive above one-run for 5 and more per coordinate."""
-    mechanism = DpSgd(500, 1, 1.0, dpsgd_sigma(2.0, 1e-5, 1, 1.0))
+    mechanism = DpSgd(500, 1, 1.0, dpsgd_noise_multiplier(2.0, 1e-5, 1, 1.0))
     for per_coordinate in (5, 10):
         n = 500 * per_coordinate
         one_run = [g.bound().epsilon for g in play_many(mechanism, None, Bet(), n, 20, rng=4)]
@@ -163,12 +163,12 @@ def test_rounds_reveal_one_element_of_every_coordinate() -> None:
 
 def test_accountants() -> None:
     """Sigma = 2.42 by RDP; the same noise by PLD: 1.81; calibration inverts both."""
-    sigma = dpsgd_sigma(2.0, 1e-5, 100, 0.1)
+    sigma = dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1)
     assert sigma == pytest.approx(2.4224, abs=1e-3)
     assert dpsgd_epsilon(sigma, 1e-5, 100, 0.1) == pytest.approx(2.0, abs=1e-4)
     assert dpsgd_epsilon(sigma, 1e-5, 100, 0.1) <= 2.0
     assert dpsgd_epsilon(sigma, 1e-5, 100, 0.1, "pld") == pytest.approx(1.81, abs=0.01)
-    tight = dpsgd_sigma(2.0, 1e-5, 1, 1.0, "pld")
+    tight = dpsgd_noise_multiplier(2.0, 1e-5, 1, 1.0, "pld")
     assert dpsgd_epsilon(tight, 1e-5, 1, 1.0, "pld") == pytest.approx(2.0, abs=1e-3)
 
 
@@ -177,13 +177,16 @@ def test_accountants() -> None:
     [
         (lambda: DpSgd(10, 1, 0.0, 1.0), "sample_rate must be above 0 and at most 1, got 0.0"),
         (lambda: DpSgd(10, 1, 1.5, 1.0), "sample_rate must be above 0 and at most 1, got 1.5"),
-        (lambda: DpSgd(10, 1, 0.5, 0.0), "sigma must be positive and finite, got 0.0"),
+        (lambda: DpSgd(10, 1, 0.5, 0.0), "noise_multiplier must be positive and finite, got 0.0"),
         (lambda: DpSgd(0, 1, 0.5, 1.0), "dimension must be an integer of at least 1, got 0"),
         (lambda: DpSgd(10, 1, 0.5, 1.0, score="best"), "score must be 'likelihood' or 'sum', got 'best'"),
-        (lambda: dpsgd_sigma(0.0, 1e-5, 1, 1.0), "epsilon must be positive and finite, got 0.0"),
-        (lambda: dpsgd_sigma(1e-9, 1e-5, 1000, 1.0), "epsilon 1e-09 cannot be reached by any noise"),
-        (lambda: dpsgd_sigma(1.0, 0.0, 1, 1.0), "delta must be strictly between 0 and 1, got 0.0"),
-        (lambda: dpsgd_epsilon(0.0, 1e-5, 1, 1.0), "sigma must be positive, got 0.0"),
+        (lambda: dpsgd_noise_multiplier(0.0, 1e-5, 1, 1.0), "epsilon must be positive and finite, got 0.0"),
+        (
+            lambda: dpsgd_noise_multiplier(1e-9, 1e-5, 1000, 1.0),
+            "epsilon 1e-09 cannot be reached by any noise",
+        ),
+        (lambda: dpsgd_noise_multiplier(1.0, 0.0, 1, 1.0), "delta must be strictly between 0 and 1, got 0.0"),
+        (lambda: dpsgd_epsilon(0.0, 1e-5, 1, 1.0), "noise_multiplier must be positive, got 0.0"),
         (lambda: dpsgd_epsilon(1.0, 1e-5, 1, 1.0, "mine"), "accountant must be 'rdp' or 'pld', got 'mine'"),
     ],
 )
@@ -194,7 +197,7 @@ def test_bad_arguments(call: object, message: str) -> None:
 
 def test_many_elements_under_little_noise_have_finite_losses() -> None:
     """A sum near 64 is all but impossible for few included: e^-12,800 is no zero here."""
-    mechanism = DpSgd(dimension=10, steps=1, sample_rate=1.0, sigma=0.4)
+    mechanism = DpSgd(dimension=10, steps=1, sample_rate=1.0, noise_multiplier=0.4)
     game = play(mechanism, n=640, rng=0)
     losses = mechanism.loss(game.output[None], np.zeros((1, 640), dtype=np.int8))
     assert np.isfinite(losses).all()

@@ -105,7 +105,7 @@ def family(epsilon: float, delta: float = DELTA) -> list[Case]:
         Case(
             "laplace-included", epsilon, laplace(1 / epsilon), game={"n": N, "score": own, "rule": Tails(150)}
         ),
-        Case("leaky", epsilon, leaky_response(epsilon, delta), delta, delta={**paired, "rule": Surest(150)}),
+        Case("leaky", epsilon, leaky_response(epsilon, delta), delta, {**paired, "rule": Surest(150)}),
         Case(
             "products",
             epsilon,
@@ -122,7 +122,7 @@ def family(epsilon: float, delta: float = DELTA) -> list[Case]:
             gaussian_epsilon(2 / sigma, delta),
             LocalGaussian(sigma),
             delta,
-            delta={"n": N, "rule": Surest(100)},
+            {"n": N, "rule": Surest(100)},
         ),
         Case("count", epsilon, noisy_count(epsilon), game={"n": N, "score": own, "rule": Surest(150)}),
         Case(
@@ -137,7 +137,7 @@ def family(epsilon: float, delta: float = DELTA) -> list[Case]:
 
 def everything_or_nothing(delta: float) -> Case:
     """(0, delta)-DP, and no test at a level of delta or more can be right about it more often."""
-    return Case("everything-or-nothing", 0.0, AllOrNothing(delta), delta, delta={"n": N, "rule": Surest(N)})
+    return Case("everything-or-nothing", 0.0, AllOrNothing(delta), delta, {"n": N, "rule": Surest(N)})
 
 
 CORRECT = [case for epsilon in EPSILONS for case in family(epsilon)]

@@ -14,7 +14,7 @@ from scipy import special
 
 from canaria import InputError, lower_bound, plan
 from canaria.claims import ApproximateDP
-from canaria.claims.accounting import dpsgd_sigma
+from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.evidence import Ranking, Split, Weighted
 from canaria.game import play_many
 from canaria.mechanisms import DpSgd
@@ -47,7 +47,7 @@ class Setting(NamedTuple):
 
     @property
     def training(self) -> tuple[int, float, float]:
-        sigma = dpsgd_sigma(self.epsilon, self.delta or 1e-5, self.steps, self.sample_rate)
+        sigma = dpsgd_noise_multiplier(self.epsilon, self.delta or 1e-5, self.steps, self.sample_rate)
         return (self.steps, self.sample_rate, sigma)
 
     def planned(self) -> Expected:
@@ -106,7 +106,7 @@ def test_doubling_agrees_with_the_fourier_transform(
 ) -> None:
     """The two ways to the law, for one canary to a coordinate."""
     stated = Training(*training)
-    actual = stated._replace(sigma=stated.sigma / too_small)
+    actual = stated._replace(noise_multiplier=stated.noise_multiplier / too_small)
     exact, drawn = laws._law_of_one(stated, actual), laws._law_of_several(stated, actual, 1)
     places = [0.01, 0.1, 0.5, 0.9, 0.99]
     near = (0.05 if too_small == 1 else 0.15) * float(np.std(exact.losses))
@@ -143,7 +143,7 @@ def test_crowded_coordinates_with_little_noise_stay_finite() -> None:
     stated = Training(3, 0.1, 0.4)
     values = np.array([64.0, 10.0, -1.0])
     ratios = laws._log_ratios(values, 64, stated)
-    terms = (values[:, None, None] - np.arange(65) / 2) * np.arange(65) / stated.sigma**2
+    terms = (values[:, None, None] - np.arange(65) / 2) * np.arange(65) / stated.noise_multiplier**2
     with np.errstate(divide="ignore"):
         exact = special.logsumexp(terms + np.log(binomial_law(64, 0.1)[1:]), axis=-1)
     assert ratios == pytest.approx(exact, rel=1e-9)

@@ -38,7 +38,7 @@ def test_interference_scores_are_those_of_the_whole_covariance(seed: int) -> Non
     vectors = unit_rows(7, 12, rng)
     bits = 2 * rng.integers(0, 2, 7).astype(np.int8) - np.int8(1)
     sums = 3 * (vectors[bits > 0].sum(axis=0)) + rng.normal(size=12)
-    score = Interference(sums, vectors, steps=3, sample_rate=1.0, sigma=0.8)
+    score = Interference(sums, vectors, steps=3, sample_rate=1.0, noise_multiplier=0.8)
     known = np.zeros(7, dtype=np.int8)
     for element in rng.permutation(7):
         expected = [0.0 if known[k] else brute_force_ratio(sums, vectors, known, k, 3, 0.8) for k in range(7)]
@@ -48,7 +48,7 @@ def test_interference_scores_are_those_of_the_whole_covariance(seed: int) -> Non
 
 def test_interference_goes_back_when_bits_are_hidden_again() -> None:
     vectors, rng = unit_rows(30, 40, np.random.default_rng(0)), np.random.default_rng(1)
-    score = Interference(rng.normal(size=40), vectors, steps=5, sample_rate=0.3, sigma=1.0)
+    score = Interference(rng.normal(size=40), vectors, steps=5, sample_rate=0.3, noise_multiplier=1.0)
     hidden = np.zeros(30, dtype=np.int8)
     first, seen = score(hidden), hidden.copy()
     seen[:3] = [1, -1, 1]

@@ -19,21 +19,21 @@ _LARGEST_NOISE: Final = 1e5
 
 
 def dpsgd_epsilon(
-    sigma: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
+    noise_multiplier: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
-    """The epsilon that the accountant ("rdp" or "pld") promises for noise sigma.
+    """The epsilon that the accountant ("rdp" or "pld") promises for this noise multiplier.
 
     >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
     2.0
     """
     _check(delta, steps, sample_rate, accountant)
-    if not checks.real("sigma", sigma) > 0:
-        raise InputError(f"sigma must be positive, got {shown(sigma)}")
-    return _epsilon(sigma, delta, steps, sample_rate, accountant, None)[0]
+    if not checks.real("noise_multiplier", noise_multiplier) > 0:
+        raise InputError(f"noise_multiplier must be positive, got {shown(noise_multiplier)}")
+    return _epsilon(noise_multiplier, delta, steps, sample_rate, accountant, None)[0]
 
 
 @lru_cache(maxsize=128)
-def dpsgd_sigma(
+def dpsgd_noise_multiplier(
     epsilon: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
     """The noise at which the accountant promises epsilon, rounded up by at most 1e-6 of itself.
@@ -41,22 +41,22 @@ def dpsgd_sigma(
     For "rdp" a first search over few integer orders finds the region and the best order; the second
     uses all of dp-accounting's own orders around it, which is where its minimum lies.
 
-    >>> round(dpsgd_sigma(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
+    >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
     2.42
     """
     _check(delta, steps, sample_rate, accountant)
     if not 0 < checks.real("epsilon", epsilon) < math.inf:
         raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
 
-    def excess(sigma: float, orders: Sequence[float] | None) -> float:
-        return _epsilon(sigma, delta, steps, sample_rate, accountant, orders)[0] - epsilon
+    def excess(noise: float, orders: Sequence[float] | None) -> float:
+        return _epsilon(noise, delta, steps, sample_rate, accountant, orders)[0] - epsilon
 
     if accountant == "pld":
-        return _root(lambda sigma: excess(sigma, None), 0.5, 2.0, epsilon, 1e-6) * (1 + 1e-6)
-    near = _root(lambda sigma: excess(sigma, _QUICK_ORDERS), 0.5, 2.0, epsilon, 1e-3)
+        return _root(lambda noise: excess(noise, None), 0.5, 2.0, epsilon, 1e-6) * (1 + 1e-6)
+    near = _root(lambda noise: excess(noise, _QUICK_ORDERS), 0.5, 2.0, epsilon, 1e-3)
     best = _epsilon(near, delta, steps, sample_rate, accountant, _QUICK_ORDERS)[1]
     orders = _own_orders(best)
-    return _root(lambda sigma: excess(sigma, orders), near * 0.98, near * 1.005, epsilon, 1e-7) * (1 + 5e-7)
+    return _root(lambda noise: excess(noise, orders), near * 0.98, near * 1.005, epsilon, 1e-7) * (1 + 5e-7)
 
 
 def _own_orders(best: float) -> list[float]:
@@ -92,7 +92,7 @@ def _check(delta: float, steps: int, sample_rate: float, accountant: str) -> Non
 
 
 def _epsilon(
-    sigma: float,
+    noise_multiplier: float,
     delta: float,
     steps: int,
     sample_rate: float,
@@ -102,7 +102,7 @@ def _epsilon(
     """Epsilon and, for RDP, the order that gives it."""
     import dp_accounting
 
-    step: Any = dp_accounting.GaussianDpEvent(sigma)
+    step: Any = dp_accounting.GaussianDpEvent(noise_multiplier)
     if sample_rate < 1:
         step = dp_accounting.PoissonSampledDpEvent(sample_rate, step)
     event = dp_accounting.SelfComposedDpEvent(step, steps)

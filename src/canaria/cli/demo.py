@@ -77,7 +77,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     bits = rng.integers(0, 2, _PEOPLE)
     release = bits + rng.normal(scale=noise_factor * sigma, size=_PEOPLE)
     bound = audit_scores(release, bits, delta=_DELTA, rng=rng)
-    one_step = DpSgd(dimension=_PEOPLE, steps=1, sample_rate=1.0, sigma=sigma)
+    one_step = DpSgd(dimension=_PEOPLE, steps=1, sample_rate=1.0, noise_multiplier=sigma)
     return Result(
         bound,
         ApproximateDP(_EPSILON, _DELTA),

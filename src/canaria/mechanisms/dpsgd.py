@@ -4,7 +4,7 @@ Coordinate c carries the elements i with i mod d = c. A canary is the unit vecto
 (clip norm 1); an excluded one contributes nothing. Every step an element takes part with probability
 q, and the sum gets Gaussian noise: with m_c elements included,
 
-    y_{t,c} = Binomial(m_c, q) + N(0, sigma^2),      t = 1 ... T.
+    y_{t,c} = Binomial(m_c, q) + N(0, sigma^2),      t = 1 ... T, sigma the noise multiplier.
 
 Only m_c matters, so T x d values are drawn, never T x n; for the sum over steps, d values.
 """
@@ -42,7 +42,7 @@ class DpSgd:
     dimension: int
     steps: int
     sample_rate: float
-    sigma: float
+    noise_multiplier: float
     _: KW_ONLY
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
@@ -53,8 +53,10 @@ class DpSgd:
         checks.integer("steps", self.steps, 1)
         if not 0 < checks.real("sample_rate", self.sample_rate) <= 1:
             raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(self.sample_rate)}")
-        if not 0 < checks.real("sigma", self.sigma) < math.inf:
-            raise InputError(f"sigma must be positive and finite, got {shown(self.sigma)}")
+        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
+            raise InputError(
+                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
+            )
         if self.score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(self.score)}")
 
@@ -64,7 +66,7 @@ class DpSgd:
         most = -(-bits.shape[1] // included.shape[1])
         if self.score == "sum":
             sums = rng.binomial(self.steps * included, self.sample_rate).astype(np.float64)
-            scale = math.sqrt(self.steps) * self.sigma
+            scale = math.sqrt(self.steps) * self.noise_multiplier
             return np.asarray(sums + rng.normal(scale=scale, size=sums.shape))
         return self._log_likelihoods(included, most, rng)
 
@@ -109,19 +111,19 @@ class DpSgd:
         """
         law, counts = binomial_law(most, self.sample_rate), np.arange(most + 1)
         below = np.cumsum(law, axis=1)
-        reach = most * (most + 8 * self.sigma) / self.sigma**2
+        reach = most * (most + 8 * self.noise_multiplier) / self.noise_multiplier**2
         group = int(min(8, _LARGEST_EXPONENT // reach))
-        coefficients = law * np.exp(-0.5 * (counts / self.sigma) ** 2)
+        coefficients = law * np.exp(-0.5 * (counts / self.noise_multiplier) ** 2)
         total = np.zeros((*included.shape, most + 1))
         product = np.ones_like(total)
         powers = np.ones_like(total)
         for step in range(1, self.steps + 1):
             seen = self._step(included, below, rng)
             if group == 0:
-                exponents = (seen[..., None] - counts / 2) * (counts / self.sigma**2)
+                exponents = (seen[..., None] - counts / 2) * (counts / self.noise_multiplier**2)
                 total += _log_mixtures(exponents, law)
                 continue
-            odds = np.exp(seen / self.sigma**2)
+            odds = np.exp(seen / self.noise_multiplier**2)
             for count in range(1, most + 1):
                 np.multiply(powers[..., count - 1], odds, out=powers[..., count])
             product *= powers @ coefficients.T
@@ -133,7 +135,7 @@ class DpSgd:
     def _step(self, included: Integers, below: Floats, rng: np.random.Generator) -> Floats:
         """One step of every coordinate: the number that takes part, by inversion, and noise."""
         uniform = rng.random(included.shape)
-        seen = rng.normal(scale=self.sigma, size=included.shape)
+        seen = rng.normal(scale=self.noise_multiplier, size=included.shape)
         for count in range(below.shape[0] - 1):
             seen += uniform > below[included, count]
         return seen
@@ -144,7 +146,7 @@ class DpSgd:
         For many sums it is tabulated at steps of 1/40 standard deviation and interpolated by a cubic
         spline (error below 1e-7).
         """
-        scale = math.sqrt(self.steps) * self.sigma
+        scale = math.sqrt(self.steps) * self.noise_multiplier
         low, high = float(sums.min()) - scale, float(sums.max()) + scale
         points = math.ceil(40 * (high - low) / scale) + 4
         if sums.size <= points:
@@ -181,7 +183,7 @@ def algorithm_3(
     gradients: Floats,
     steps: int,
     sample_rate: float,
-    sigma: float,
+    noise_multiplier: float,
     rng: np.random.Generator,
     clip: float = 1.0,
 ) -> Floats:
@@ -194,20 +196,20 @@ def algorithm_3(
     released = np.empty((steps, gradients.shape[1]))
     for step in range(steps):
         batch = rng.random(len(gradients)) < sample_rate
-        noise = rng.normal(scale=clip * sigma, size=gradients.shape[1])
+        noise = rng.normal(scale=clip * noise_multiplier, size=gradients.shape[1])
         released[step] = clipped[batch].sum(axis=0) + noise
     return released
 
 
-def log_likelihoods_of(released: Any, most: int, sample_rate: float, sigma: float) -> Floats:
+def log_likelihoods_of(released: Any, most: int, sample_rate: float, noise_multiplier: float) -> Floats:
     """L(m), m = 0 ... `most`, of released values (steps, ...), as `DpSgd` accumulates them.
 
     Includes the Gaussian constant, so that it is the log density itself.
     """
     values = np.asarray(released, dtype=np.float64)
     law, counts = binomial_law(most, sample_rate), np.arange(most + 1)
-    exponents = -0.5 * ((values[..., None] - counts) / sigma) ** 2
-    logs = _log_mixtures(exponents, law) - math.log(sigma * math.sqrt(2 * math.pi))
+    exponents = -0.5 * ((values[..., None] - counts) / noise_multiplier) ** 2
+    logs = _log_mixtures(exponents, law) - math.log(noise_multiplier * math.sqrt(2 * math.pi))
     return np.asarray(logs.sum(axis=0))
 
 

@@ -23,16 +23,18 @@ class Interference:
     each bit, O(n^3) in all.
 
     >>> import numpy as np
-    >>> score = Interference([8.0, 1.0], np.eye(2), steps=8, sample_rate=1.0, sigma=1.0)
+    >>> score = Interference([8.0, 1.0], np.eye(2), steps=8, sample_rate=1.0, noise_multiplier=1.0)
     >>> score(np.zeros(2, dtype=np.int8))
     array([ 4., -3.])
     """
 
-    def __init__(self, sums: Any, gradients: Any, *, steps: int, sample_rate: float, sigma: float) -> None:
+    def __init__(
+        self, sums: Any, gradients: Any, *, steps: int, sample_rate: float, noise_multiplier: float
+    ) -> None:
         vectors = np.asarray(gradients, dtype=np.float64)
         self._taken = steps * sample_rate
         self._spread = self._taken * (1 - sample_rate)
-        self._noise = steps * sigma**2
+        self._noise = steps * noise_multiplier**2
         self._overlap = vectors @ vectors.T
         self._projected = vectors @ np.asarray(sums, dtype=np.float64)
         self._start(np.zeros(len(vectors), dtype=np.int8))

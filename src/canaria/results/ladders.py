@@ -55,7 +55,7 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
     """The ladder of DP-SGD with n canaries, from simulated runs with the stated noise; None if refuted.
 
     >>> from canaria import play
-    >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, sigma=2.0)
+    >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, noise_multiplier=2.0)
     >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
     >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
     ['outputs', 'interference', 'elements', 'chance']
@@ -68,7 +68,7 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
     used = max(1, round(coordinates * share))
     size = max(1, round(n * used / coordinates))
     games = int(min(_MOST_GAMES, max(1, _WORK // per_game)))
-    model = DpSgd(used, mechanism.steps, mechanism.sample_rate, mechanism.sigma)
+    model = DpSgd(used, mechanism.steps, mechanism.sample_rate, mechanism.noise_multiplier)
     generator = seeds.generator(rng, THEORY)
     bits = generator.choice(np.array([-1, 1], dtype=np.int8), (games, size))
     output = model.sample(bits, generator)

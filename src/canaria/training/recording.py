@@ -68,7 +68,9 @@ class Recording:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")
         if isinstance(self.design, Dense):
             return self._interference(known)
-        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma, score=score)
+        mechanism = DpSgd(
+            self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier, score=score
+        )
         output = self.table if score == "likelihood" else self.sums
         assert output is not None
         return np.asarray(mechanism.loss(output[None], known[None])[0])
@@ -81,11 +83,11 @@ class Recording:
             self.design.gradients(),
             steps=self.steps,
             sample_rate=self.sample_rate,
-            sigma=self._sigma,
+            noise_multiplier=self._noise_multiplier,
         )
 
     @property
-    def _sigma(self) -> float:
+    def _noise_multiplier(self) -> float:
         """A positive noise multiplier: without noise scores assume little, to stay finite."""
         return max(self.noise_multiplier, 1e-3)
 
@@ -204,5 +206,5 @@ class Recording:
             return None
         if isinstance(self.design, Dense) or not plain:
             return ladder_of_scores(claimed, bound)
-        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._sigma)
+        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from canaria import Bound, lower_bound
-from canaria.claims.accounting import dpsgd_sigma
+from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.lab.figures._experiment import Row
 from canaria.mechanisms import DpSgd
 from canaria.rules import Tails
@@ -19,7 +19,9 @@ DELTA: Final = 1e-5
 
 def paper_mechanism(epsilon: float, score: str = "likelihood") -> DpSgd:
     """D = 1000, T = 100, q = 0.1, noise by the RDP accountant at delta = 1e-5."""
-    return DpSgd(DIMENSION, STEPS, SAMPLE_RATE, dpsgd_sigma(epsilon, DELTA, STEPS, SAMPLE_RATE), score=score)
+    return DpSgd(
+        DIMENSION, STEPS, SAMPLE_RATE, dpsgd_noise_multiplier(epsilon, DELTA, STEPS, SAMPLE_RATE), score=score
+    )
 
 
 def sums(mechanism: DpSgd, n: int, trials: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria.claims.accounting import dpsgd_sigma
+from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.lab.charts import line_chart
 from canaria.lab.figures._adaptive import compare
 from canaria.lab.figures._dpsgd import DELTA, DIMENSION
@@ -13,7 +13,7 @@ from canaria.mechanisms import DpSgd
 
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
-    mechanism = DpSgd(DIMENSION, 1, 1.0, dpsgd_sigma(2.0, DELTA, 1, 1.0))
+    mechanism = DpSgd(DIMENSION, 1, 1.0, dpsgd_noise_multiplier(2.0, DELTA, 1, 1.0))
     n = point * DIMENSION
     seed = int(rng.integers(2**62))
     return compare(mechanism, n, 1.0, trials, seed, point)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from canaria.claims.accounting import dpsgd_sigma
+from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.game import play_many
 from canaria.lab.charts import line_chart
 from canaria.lab.figures._dpsgd import DELTA, DIMENSION
@@ -17,7 +17,7 @@ EPSILON: Final = 8.0
 
 def block(point: tuple[int, float], trials: int, rng: np.random.Generator) -> list[Row]:
     steps, rate = point
-    sigma = dpsgd_sigma(EPSILON, DELTA, steps, rate)
+    sigma = dpsgd_noise_multiplier(EPSILON, DELTA, steps, rate)
     rows = []
     for score in ("likelihood", "sum"):
         games = play_many(

@@ -43,7 +43,7 @@ class Training(NamedTuple):
 
     steps: int
     sample_rate: float
-    sigma: float
+    noise_multiplier: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Coordinates(NamedTuple):
 
 def law_of_losses(training: Training, per_coordinate: int, too_small: float = 1.0) -> Law:
     """The law of the losses computed for the stated noise, where the noise is that divided by `too_small`."""
-    actual = training._replace(sigma=training.sigma / too_small)
+    actual = training._replace(noise_multiplier=training.noise_multiplier / too_small)
     if per_coordinate == 1:
         return _law_of_one(training, actual)
     return _law_of_several(training, actual, per_coordinate)
@@ -99,10 +99,10 @@ def _law_of_one(stated: Training, actual: Training) -> Law:
 
     Each value of a term is shared by three cells such that mean and variance are kept.
     """
-    sigma, rate, steps = actual.sigma, actual.sample_rate, actual.steps
-    values = np.linspace(-9 * sigma, 1 + 9 * sigma, _VALUES)
-    without = np.exp(-0.5 * (values / sigma) ** 2)
-    present = np.exp(-0.5 * ((values - 1) / sigma) ** 2)
+    noise_multiplier, rate, steps = actual.noise_multiplier, actual.sample_rate, actual.steps
+    values = np.linspace(-9 * noise_multiplier, 1 + 9 * noise_multiplier, _VALUES)
+    without = np.exp(-0.5 * (values / noise_multiplier) ** 2)
+    present = np.exp(-0.5 * ((values - 1) / noise_multiplier) ** 2)
     densities = np.stack([without, (1 - rate) * without + rate * present])
     densities /= densities.sum(axis=1, keepdims=True)
     terms = _log_ratios(values, 1, stated)[:, 0]
@@ -182,9 +182,9 @@ def _rows_of_all_steps(
 
 def _moments_of_all_steps(trainings: tuple[Training, ...], most: int) -> tuple[Floats, Floats]:
     """Means and standard deviations of the sums, (most + 1, ratios), by the trapezoidal rule."""
-    counts, sigma = np.arange(most + 1), trainings[-1].sigma
-    values = np.linspace(-10 * sigma, most + 10 * sigma, _QUANTILES)
-    present = np.exp(-0.5 * ((values - counts[:, None]) / sigma) ** 2)
+    counts, noise_multiplier = np.arange(most + 1), trainings[-1].noise_multiplier
+    values = np.linspace(-10 * noise_multiplier, most + 10 * noise_multiplier, _QUANTILES)
+    present = np.exp(-0.5 * ((values - counts[:, None]) / noise_multiplier) ** 2)
     densities = binomial_law(most, trainings[-1].sample_rate) @ present
     densities /= densities.sum(axis=1, keepdims=True)
     ratios = np.concatenate([_log_ratios(values, most, training) for training in trainings], axis=-1)
@@ -197,10 +197,10 @@ class _Quantiles:
     """Of Binomial(m, q) + N(0, sigma^2), m = 0 ... s, by interpolation; asked for by the chance of more."""
 
     def __init__(self, training: Training, most: int) -> None:
-        counts, sigma = np.arange(most + 1), training.sigma
-        self.values = np.linspace(most + 10 * sigma, -10 * sigma, _QUANTILES)
+        counts, noise_multiplier = np.arange(most + 1), training.noise_multiplier
+        self.values = np.linspace(most + 10 * noise_multiplier, -10 * noise_multiplier, _QUANTILES)
         law = binomial_law(most, training.sample_rate)
-        self.above = special.ndtr((counts - self.values[:, None]) / sigma) @ law.T
+        self.above = special.ndtr((counts - self.values[:, None]) / noise_multiplier) @ law.T
 
     def __call__(self, above: Floats) -> Floats:
         return np.stack([np.interp(above, column, self.values) for column in self.above.T])
@@ -213,7 +213,7 @@ def _log_ratios(values: Floats, most: int, training: Training) -> Floats:
     largest of all, the last of them, j = m, stands for their sum.
     """
     counts, law = np.arange(most + 1), binomial_law(most, training.sample_rate)[1:]
-    exponents = (values[..., None] - counts / 2) * (counts / training.sigma**2)
+    exponents = (values[..., None] - counts / 2) * (counts / training.noise_multiplier**2)
     peaks = exponents.max(axis=-1, keepdims=True)
     mixed = np.exp(exponents - peaks) @ law.T
     last = exponents[..., 1:] + counts[1:] * math.log(training.sample_rate)

@@ -8,7 +8,7 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.claims.accounting import dpsgd_epsilon, dpsgd_sigma
+from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.evidence.reach import reach
 from canaria.rules import Ranked, Soft
 from canaria.training.plan._expected import (
@@ -61,8 +61,10 @@ def plan(
     factors = tuple(checked_factor(factor) for factor in too_small)
     crowd, count = _sizes(canaries, per_coordinate, coordinates)
     checked_rule(rule)
-    sigma = dpsgd_sigma(claimed, delta, steps, sample_rate) if noise_multiplier is None else noise_multiplier
-    audit = checked_audit((steps, sample_rate, sigma), count, crowd, delta, confidence, rule)
+    noise = noise_multiplier
+    if noise is None:
+        noise = dpsgd_noise_multiplier(claimed, delta, steps, sample_rate)
+    audit = checked_audit((steps, sample_rate, noise), count, crowd, delta, confidence, rule)
     if noise_multiplier is not None:
         _require_kept(audit, claimed)
     factor = sorted(factors)[len(factors) // 2] if factors else None
@@ -81,7 +83,7 @@ def plan(
         delta=audit.delta,
         steps=audit.training.steps,
         sample_rate=audit.training.sample_rate,
-        noise_multiplier=audit.training.sigma,
+        noise_multiplier=audit.training.noise_multiplier,
         confidence=float(confidence),
         canaries=audit.canaries,
         per_coordinate=audit.per_coordinate,
@@ -105,14 +107,19 @@ def _require_kept(audit: Audit, claimed: float) -> None:
     """Refuse noise with which training would not keep its claim; without a delta nothing is known."""
     if audit.delta == 0:
         return
-    training = (audit.training.sigma, audit.delta, audit.training.steps, audit.training.sample_rate)
+    training = (
+        audit.training.noise_multiplier,
+        audit.delta,
+        audit.training.steps,
+        audit.training.sample_rate,
+    )
     kept = dpsgd_epsilon(*training)
     if claimed < kept <= _TIGHTENED_UP_TO:
         kept = min(kept, dpsgd_epsilon(*training, accountant="pld"))
     if kept > claimed * (1 + 1e-6):
         raise InputError(
             f"noise_multiplier must keep the claim epsilon = {claimed:g} at delta = {audit.delta:g}, got "
-            f"{audit.training.sigma:g}, which gives epsilon = {kept:.4g}"
+            f"{audit.training.noise_multiplier:g}, which gives epsilon = {kept:.4g}"
         )
 
 
@@ -173,7 +180,7 @@ def _larger_and_smaller(audit: Audit) -> list[Audit]:
 
 def _fault(audits: tuple[Audit, Audit], claimed: float, factor: float) -> Fault:
     training, delta = audits[0].training, audits[0].delta
-    epsilon = dpsgd_epsilon(training.sigma / factor, delta, *training[:2]) if delta > 0 else None
+    epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
     return Fault(factor, epsilon, {repr(audit.rule): audit.power(claimed, factor) for audit in audits})
 
 
