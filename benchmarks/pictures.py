@@ -130,7 +130,10 @@ def false_claims() -> Any:
         "exactly half included, counted": ((behind == half).sum(axis=1) >= enough[-1], "not valid"),
         "best number in hindsight": ((right >= enough).any(axis=1), "not valid"),
     }
-    rows = [{"way": way, "rate": float(np.mean(seen)), "kind": kind} for way, (seen, kind) in rates.items()]
+    rows = [
+        {"injection": injection, "rate": float(np.mean(seen)), "kind": kind}
+        for injection, (seen, kind) in rates.items()
+    ]
     colours = alt.Scale(domain=["valid", "not valid"], range=["#00897b", "#e53935"])
     bars = (
         alt.Chart(alt.Data(values=rows))

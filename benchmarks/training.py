@@ -88,7 +88,7 @@ class Step:
 def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step, float, float, float]:
     """Step time without audit, and the ratio with it to that: median over blocks, and its error."""
     bare, audited = make(), make()
-    attach(audited.optimizer, audited.loader, way="sum", canaries=canaries, rng=0)
+    attach(audited.optimizer, audited.loader, injection="sum", canaries=canaries, rng=0)
     for step in (bare, audited):
         step.timed(32)
     plain, ratios = [], []
@@ -136,7 +136,7 @@ def write(rows: list[str], cuda: bool) -> None:
     kept = [line for line in held.splitlines() if ("| CPU:" if cuda else "| GPU:") in line]
     table = [
         "",
-        "## What an attached audit costs (`make bench-training`, way `sum`)",
+        "## What an attached audit costs (`make bench-training`, injection `sum`)",
         "",
         "| training step | machine | weights | canaries | step without | overhead | limit |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -1,6 +1,6 @@
 """Train a small network with Opacus on scikit-learn's digits, and audit it in the same run.
 
-python examples/opacus_digits.py [--way sum|rows|head] [--adaptive]
+python examples/opacus_digits.py [--injection sum|rows|head] [--adaptive]
 """
 
 import argparse
@@ -18,7 +18,7 @@ DELTA, CANARIES, STEPS = 1e-5, 1000, 100
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--way", choices=["sum", "rows", "head"], default="sum")
+    parser.add_argument("--injection", choices=["sum", "rows", "head"], default="sum")
     parser.add_argument("--per-coordinate", type=int, default=1)
     parser.add_argument("--adaptive", action="store_true", help="reveal bits while guessing, and bet")
     parser.add_argument("--seed", type=int, default=0)
@@ -29,9 +29,9 @@ def main() -> None:
     digits = TensorDataset(torch.tensor(features / 16, dtype=torch.float32), torch.tensor(labels))
     model: nn.Module = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     dataset = digits
-    if options.way == "rows":
+    if options.injection == "rows":
         dataset = with_canary_rows(digits, CANARIES)
-    if options.way == "head":
+    if options.injection == "head":
         model, dataset = with_canary_head(model, digits, CANARIES, options.per_coordinate)
 
     engine = PrivacyEngine(accountant="rdp")
@@ -45,7 +45,7 @@ def main() -> None:
     audit = attach(
         optimizer,
         loader,
-        way=options.way,
+        injection=options.injection,
         canaries=CANARIES,
         per_coordinate=options.per_coordinate,
         rng=options.seed,

@@ -56,7 +56,7 @@ def main() -> None:
         noise_multiplier=options.noise,
         max_grad_norm=1.0,
     )
-    audit = attach(optimizer, loader, way="sum", canaries=options.canaries, rng=options.seed)
+    audit = attach(optimizer, loader, injection="sum", canaries=options.canaries, rng=options.seed)
 
     criterion, batches = nn.CrossEntropyLoss(), iter(loader)
     for _ in track(range(options.steps), "training"):

@@ -24,7 +24,7 @@ DELTA, CANARIES, EVERY = 1e-5, 1000, 4
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--way", choices=["sum", "rows"], default="sum")
+    parser.add_argument("--injection", choices=["sum", "rows"], default="sum")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--folder", type=Path, default=Path("resumed-training"))
     options = parser.parse_args()
@@ -34,7 +34,7 @@ def main() -> None:
     torch.manual_seed(0)
     features, labels = load_digits(return_X_y=True)
     dataset: Any = TensorDataset(torch.tensor(features / 16, dtype=torch.float32), torch.tensor(labels))
-    if options.way == "rows":
+    if options.injection == "rows":
         dataset = with_canary_rows(dataset, CANARIES)
     network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     engine = PrivacyEngine(accountant="rdp")
@@ -52,7 +52,12 @@ def main() -> None:
         optimizer.load_state_dict(saved["optimizer"])
         engine.accountant.load_state_dict(saved["accountant"])
     audit = attach(
-        optimizer, loader, way=options.way, canaries=CANARIES, rng=0, state=saved and saved["audit"]
+        optimizer,
+        loader,
+        injection=options.injection,
+        canaries=CANARIES,
+        rng=0,
+        state=saved and saved["audit"],
     )
     if saved is not None:
         torch.set_rng_state(saved["random"])

@@ -17,7 +17,7 @@ def run(name: str, *options: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "options", [("--way", "rows"), ("--way", "sum", "--per-coordinate", "4", "--adaptive")]
+    "options", [("--injection", "rows"), ("--injection", "sum", "--per-coordinate", "4", "--adaptive")]
 )
 def test_digits(options: tuple[str, ...]) -> None:
     shown = run("opacus_digits.py", *options)

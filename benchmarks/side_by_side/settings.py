@@ -137,7 +137,7 @@ def opacus_run(seed: int) -> Any:
         noise_multiplier=OPACUS_SIGMA,
         max_grad_norm=1.0,
     )
-    audit = attach(optimizer, loader, way="sum", canaries=5000, rng=seed)
+    audit = attach(optimizer, loader, injection="sum", canaries=5000, rng=seed)
     criterion = nn.CrossEntropyLoss()
     while audit.steps < OPACUS_STEPS:
         for rows, classes in loader:

@@ -64,7 +64,7 @@ def recorded(recording: Recording) -> dict[str, Any]:
     design, pairs = recording.design, recording.pairs
     kept = {
         name: getattr(recording, name)
-        for name in ("steps", "sample_rate", "noise_multiplier", "way", "seed", "layers")
+        for name in ("steps", "sample_rate", "noise_multiplier", "injection", "seed", "layers")
     }
     return {
         **kept,
@@ -88,7 +88,7 @@ def read(data: Mapping[str, Any]) -> Recording:
         steps=data["steps"],
         sample_rate=data["sample_rate"],
         noise_multiplier=data["noise_multiplier"],
-        way=data["way"],
+        injection=data["injection"],
         seed=data["seed"],
         layers=tuple(data["layers"]),
         pairs=None if pairs is None else Pairs(np.array(pairs[0]), pairs[1]),

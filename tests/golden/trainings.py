@@ -40,9 +40,9 @@ JAX: tuple[dict[str, Any], ...] = (
 
 
 def trained() -> Iterator[tuple[str, Recording]]:
-    for number, (way, options) in enumerate(OPACUS):
-        audit, _ = audited(way, seed=number, steps=30, **options)
-        yield f"opacus {way} {options}", audit.recording()
+    for number, (injection, options) in enumerate(OPACUS):
+        audit, _ = audited(injection, seed=number, steps=30, **options)
+        yield f"opacus {injection} {options}", audit.recording()
     for number, options in enumerate(JAX):
         yield f"jax {options}", _with_jax(number, **options)
 

@@ -33,13 +33,13 @@ def rank(this: int, ranks: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
-def train(this: int, way: str, mode: str, fault: str) -> dict[str, Any]:
+def train(this: int, injection: str, mode: str, fault: str) -> dict[str, Any]:
     torch.manual_seed(17)
     model: nn.Module = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
     dataset: Any = digits(400)
-    if way == "rows":
+    if injection == "rows":
         dataset = with_canary_rows(dataset, 1000)
-    if way == "head":
+    if injection == "head":
         model, dataset = with_canary_head(model, dataset, 1000)
     model = DifferentiallyPrivateDistributedDataParallel(model)
     torch.manual_seed(100 + this)
@@ -58,7 +58,7 @@ def train(this: int, way: str, mode: str, fault: str) -> dict[str, Any]:
         wrapped, optimizer, loader = made
     if fault == "noiseless":
         optimizer.rank = 1
-    audit = attach(optimizer, loader, way=way, canaries=1000, rng=this)
+    audit = attach(optimizer, loader, injection=injection, canaries=1000, rng=this)
     while audit.steps < 40:
         for rows, labels in loader:
             criterion(wrapped(rows), labels).backward()

@@ -64,7 +64,7 @@ class RealRowsWeigh(nn.Module):
 
 
 def private(
-    way: str,
+    injection: str,
     *,
     canaries: int = 1000,
     per_coordinate: int = 1,
@@ -84,9 +84,9 @@ def private(
     torch.manual_seed(seed)
     model: nn.Module = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
     dataset: Any = digits(rows)
-    if way == "rows":
+    if injection == "rows":
         dataset = with_canary_rows(dataset, canaries)
-    if way == "head":
+    if injection == "head":
         model, dataset = with_canary_head(model, dataset, canaries, per_coordinate)
     kind: Any = torch.optim.Adam if adam else torch.optim.SGD
     engine = PrivacyEngine(accountant="rdp")
@@ -111,7 +111,7 @@ def private(
 
 
 def audited(
-    way: str,
+    injection: str,
     *,
     canaries: Any = 1000,
     per_coordinate: int = 1,
@@ -123,13 +123,13 @@ def audited(
 ) -> tuple[Audit, Private]:
     """Train once with an audit attached; `tamper` breaks the optimizer first."""
     count = canaries if isinstance(canaries, int) else canaries.count
-    made = private(way, canaries=count, per_coordinate=per_coordinate, seed=seed, **options)
+    made = private(injection, canaries=count, per_coordinate=per_coordinate, seed=seed, **options)
     if tamper is not None:
         tamper(made.optimizer)
     audit = attach(
         made.optimizer,
         made.loader,
-        way=way,
+        injection=injection,
         canaries=canaries,
         per_coordinate=per_coordinate,
         rng=seed,

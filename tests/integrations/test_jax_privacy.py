@@ -365,7 +365,7 @@ def test_report_says_what_was_audited(trained: Trained) -> None:
     audit, state = trained.audit, trained.states[-1]
     report = audit.report(state, claimed=2.0, delta=DELTA, rule=Tails(50))
     assert report.refuted is False
-    assert "way 'sum'" in str(report)
+    assert "injected by 'sum'" in str(report)
     assert "adjacency   add-remove" in str(report)
     assert report.conformance == audit.conformance(state)
     assert audit.conformance(state, noise_multiplier=10 * SIGMA).p_value < 1e-6
@@ -376,7 +376,7 @@ class TestHead:
         """Clipping to 1 conforms (false-alarm rate 1e-4), clipping to 2 where 1 is stated does not."""
         rows, labels = digits()
         sigma, begun = 0.5, logistic()
-        audit = attached(begun, 0, sigma, noise_multiplier=sigma, way="head", canaries=400)
+        audit = attached(begun, 0, sigma, noise_multiplier=sigma, injection="head", canaries=400)
         headed, params = audit.with_canary_head(loss, begun)
 
         def run(norm: Any, batches: Any) -> Any:
@@ -408,7 +408,9 @@ class TestHead:
         """Real rows have no part in the head; auxiliary values pass."""
         rows, labels = digits()
         params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), logistic())
-        audit = attach(SILENT, params, way="head", canaries=design, rng=0, **{**STATED, "clip_norm": 0.5})
+        audit = attach(
+            SILENT, params, injection="head", canaries=design, rng=0, **{**STATED, "clip_norm": 0.5}
+        )
         headed, both = audit.with_canary_head(lambda *args: (loss(*args), args[2]), params)
         assert both.canaries.dtype == jnp.bfloat16
         which, chosen = audit.rows(np.arange(30 + design.count), 30)
@@ -421,7 +423,7 @@ class TestHead:
 
     def test_gradients_of_the_model_are_those_of_the_real_rows(self) -> None:
         rows, labels = digits()
-        audit = attach(SILENT, logistic(), way="head", canaries=20, rng=0, **STATED)
+        audit = attach(SILENT, logistic(), injection="head", canaries=20, rng=0, **STATED)
         headed, both = audit.with_canary_head(loss, logistic())
         which, chosen = audit.rows(np.arange(50), 30)
         options = {"batch_argnums": (1, 2), "l2_clip_norm": 1.0}
@@ -430,7 +432,7 @@ class TestHead:
         assert np.allclose(ravel_pytree(total.model)[0], ravel_pytree(plain)[0], atol=1e-5)
 
     def test_rows(self) -> None:
-        audit = attach(SILENT, jnp.zeros(3), way="head", canaries=5, **STATED)
+        audit = attach(SILENT, jnp.zeros(3), injection="head", canaries=5, **STATED)
         which, chosen = audit.rows([2, 3, 7, 0, -1], 3)
         assert which.tolist() == [-1, 0, 4, -1, -1]
         assert chosen.tolist() == [2, 0, 1, 0, -1]
@@ -441,11 +443,11 @@ class TestHead:
 
     def test_goes_with_its_way(self) -> None:
         audit = attach(SILENT, jnp.zeros(30), canaries=5, **STATED)
-        with pytest.raises(InputError, match="goes with way='head', got way='sum'"):
+        with pytest.raises(InputError, match="goes with injection='head', got injection='sum'"):
             audit.with_canary_head(loss, jnp.zeros(30))
 
     def test_parameters_without_the_head(self) -> None:
-        audit = attach(SILENT, jnp.zeros(30), way="head", canaries=5, **STATED)
+        audit = attach(SILENT, jnp.zeros(30), injection="head", canaries=5, **STATED)
         with pytest.raises(InputError, match=r"params must have .* with the canary head beside"):
             audit.privatizer.init(jnp.zeros(30))
 
@@ -466,7 +468,7 @@ class TestMisuse:
             ({"canaries": 61, "per_coordinate": 2}, "take at most 60 canaries, or more per coordinate"),
             ({"canaries": Dense(5, 50)}, "canaries need 50 coordinates"),
             ({"canaries": Dense(5, 9), "per_coordinate": 2}, "a design holds its own"),
-            ({"way": "rows"}, "way must be 'sum' or 'head', got 'rows'"),
+            ({"injection": "rows"}, "injection must be 'sum' or 'head', got 'rows'"),
             ({"rng": -1}, "rng must be an integer between 0"),
             (
                 {"params": {"count": np.arange(30)}},

@@ -58,7 +58,7 @@ def fit(seed: int, passes: int, audit: CanaryAudit, checkpoint: Path | None = No
 
 
 def test_callback_audits_training() -> None:
-    audit = CanaryAudit(way="sum", canaries=1000, rng=0)
+    audit = CanaryAudit(injection="sum", canaries=1000, rng=0)
     _, made = fit(0, 5, audit)
     assert audit.audit.steps == 50
     assert len(made.engine.accountant.history) == 1
@@ -67,12 +67,12 @@ def test_callback_audits_training() -> None:
 
 
 def test_checkpoint_of_lightning_holds_the_audit(tmp_path: Path) -> None:
-    begun = CanaryAudit(way="sum", canaries=1000, rng=3)
+    begun = CanaryAudit(injection="sum", canaries=1000, rng=3)
     runs, _ = fit(3, 2, begun)
     runs.save_checkpoint(tmp_path / "half.ckpt")
     half = begun.audit.recording()
     torch.manual_seed(7)
-    resumed = CanaryAudit(way="sum", canaries=1000, rng=11)
+    resumed = CanaryAudit(injection="sum", canaries=1000, rng=11)
     fit(4, 4, resumed, tmp_path / "half.ckpt")
     whole = resumed.audit.recording()
     assert (whole.bits == half.bits).all()
@@ -83,4 +83,4 @@ def test_checkpoint_of_lightning_holds_the_audit(tmp_path: Path) -> None:
 
 def test_asking_before_training() -> None:
     with pytest.raises(InputError, match="no audit is attached yet"):
-        _ = CanaryAudit(way="sum", canaries=10).audit
+        _ = CanaryAudit(injection="sum", canaries=10).audit

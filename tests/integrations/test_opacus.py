@@ -19,30 +19,31 @@ from canaria.training import conformance
 from tests.integrations.digits import DELTA, SIGMA, audited, private
 
 torch.set_num_threads(1)
-each_way = pytest.mark.parametrize("way", ["sum", "rows", "head"])
+each_way = pytest.mark.parametrize("injection", ["sum", "rows", "head"])
 
 
 @each_way
-def test_mean_bound_is_the_simulated_one(way: str) -> None:
+def test_mean_bound_is_the_simulated_one(injection: str) -> None:
     """Sum score, 100 guesses, epsilon 2: 0.484 in simulation. False alarms: 4 standard errors."""
     bounds = [
-        audited(way, seed=seed)[0].bound(DELTA, score="sum", rule=Tails(100)).epsilon for seed in range(20)
+        audited(injection, seed=seed)[0].bound(DELTA, score="sum", rule=Tails(100)).epsilon
+        for seed in range(20)
     ]
     error = np.std(bounds, ddof=1) / np.sqrt(len(bounds))
     assert abs(np.mean(bounds) - 0.484) <= 4 * error
 
 
 @each_way
-def test_real_rows_do_not_show_in_the_scores(way: str) -> None:
+def test_real_rows_do_not_show_in_the_scores(injection: str) -> None:
     """Same bits, draws and noise, with and without the real rows' gradients."""
-    seen = [audited(way, seed=3, real_weight=weight, steps=50)[0].recording() for weight in (1.0, 0.0)]
+    seen = [audited(injection, seed=3, real_weight=weight, steps=50)[0].recording() for weight in (1.0, 0.0)]
     assert (seen[0].bits == seen[1].bits).all()
     assert np.abs(seen[0].sums - seen[1].sums).max() <= 1e-4
     assert np.abs(seen[0].table - seen[1].table).max() <= 1e-4
 
 
 @pytest.mark.parametrize(
-    ("way", "options"),
+    ("injection", "options"),
     [
         ("sum", {"mode": "functorch"}),
         ("sum", {"mode": "ghost"}),
@@ -57,35 +58,35 @@ def test_real_rows_do_not_show_in_the_scores(way: str) -> None:
     ],
     ids=str,
 )
-def test_modes_of_opacus_give_the_same_scores(way: str, options: dict[str, Any]) -> None:
+def test_modes_of_opacus_give_the_same_scores(injection: str, options: dict[str, Any]) -> None:
     """Per-sample gradients by hooks, functorch or ghost clipping, whole or split batches: one answer."""
-    plain = audited(way, steps=20, seed=1)[0].recording()
-    other = audited(way, steps=20, seed=1, **options)[0].recording()
+    plain = audited(injection, steps=20, seed=1)[0].recording()
+    other = audited(injection, steps=20, seed=1, **options)[0].recording()
     assert np.abs(plain.sums - other.sums).max() <= 1e-4
 
 
 @each_way
-def test_adam_and_clip_norms_scale_out(way: str) -> None:
-    plain = audited(way, steps=20, seed=1)[0].recording()
-    other = audited(way, steps=20, seed=1, adam=True, clip=0.25)[0].recording()
+def test_adam_and_clip_norms_scale_out(injection: str) -> None:
+    plain = audited(injection, steps=20, seed=1)[0].recording()
+    other = audited(injection, steps=20, seed=1, adam=True, clip=0.25)[0].recording()
     assert np.abs(plain.sums - other.sums).max() <= 1e-4
 
 
 @each_way
-def test_several_canaries_per_coordinate_and_dense_ones(way: str) -> None:
+def test_several_canaries_per_coordinate_and_dense_ones(injection: str) -> None:
     """Conformance is a test of the whole chain: false-alarm rate 1e-4."""
-    shared = audited(way, canaries=1000, per_coordinate=4, steps=30)[0]
+    shared = audited(injection, canaries=1000, per_coordinate=4, steps=30)[0]
     assert shared.recording().sums.shape == (250,)
     assert shared.conformance().p_value >= 1e-4
-    if way != "head":
-        dense = audited(way, canaries=Dense(200, 400), steps=30)[0]
+    if injection != "head":
+        dense = audited(injection, canaries=Dense(200, 400), steps=30)[0]
         assert dense.conformance().p_value >= 1e-4
         assert dense.recording().table is None
 
 
 def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
     made = private("sum", canaries=300)
-    audit = attach(made.optimizer, made.loader, way="sum", canaries=300, per_coordinate=3, rng=0)
+    audit = attach(made.optimizer, made.loader, injection="sum", canaries=300, per_coordinate=3, rng=0)
     seen: list[np.ndarray] = []
     keep = audit._scores.add
 
@@ -109,8 +110,8 @@ def test_accountant_goes_on_counting() -> None:
 
 
 @each_way
-def test_detached_optimizer_is_as_before(way: str) -> None:
-    audit, made = audited(way, steps=10)
+def test_detached_optimizer_is_as_before(injection: str) -> None:
+    audit, made = audited(injection, steps=10)
     before = audit.recording().sums
     audit.detach()
     made.one_pass()
@@ -121,24 +122,31 @@ def test_detached_optimizer_is_as_before(way: str) -> None:
 
 
 @each_way
-def test_resumed_run_gives_the_same_bits_and_scores(way: str) -> None:
+def test_resumed_run_gives_the_same_bits_and_scores(injection: str) -> None:
     """Interrupted at a checkpoint after two passes, gone on in a new process's objects."""
-    whole, _ = audited(way, steps=40, seed=5, per_coordinate=2, canaries=400)
-    begun, made = audited(way, steps=20, seed=5, per_coordinate=2, canaries=400)
+    whole, _ = audited(injection, steps=40, seed=5, per_coordinate=2, canaries=400)
+    begun, made = audited(injection, steps=20, seed=5, per_coordinate=2, canaries=400)
     saved = {
         "audit": begun.state_dict(),
         "model": made.model.state_dict(),
         "random": torch.get_rng_state(),
     }
-    again = private(way, canaries=400, per_coordinate=2, seed=99)
+    again = private(injection, canaries=400, per_coordinate=2, seed=99)
     again.model.load_state_dict(saved["model"])
     with pytest.raises(InputError, match="accountant has counted 0 steps, the audit 20"):
-        attach(again.optimizer, again.loader, way=way, canaries=400, per_coordinate=2, state=saved["audit"])
+        attach(
+            again.optimizer,
+            again.loader,
+            injection=injection,
+            canaries=400,
+            per_coordinate=2,
+            state=saved["audit"],
+        )
     again.engine.accountant.load_state_dict(made.engine.accountant.state_dict())
     resumed = attach(
         again.optimizer,
         again.loader,
-        way=way,
+        injection=injection,
         canaries=400,
         per_coordinate=2,
         rng=1234,
@@ -160,14 +168,14 @@ def test_state_of_another_audit_is_refused() -> None:
     other = private("sum")
     for state, message in ((begun.state_dict(), "design"), ({"version": 1}, "design"), ({}, "version")):
         with pytest.raises(InputError, match=message):
-            attach(other.optimizer, other.loader, way="sum", canaries=200, state=state)
-    attach(other.optimizer, other.loader, way="sum", canaries=200)
+            attach(other.optimizer, other.loader, injection="sum", canaries=200, state=state)
+    attach(other.optimizer, other.loader, injection="sum", canaries=200)
 
 
 @each_way
-def test_empty_batches_are_audited_too(way: str) -> None:
+def test_empty_batches_are_audited_too(injection: str) -> None:
     """Poisson batches of 30 rows at rate 1/50 are empty every second time."""
-    audit, _ = audited(way, canaries=10, rows=20, batches=50, steps=50)
+    audit, _ = audited(injection, canaries=10, rows=20, batches=50, steps=50)
     assert np.isfinite(audit.recording().sums).all()
 
 
@@ -210,7 +218,7 @@ def test_noise_left_out_of_some_steps_is_seen() -> None:
 def test_noise_scheduler_that_the_accountant_knows_of_conforms() -> None:
     made = private("sum", sigma=3.0)
     scheduler = ExponentialNoise(made.optimizer, gamma=0.8)
-    audit = attach(made.optimizer, made.loader, way="sum", canaries=1000, rng=0)
+    audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
     for _ in range(6):
         made.one_pass()
         scheduler.step()
@@ -219,14 +227,14 @@ def test_noise_scheduler_that_the_accountant_knows_of_conforms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "canaries", "per_coordinate"), [("sum", 2000, 4), ("sum", Dense(400, 400), 1)]
+    ("injection", "canaries", "per_coordinate"), [("sum", 2000, 4), ("sum", Dense(400, 400), 1)]
 )
-def test_adaptive_is_no_worse_than_one_run(way: str, canaries: Any, per_coordinate: int) -> None:
+def test_adaptive_is_no_worse_than_one_run(injection: str, canaries: Any, per_coordinate: int) -> None:
     """Same trainings, same kind of evidence (bets), six fixed seeds."""
     gains = []
     for seed in range(6):
         record = audited(
-            way, canaries=canaries, per_coordinate=per_coordinate, seed=seed, steps=60, sigma=1.0
+            injection, canaries=canaries, per_coordinate=per_coordinate, seed=seed, steps=60, sigma=1.0
         )[0].recording()
         gains.append(record.bound(adaptive=True, rule=Bet()).epsilon - record.bound(rule=Bet()).epsilon)
     assert np.mean(gains) > 0
@@ -240,8 +248,8 @@ def test_correct_training_is_not_accused() -> None:
     truth = dpsgd_epsilon(SIGMA, DELTA, 20, 0.1, "pld")
     accused, p_values = 0, []
     for seed in range(200):
-        way = ("sum", "rows", "sum", "head")[seed % 4]
-        audit, _ = audited(way, canaries=200, rows=100, hidden=8, steps=20, seed=seed)
+        injection = ("sum", "rows", "sum", "head")[seed % 4]
+        audit, _ = audited(injection, canaries=200, rows=100, hidden=8, steps=20, seed=seed)
         accused += audit.bound(DELTA).epsilon > truth
         p_values.append(audit.conformance().p_value)
     assert stats.binom.sf(accused - 1, 200, 0.05) >= 1e-4
@@ -249,8 +257,8 @@ def test_correct_training_is_not_accused() -> None:
 
 
 @each_way
-def test_halved_noise_is_flagged_by_conformance(way: str) -> None:
-    audit, _ = audited(way, sigma=SIGMA / 2, stated=SIGMA)
+def test_halved_noise_is_flagged_by_conformance(injection: str) -> None:
+    audit, _ = audited(injection, sigma=SIGMA / 2, stated=SIGMA)
     found = conformance(audit, SIGMA, 0.1, 100)
     assert found.p_value < 1e-6
     assert found.noise == pytest.approx(SIGMA / 2, rel=0.1)
@@ -304,10 +312,10 @@ def test_scores_see_a_clipper_that_spares_canaries() -> None:
     assert wrong.bound(DELTA).refutes(ApproximateDP(2.0, DELTA))
 
 
-@pytest.mark.parametrize("way", ["rows", "head"])
-def test_scores_see_a_sampler_at_twice_its_rate(way: str) -> None:
-    made = private(way)
-    audit = attach(made.optimizer, made.loader, way=way, canaries=1000, rng=0)
+@pytest.mark.parametrize("injection", ["rows", "head"])
+def test_scores_see_a_sampler_at_twice_its_rate(injection: str) -> None:
+    made = private(injection)
+    audit = attach(made.optimizer, made.loader, injection=injection, canaries=1000, rng=0)
     made.loader.batch_sampler.sample_rate = 0.2
     while audit.steps < 50:
         made.one_pass()

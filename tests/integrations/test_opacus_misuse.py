@@ -17,22 +17,22 @@ class TestMisuse:
         made = private("sum")
         made.one_pass()
         with pytest.raises(InputError, match="before training begins"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_without_poisson_sampling(self) -> None:
         made = private("sum", poisson=False)
         with pytest.raises(InputError, match="sample by Poisson"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_more_canaries_than_coordinates_allow(self) -> None:
         made = private("sum")
         with pytest.raises(InputError, match="take at most 2420 canaries"):
-            attach(made.optimizer, made.loader, way="sum", canaries=5000, per_coordinate=2)
+            attach(made.optimizer, made.loader, injection="sum", canaries=5000, per_coordinate=2)
 
     def test_optimizer_that_is_not_private(self) -> None:
         made = private("sum")
         with pytest.raises(InputError, match="private one that make_private returns, got SGD"):
-            attach(made.optimizer.original_optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer.original_optimizer, made.loader, injection="sum", canaries=100)
 
     @pytest.mark.parametrize("clipping", ["per_layer", "adaptive"])
     def test_optimizer_that_does_not_clip_flat(self, clipping: str) -> None:
@@ -48,47 +48,47 @@ class TestMisuse:
         }[clipping]
         made = private("sum", clipping=clipping, **norms)
         with pytest.raises(InputError, match="clip flat"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_twice(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        attach(made.optimizer, made.loader, injection="sum", canaries=100)
         with pytest.raises(InputError, match="audited already"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
-    @pytest.mark.parametrize("way", ["rows", "head"])
-    def test_data_set_whose_length_depends_on_the_bits(self, way: str) -> None:
+    @pytest.mark.parametrize("injection", ["rows", "head"])
+    def test_data_set_whose_length_depends_on_the_bits(self, injection: str) -> None:
         made = private("sum")
         with pytest.raises(InputError, match="a length that depends on the bits would tell them"):
-            attach(made.optimizer, made.loader, way=way, canaries=100)
-        made = private(way, canaries=90)
+            attach(made.optimizer, made.loader, injection=injection, canaries=100)
+        made = private(injection, canaries=90)
         with pytest.raises(InputError, match="got 90 canary rows"):
-            attach(made.optimizer, made.loader, way=way, canaries=100)
+            attach(made.optimizer, made.loader, injection=injection, canaries=100)
 
     def test_rows_with_ghost_clipping(self) -> None:
         made = private("rows", canaries=100, mode="ghost")
         with pytest.raises(InputError, match="needs per-sample gradients"):
-            attach(made.optimizer, made.loader, way="rows", canaries=100)
+            attach(made.optimizer, made.loader, injection="rows", canaries=100)
 
     def test_unknown_way(self) -> None:
         made = private("sum")
-        with pytest.raises(InputError, match="way must be 'rows', 'sum' or 'head', got 'row'"):
-            attach(made.optimizer, made.loader, way="row", canaries=100)
+        with pytest.raises(InputError, match="injection must be 'rows', 'sum' or 'head', got 'row'"):
+            attach(made.optimizer, made.loader, injection="row", canaries=100)
 
     def test_half_precision_would_round_the_canaries(self) -> None:
         made = private("sum")
         made.optimizer.param_groups[0]["params"][0].data = made.optimizer.params[0].data.bfloat16()
         with pytest.raises(InputError, match="bfloat16 would round"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_head_of_another_size(self) -> None:
         made = private("head", canaries=100)
         with pytest.raises(InputError, match="with_canary_head with Dirac"):
-            attach(made.optimizer, made.loader, way="head", canaries=100, per_coordinate=2)
+            attach(made.optimizer, made.loader, injection="head", canaries=100, per_coordinate=2)
 
     def test_parameter_frozen_in_between(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=1000)
+        attach(made.optimizer, made.loader, injection="sum", canaries=1000)
         made.one_pass()
         next(made.model.parameters()).requires_grad_(False)
         with pytest.raises(InputError, match="was frozen"):
@@ -96,7 +96,7 @@ class TestMisuse:
 
     def test_step_past_the_audit(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        attach(made.optimizer, made.loader, injection="sum", canaries=100)
         made.optimizer.add_noise = type(made.optimizer).add_noise.__get__(made.optimizer)
         with pytest.raises(InputError, match="a step was made past the audit"):
             made.one_pass()
@@ -115,7 +115,7 @@ class TestMisuse:
 
     def test_diverged_training(self) -> None:
         made = private("sum")
-        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=100)
         with torch.no_grad():
             next(made.model.parameters()).fill_(float("nan"))
         made.one_pass()
@@ -126,17 +126,17 @@ class TestMisuse:
         made = private("sum", mode="ghost")
         made.optimizer.__class__ = FSDPOptimizerFastGradientClipping
         with pytest.raises(InputError, match="cannot be audited; use DDP"):
-            attach(made.optimizer, made.loader, way="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_no_step_seen(self) -> None:
         made = private("sum")
-        audit = attach(made.optimizer, made.loader, way="sum", canaries=100)
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=100)
         with pytest.raises(InputError, match="no training step was seen"):
             audit.bound()
 
     def test_accumulated_gradients(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, way="sum", canaries=100)
+        attach(made.optimizer, made.loader, injection="sum", canaries=100)
         made.model.allow_grad_accumulation()
         rows, labels = digits(400)[:8]
         for _ in range(2):
@@ -146,7 +146,7 @@ class TestMisuse:
 
     def test_batches_that_the_sampler_did_not_draw(self) -> None:
         made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, way="rows", canaries=100)
+        attach(made.optimizer, made.loader, injection="rows", canaries=100)
         rows, labels = digits(400)[:8]
         made.criterion(made.model(rows), labels).backward()
         with pytest.raises(InputError, match="every batch must go through"):
@@ -154,7 +154,7 @@ class TestMisuse:
 
     def test_batch_of_which_rows_are_left_out(self) -> None:
         made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, way="rows", canaries=100)
+        attach(made.optimizer, made.loader, injection="rows", canaries=100)
         rows, labels = next(iter(made.loader))
         made.criterion(made.model(rows[:-2]), labels[:-2]).backward()
         with pytest.raises(InputError, match="did not reach the optimizer"):

@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 
 from canaria import InputError
+from canaria.integrations.opacus._injections import _Poisson
 from canaria.integrations.opacus._places import shares
 from canaria.integrations.opacus._scores import Scores
-from canaria.integrations.opacus._ways import _Poisson
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 
 CPU = torch.device("cpu")

@@ -17,10 +17,10 @@ torch.set_num_threads(1)
 
 
 @pytest.mark.privacy(audits=2)
-@pytest.mark.parametrize("way", ["sum", "rows"])
-def test_correct_training_passes(assert_private_training: Any, way: str) -> None:
+@pytest.mark.parametrize("injection", ["sum", "rows"])
+def test_correct_training_passes(assert_private_training: Any, injection: str) -> None:
     """Epsilon 2 by the accountant. The false-alarm rate is that of the plugin."""
-    audit, made = audited(way, canaries=500, steps=50, seed=assert_private_training.seed)
+    audit, made = audited(injection, canaries=500, steps=50, seed=assert_private_training.seed)
     claimed = made.engine.get_epsilon(DELTA)
     assert claimed < 2
     assert assert_private_training(audit, claimed, DELTA).about is not None

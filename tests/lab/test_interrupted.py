@@ -55,9 +55,9 @@ def command(words: tuple[str, ...], workers: int, *, resume: bool = True) -> Wor
     return Work(f"{words[0]}, {workers} workers", every)
 
 
-def training(way: str, steps: int) -> Work:
-    options = ("--way", way, "--steps", str(steps), "--folder")
-    return Work(f"training, {way}", (sys.executable, "-W", "ignore", TRAINING, *options))
+def training(injection: str, steps: int) -> Work:
+    options = ("--injection", injection, "--steps", str(steps), "--folder")
+    return Work(f"training, {injection}", (sys.executable, "-W", "ignore", TRAINING, *options))
 
 
 class Undisturbed(NamedTuple):

@@ -35,6 +35,6 @@ def simulated(
         steps=steps,
         sample_rate=rate,
         noise_multiplier=sigma,
-        way="sum",
+        injection="sum",
         seed=seed,
     )

@@ -264,7 +264,7 @@ def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: f
             steps=steps,
             sample_rate=rate,
             noise_multiplier=sigma,
-            way="sum",
+            injection="sum",
             seed=seed,
         )
         refuted.append(run.bound(1e-5).refutes(ApproximateDP(2.0, 1e-5)))

@@ -79,17 +79,17 @@ class Audit:
         audited: Any,
         shapes: list[tuple[int, ...]],
         design: Design,
-        way: str,
+        injection: str,
         settings: tuple[float, float, float],
         seed: int,
     ) -> None:
-        self.design, self.way, self.seed = design, way, seed
+        self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = settings
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
-        self._shapes = shapes + [(design.coordinates,)] * (way == "head")
+        self._shapes = shapes + [(design.coordinates,)] * (injection == "head")
         sizes = [math.prod(shape) for shape in self._shapes]
-        if way == "head":
+        if injection == "head":
             self._places = [np.arange(0)] * len(shapes) + [np.arange(design.coordinates)]
         else:
             self._places = _spread(sizes, design.coordinates, int(_words(seed, 2)[0]))
@@ -97,7 +97,7 @@ class Audit:
         self._most = 0 if isinstance(design, Dense) else design.most
         with np.errstate(divide="ignore"):
             self._law = jnp.asarray(np.log(binomial_law(self._most, self.sample_rate))[1:, :, None])
-        made = repr((seed, design, way, settings, self._shapes)).encode()
+        made = repr((seed, design, injection, settings, self._shapes)).encode()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
         self.privatizer: Any = optax.GradientTransformationExtraArgs(self._init, self._update)
 
@@ -116,11 +116,11 @@ class Audit:
     def _update(
         self, sum_of_clipped_grads: Any, noise_state: AuditState, params: Any = None, **extra: Any
     ) -> tuple[Any, AuditState]:
-        """One step: the canaries join the sum, if that is their way, and what comes out is read."""
+        """One step: canaries are added to the sum (injection "sum"), and what comes out is read."""
         leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
         self._require_fitting("sum_of_clipped_grads", leaves)
         key, real = noise_state.key, jnp.zeros(())
-        if self.way == "sum":
+        if self.injection == "sum":
             key, drawn = self._draw(key)
             real = self._read(leaves)
             leaves = self._put(leaves, real, self.clip_norm * drawn.astype(real.dtype))
@@ -188,7 +188,7 @@ class Audit:
     def _require_fitting(self, name: str, leaves: list[Any]) -> None:
         shapes = [jnp.shape(leaf) for leaf in leaves]
         if shapes != self._shapes:
-            beside = ", with the canary head beside" if self.way == "head" else ""
+            beside = ", with the canary head beside" if self.injection == "head" else ""
             raise InputError(
                 f"{name} must have the arrays that the audit was attached to{beside}, "
                 f"{shown(self._shapes)}, got {shown(shapes)}"
@@ -197,15 +197,15 @@ class Audit:
     def with_canary_head(
         self, loss: Callable[..., Any], params: Any
     ) -> tuple[Callable[..., Any], CanaryHead]:
-        """The loss and the parameters to train with when `way="head"`.
+        """The loss and the parameters to train with when `injection="head"`.
 
         Where `loss(params, batch, ...)` takes its batch, the new loss takes a pair (`which`, batch), where
         `which` (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row pulls on
         the head alone, by 10 clip norms; that of an excluded one is 0. Sample from real rows and all canaries
         alike; the audited model is `params.model`.
         """
-        if self.way != "head":
-            raise InputError(f"a canary head goes with way='head', got way={self.way!r}")
+        if self.injection != "head":
+            raise InputError(f"a canary head goes with injection='head', got injection={self.injection!r}")
         included = jnp.asarray(self._bits > 0)
 
         def with_canaries(params: CanaryHead, batch: tuple[Any, Any], *rest: Any, **more: Any) -> Any:
@@ -255,7 +255,7 @@ class Audit:
             steps=int(ours.steps),
             sample_rate=self.sample_rate,
             noise_multiplier=self.noise_multiplier,
-            way=self.way,
+            injection=self.injection,
             seed=self.seed,
             layers=tuple(len(places) for places in self._places if len(places)),
         )
@@ -295,20 +295,20 @@ def attach(
     noise_multiplier: float,
     sample_rate: float,
     per_coordinate: int = 1,
-    way: str = "sum",
+    injection: str = "sum",
     rng: Any = None,
 ) -> Audit:
     """An audit whose `privatizer` takes the place of `privatizer` in a training step.
 
-    `way` says how canaries get in: "sum" (added to the clipped sum by a Poisson draw of our own; the data are
-    left alone) or "head" (a parameter of its own, see `Audit.with_canary_head`; your sampler and clipper
-    decide). `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as
+    `injection` says how canaries are injected: "sum" (added to the clipped sum by a Poisson draw of our own;
+    the data are left alone) or "head" (a parameter of its own, see `Audit.with_canary_head`; your sampler and
+    clipper decide). `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as
     `Dense`. `clip_norm` is the most that one row adds to the clipped sum: a number, or the function that
     `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises). `noise_multiplier` is
     the noise that training states, in clip norms; `sample_rate` is how often training draws a row.
 
-    With way "sum", canaries are as large as `clip_norm` and come as often as `sample_rate` say. If these are
-    above what training does, so is the bound; conformance shows a wrong clip norm. On several devices, the
+    With injection "sum", canaries are as large as `clip_norm` and come as often as `sample_rate` say. If these
+    are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices, the
     sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
     accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
 
@@ -323,8 +323,8 @@ def attach(
     >>> audit.bound(state, delta=1e-5).epsilon > 2
     True
     """
-    if way not in ("sum", "head"):
-        raise InputError(f"way must be 'sum' or 'head', got {shown(way)}")
+    if injection not in ("sum", "head"):
+        raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
     if not isinstance(privatizer, optax.GradientTransformation):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
@@ -334,14 +334,14 @@ def attach(
     settings = _settings(clip_norm, noise_multiplier, sample_rate)
     shapes = _shapes(params)
     weights = sum(map(math.prod, shapes))
-    if way == "sum" and design.coordinates > weights:
+    if injection == "sum" and design.coordinates > weights:
         most = weights * getattr(design, "per_coordinate", 1)
         raise InputError(
             f"canaries need {design.coordinates} coordinates, but params hold {weights} weights; "
             f"take at most {most} canaries, or more per coordinate"
         )
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    return Audit(privatizer, shapes, design, way, settings, seed)
+    return Audit(privatizer, shapes, design, injection, settings, seed)
 
 
 def _settings(clip_norm: Any, noise_multiplier: float, sample_rate: float) -> tuple[float, float, float]:

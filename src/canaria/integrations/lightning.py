@@ -1,6 +1,6 @@
 """Audit training with Opacus under Lightning: a callback.
 
-trainer = Trainer(callbacks=[audit := CanaryAudit(way="sum", canaries=1000)])
+trainer = Trainer(callbacks=[audit := CanaryAudit(injection="sum", canaries=1000)])
 trainer.fit(module, private_loader)
 print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 """
@@ -26,14 +26,14 @@ class CanaryAudit(Callback):
     def __init__(
         self,
         *,
-        way: str,
+        injection: str,
         canaries: int | Dense | Dirac,
         per_coordinate: int = 1,
         rng: Any = None,
         noise_multiplier: float | None = None,
     ) -> None:
         self._how: dict[str, Any] = {
-            "way": way,
+            "injection": injection,
             "canaries": canaries,
             "per_coordinate": per_coordinate,
             "rng": rng,

@@ -13,7 +13,7 @@ from canaria.mechanisms.interference import unit_rows
 _BITS: Final = 0x62697473
 _LARGEST_DENSE: Final = 8000
 
-WAYS: Final = {
+INJECTIONS: Final = {
     "rows": (
         "the sampler, the clipper (canary rows have norm 10 C before it), the noise, scaling and reduction",
         "the computation of per-sample gradients (those of canary rows are replaced)",
@@ -27,7 +27,7 @@ WAYS: Final = {
         "per-sample gradients of the audited model's own layers (canaries have an embedding of their own)",
     ),
 }
-"""What each way of adding canaries exercises, and what it does not."""
+"""What each injection of canaries exercises, and what it does not."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Rule
-from canaria.training.canaries import WAYS, Dense, Design, Dirac
+from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
 from canaria.training.conformance import FEWEST, Pairs, of_dense, of_dirac
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
@@ -49,7 +49,7 @@ class Recording:
     steps: int
     sample_rate: float
     noise_multiplier: float
-    way: str
+    injection: str
     seed: int
     layers: tuple[int, ...] = ()
     pairs: Pairs | None = None
@@ -181,7 +181,7 @@ class Recording:
             claim = ApproximateDP(checks.nonnegative("claimed", claimed), delta, adjacency)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
-        exercised, untouched = WAYS[self.way]
+        exercised, untouched = INJECTIONS[self.injection]
         return Result(
             bound,
             claim,
@@ -190,7 +190,7 @@ class Recording:
             ladder=self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),
             conformance=self.conformance() if lawful else None,
             facts={
-                "canaries": f"{self.design.words}; way {self.way!r}",
+                "canaries": f"{self.design.words}; injected by {self.injection!r}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
                 "exercised": exercised,

@@ -1,20 +1,20 @@
 """Audit training with Opacus: a few lines in the script, one bound when it is done.
 
 model, optimizer, loader = engine.make_private(...)
-audit = attach(optimizer, loader, way="sum", canaries=1000)
+audit = attach(optimizer, loader, injection="sum", canaries=1000)
 ...  # train as always
 print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 """
 
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
+from canaria.integrations.opacus._injections import RAW_NORM
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
-from canaria.integrations.opacus._ways import RAW_NORM
-from canaria.training.canaries import WAYS, Dense, Dirac
+from canaria.training.canaries import INJECTIONS, Dense, Dirac
 
 __all__ = [
+    "INJECTIONS",
     "RAW_NORM",
-    "WAYS",
     "Audit",
     "CanaryHead",
     "CanaryRows",

@@ -17,11 +17,11 @@ from canaria.integrations.opacus._checks import (
     require_poisson,
     require_private,
 )
+from canaria.integrations.opacus._injections import DISTRIBUTED, MAKERS, Injection
 from canaria.integrations.opacus._scores import Scores
-from canaria.integrations.opacus._ways import DISTRIBUTED, MAKERS, Way
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
-from canaria.training.canaries import WAYS, Dense, Design, Dirac, design_of, hidden_bits
+from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac, design_of, hidden_bits
 from canaria.training.conformance import Pairs
 from canaria.training.recording import Recording
 
@@ -40,11 +40,11 @@ class Audit:
         optimizer: Any,
         data_loader: Any,
         design: Design,
-        way: str,
+        injection: str,
         seed: int,
         noise_multiplier: float | None,
     ) -> None:
-        self.optimizer, self._loader, self._design, self.way = optimizer, data_loader, design, way
+        self.optimizer, self._loader, self._design, self.injection = optimizer, data_loader, design, injection
         self._stated = noise_multiplier
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
         self._ranks = torch.distributed.get_world_size() if isinstance(optimizer, DISTRIBUTED) else 1
@@ -60,9 +60,11 @@ class Audit:
         """Everything that follows from the seed: bits, places, draws."""
         self.seed = seed
         self._bits = hidden_bits(self._design.count, seed)
-        self._way: Way = MAKERS[self.way](self.optimizer, self._loader, self._design, self._bits, seed)
+        self._injection: Injection = MAKERS[self.injection](
+            self.optimizer, self._loader, self._design, self._bits, seed
+        )
         most = self._design.most if isinstance(self._design, Dirac) else 0
-        layers = self._way.places.layers
+        layers = self._injection.places.layers
         quiet = np.zeros(self._design.coordinates)
         if isinstance(self._design, Dirac):
             included = np.flatnonzero(self._bits > 0) % self._design.coordinates
@@ -85,10 +87,10 @@ class Audit:
         return (self._noise_square / self.steps) ** 0.5 if self.steps else self._noise()
 
     def _before_noise(self) -> None:
-        if self._way.places.accumulated():
+        if self._injection.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        self._way.places.require_trained()
-        self._real = self._way.real_part()
+        self._injection.places.require_trained()
+        self._real = self._injection.real_part()
         self._noise_square += self._noise() ** 2
         self._add_noise()
 
@@ -105,7 +107,7 @@ class Audit:
             torch.distributed.all_reduce(real)
         scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
         clip = float(optimizer.max_grad_norm)
-        self._way.places.read("grad", self._scores.next_row())
+        self._injection.places.read("grad", self._scores.next_row())
         self._scores.add(real, scale, clip, self._noise())
 
     @property
@@ -126,9 +128,9 @@ class Audit:
             steps=self.steps,
             sample_rate=self.sample_rate,
             noise_multiplier=self.noise_multiplier,
-            way=self.way,
+            injection=self.injection,
             seed=self.seed,
-            layers=self._way.places.layers,
+            layers=self._injection.places.layers,
             pairs=Pairs(pairs, self._scores.quiet),
         )
 
@@ -157,7 +159,7 @@ class Audit:
 
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays."""
-        self._way.release()
+        self._injection.release()
         self._hook.remove()
         self.optimizer.add_noise = self._add_noise
         del self.optimizer.canaria_audit
@@ -170,7 +172,7 @@ class Audit:
             **self._settings(),
             **self._scores.state_dict(),
             "noise_square": self._noise_square,
-            "draws": self._way.draws_state(),
+            "draws": self._injection.draws_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -184,21 +186,21 @@ class Audit:
                     f"the audit's state has {name} = {shown(state.get(name))}, but this audit {value!r}"
                 )
         require_counted(self.optimizer, int(state["steps"]))
-        self._way.release()
+        self._injection.release()
         self._build(int(state["seed"]))
         self._scores.load_state_dict(state)
         self._noise_square = float(state["noise_square"])
-        self._way.restore_draws(state["draws"])
+        self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
-        return {"design": repr(self._design), "way": self.way, "sample_rate": self.sample_rate}
+        return {"design": repr(self._design), "injection": self.injection, "sample_rate": self.sample_rate}
 
 
 def attach(
     optimizer: Any,
     data_loader: Any,
     *,
-    way: str,
+    injection: str,
     canaries: int | Dense | Dirac,
     per_coordinate: int = 1,
     rng: Any = None,
@@ -207,24 +209,24 @@ def attach(
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
-    `way` says how canaries get in: "rows" (canary rows in the data set, made by `with_canary_rows`, whose
-    gradient is replaced), "sum" (added to the clipped sum by a Poisson draw of our own; the data set is left
+    `injection` says how canaries are injected: "rows" (canary rows in the data set, made by
+    `with_canary_rows`, whose gradient is replaced), "sum" (added to the clipped sum by a Poisson draw of our own; the data set is left
     alone; works with ghost clipping) or "head" (an embedding of its own, made by `with_canary_head`).
     `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as `Dense`.
     `noise_multiplier` is what training states, if that is not what the optimizer holds. `state` goes on from
     the `state_dict()` of an interrupted audit.
     """
-    if way not in WAYS:
-        raise InputError(f"way must be 'rows', 'sum' or 'head', got {shown(way)}")
+    if injection not in INJECTIONS:
+        raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")
     design = design_of(canaries, per_coordinate)
     require_private(optimizer)
     require_poisson(data_loader)
     if state is None:
         require_fresh(optimizer)
-    require_fitting(optimizer, data_loader, design, way)
+    require_fitting(optimizer, data_loader, design, injection)
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    audit = Audit(optimizer, data_loader, design, way, _agreed(optimizer, seed), stated)
+    audit = Audit(optimizer, data_loader, design, injection, _agreed(optimizer, seed), stated)
     if state is not None:
         try:
             audit.load_state_dict(state)

@@ -77,7 +77,7 @@ def require_counted(optimizer: Any, steps: int) -> None:
         )
 
 
-def require_fitting(optimizer: Any, data_loader: Any, design: Design, way: str) -> None:
+def require_fitting(optimizer: Any, data_loader: Any, design: Design, injection: str) -> None:
     weights = sum(p.numel() for p in optimizer.params)
     if design.coordinates > weights:
         most = weights * getattr(design, "per_coordinate", 1)
@@ -85,33 +85,33 @@ def require_fitting(optimizer: Any, data_loader: Any, design: Design, way: str) 
             f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
             f"take at most {most} canaries, or more per coordinate"
         )
-    if way == "sum":
+    if injection == "sum":
         rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
         if rough:
             raise InputError(
-                f"way='sum' adds canaries to the clipped sum, which {rough.pop()} would round, perhaps up; "
-                "use 'rows' or 'head'"
+                f"injection='sum' adds canaries to the clipped sum, which {rough.pop()} would round, perhaps "
+                "up; use 'rows' or 'head'"
             )
         return
     rows = data_loader.dataset
     maker = (
         "with_canary_rows(dataset, canaries)"
-        if way == "rows"
+        if injection == "rows"
         else "with_canary_head(model, dataset, canaries)"
     )
     if not isinstance(rows, CanaryRows) or rows.count != design.count:
         held = f"{rows.count} canary rows" if isinstance(rows, CanaryRows) else type(rows).__name__
         raise InputError(
-            f"way={way!r} needs a data set that holds all {design.count} canaries whatever the bits are, "
-            f"made by {maker}, got {held}; a length that depends on the bits would tell them"
+            f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
+            f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"
         )
     if data_loader.batch_sampler.__dict__.get("num_samples", 0) and not _covers(data_loader, rows):
         raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
-    if way == "rows" and isinstance(optimizer, DPOptimizerFastGradientClipping):
+    if injection == "rows" and isinstance(optimizer, DPOptimizerFastGradientClipping):
         raise InputError(
-            "way='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
+            "injection='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
         )
-    if way == "head":
+    if injection == "head":
         _require_head(optimizer, design)
 
 
@@ -124,4 +124,4 @@ def _require_head(optimizer: Any, design: Design) -> None:
     heads = [p.canary_head for p in optimizer.params if hasattr(p, "canary_head")]
     if len(heads) != 1 or heads[0].design != design:
         held = heads[0].design if heads else "none"
-        raise InputError(f"way='head' needs a model made by with_canary_head with {design}, got {held}")
+        raise InputError(f"injection='head' needs a model made by with_canary_head with {design}, got {held}")

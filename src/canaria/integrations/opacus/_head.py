@@ -25,7 +25,7 @@ class MarkedRows(CanaryRows):
         if not isinstance(first, Tensor):
             raise InputError(
                 f"rows must be tensors, or tuples that begin with one, got {type(item).__name__}; "
-                "use way='rows' or 'sum'"
+                "use injection='rows' or 'sum'"
             )
         if index < self.real:
             if first.numel() and first.reshape(-1)[0] == _mark_of(first):
@@ -48,7 +48,7 @@ def _marked(like: Tensor, canary: int) -> Tensor:
     if like.numel() <= _DIGITS or not (like.is_floating_point() or like.dtype in (torch.int32, torch.int64)):
         raise InputError(
             f"a canary is marked in its first {_DIGITS + 1} numbers, floating or signed integers; "
-            f"got {like.numel()} of {like.dtype}: use way='rows' or 'sum'"
+            f"got {like.numel()} of {like.dtype}: use injection='rows' or 'sum'"
         )
     row = torch.zeros_like(like)
     flat = row.view(-1)
@@ -119,7 +119,7 @@ class CanaryHead(nn.Module):
 def with_canary_head(
     model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1
 ) -> tuple[CanaryHead, MarkedRows]:
-    """A model and a data set with canaries, for `attach(..., way="head")`; make both private as usual."""
+    """A model and a data set with canaries, for `attach(..., injection="head")`; make both private."""
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
     _ = rows[0], rows[rows.real]

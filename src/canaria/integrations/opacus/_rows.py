@@ -41,7 +41,7 @@ class CanaryRows(Dataset[Any]):
 
 
 def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
-    """A data set with canary rows at its end, for `attach(..., way="rows")`.
+    """A data set with canary rows at its end, for `attach(..., injection="rows")`.
 
     Make the data loader from it; sampling rate and batch size then count the canaries, as they should.
     """
@@ -77,7 +77,7 @@ class DrawnRows:
         if count > len(self._left):
             raise InputError(
                 f"{count} rows reached the optimizer where the sampler drew {len(self._left)}; with "
-                "way='rows' every batch must go through forward, backward and step as it was drawn"
+                "injection='rows' every batch must go through forward, backward and step as it was drawn"
             )
         taken = self._left[:count]
         del self._left[:count]
@@ -89,7 +89,7 @@ class DrawnRows:
         self._left.clear()
         if left:
             raise InputError(
-                f"{left} rows that the sampler drew did not reach the optimizer; with way='rows' every "
+                f"{left} rows that the sampler drew did not reach the optimizer; with injection='rows' every "
                 "batch must go through forward, backward and step as it was drawn"
             )
 

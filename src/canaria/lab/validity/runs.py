@@ -41,7 +41,7 @@ def training(steps: int, sample_rate: float) -> Draw:
                 steps=steps,
                 sample_rate=sample_rate,
                 noise_multiplier=_SIGMA,
-                way="sum",
+                injection="sum",
                 seed=0,
             )
             for hidden, sums, table in zip(bits, released.sum(axis=0), tables, strict=True)

@@ -22,7 +22,7 @@ RAW_NORM: Final = 10.0
 _DRAWS: Final = 0x64726177
 
 
-class Way:
+class Injection:
     """How canaries get into the sums."""
 
     places: Places
@@ -143,7 +143,7 @@ class _Poisson:
             self._used = int(state["used"])
 
 
-class _Sum(Way):
+class _Sum(Injection):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
     def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
@@ -172,7 +172,7 @@ class _Sum(Way):
         self._poisson.restore(state)
 
 
-class _Rows(Way):
+class _Rows(Injection):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
     def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
@@ -223,7 +223,7 @@ class _Rows(Way):
         self._drawn.release()
 
 
-class _Head(Way):
+class _Head(Injection):
     """The canary embedding's own gradient; no real row touches it."""
 
     def __init__(self, optimizer: Any, _: Any, design: Design, bits: Any, __: int) -> None:
@@ -242,7 +242,7 @@ class _Head(Way):
         self._head.included.zero_()
 
 
-MAKERS: Final[dict[str, Callable[..., Way]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
+MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
 
 
 def _derived(seed: int, purpose: int) -> int:
