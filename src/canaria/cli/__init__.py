@@ -1,4 +1,8 @@
-"""The command line: one file per verb. Verbs import what they need when they run."""
+"""The command line: one file per verb.
+
+A verb reads what the user typed, calls the library and prints; it computes nothing itself. It imports what it
+needs when it runs, so that `canaria --help` is quick. No other room knows it.
+"""
 
 import errno
 import io

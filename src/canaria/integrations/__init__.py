@@ -1,1 +1,5 @@
-"""Audits attached to training frameworks; each module imports its own framework, and nothing else does."""
+"""Audits attached to training frameworks: Opacus, Lightning, JAX Privacy.
+
+Each module imports its own framework, and no other room imports any. It injects canaries, reads the noisy
+sums, and leaves a `canaria.training.Recording`; what that proves is decided in `canaria.training`.
+"""

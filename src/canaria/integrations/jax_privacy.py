@@ -300,28 +300,43 @@ def attach(
 ) -> Audit:
     """An audit whose `privatizer` takes the place of `privatizer` in a training step.
 
-    `injection` says how canaries are injected: "sum" (added to the clipped sum by a Poisson draw of our own;
-    the data are left alone) or "head" (a parameter of its own, see `Audit.with_canary_head`; your sampler and
-    clipper decide). `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as
-    `Dense`. `clip_norm` is the most that one row adds to the clipped sum: a number, or the function that
-    `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises). `noise_multiplier` is
-    the noise that training states, in clip norms; `sample_rate` is how often training draws a row.
-
-    With injection "sum", canaries are as large as `clip_norm` and come as often as `sample_rate` say. If these
-    are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices, the
-    sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
+    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` say. If these
+    are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices,
+    the sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
     accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
 
-    >>> import jax
-    >>> import jax.numpy as jnp
-    >>> from jax_privacy.noise_addition import gaussian_privatizer
-    >>> params = jnp.zeros(400)
-    >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
-    >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
-    >>> state = audit.privatizer.init(params)
-    >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
-    >>> audit.bound(state, delta=1e-5).epsilon > 2
-    True
+    Args:
+        privatizer: What adds the noise, such as `gaussian_privatizer` makes.
+        params: The parameters that are trained.
+        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        clip_norm: The most that one row adds to the clipped sum: a number, or the function that
+            `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises).
+        noise_multiplier: The noise that training states, in clip norms.
+        sample_rate: How often training draws a row.
+        per_coordinate: How many Dirac canaries share a weight.
+        injection: How canaries are injected. "sum": added to the clipped sum by a Poisson draw of our own;
+            the data are left alone. "head": a parameter of its own, see `Audit.with_canary_head`; your
+            sampler and clipper decide.
+        rng: A seed for the hidden bits, the places and the draws of the canaries.
+
+    Returns:
+        The audit; ask it for a bound or a report of the last state of its privatizer.
+
+    Raises:
+        InputError: If an argument cannot be used.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from jax_privacy.noise_addition import gaussian_privatizer
+        >>> params = jnp.zeros(400)
+        >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
+        >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
+        >>> state = audit.privatizer.init(params)
+        >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
+        >>> audit.bound(state, delta=1e-5).epsilon > 2
+        True
+
     """
     if injection not in ("sum", "head"):
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")

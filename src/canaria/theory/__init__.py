@@ -1,4 +1,8 @@
-"""How well a mechanism can be audited in one run: efficacy, the three gaps, tightness."""
+"""How well a mechanism can be audited in one run: efficacy, the three gaps, tightness.
+
+This is the theory of the paper (docs/paper.md maps it): expectations over games, not bounds. Nothing here knows
+of rules, results or training.
+"""
 
 from canaria.theory.efficacy import (
     Accuracy,

@@ -209,12 +209,33 @@ def attach(
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
-    `injection` says how canaries are injected: "rows" (canary rows in the data set, made by
-    `with_canary_rows`, whose gradient is replaced), "sum" (added to the clipped sum by a Poisson draw of our own; the data set is left
-    alone; works with ghost clipping) or "head" (an embedding of its own, made by `with_canary_head`).
-    `canaries` is a number of Dirac canaries, `per_coordinate` to a weight, or a design such as `Dense`.
-    `noise_multiplier` is what training states, if that is not what the optimizer holds. `state` goes on from
-    the `state_dict()` of an interrupted audit.
+    Args:
+        optimizer: The private optimizer.
+        data_loader: The private data loader, which draws batches by Poisson sampling.
+        injection: How canaries are injected. "rows": canary rows in the data set, made by `with_canary_rows`,
+            whose gradient is replaced. "sum": added to the clipped sum by a Poisson draw of our own; the data
+            set is left alone, and ghost clipping works. "head": an embedding of its own, made by
+            `with_canary_head`.
+        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        per_coordinate: How many Dirac canaries share a weight.
+        rng: A seed for the hidden bits and the places of the canaries.
+        noise_multiplier: What training states, if that is not what the optimizer holds.
+        state: The `state_dict()` of an interrupted audit to go on from.
+
+    Returns:
+        The audit, to be asked for a bound or a report when training is done.
+
+    Raises:
+        InputError: If training cannot be audited as it is; the message says what to change.
+
+    Example:
+        ```python
+        model, optimizer, loader = engine.make_private(...)
+        audit = attach(optimizer, loader, injection="sum", canaries=1000)
+        ...  # train as always
+        print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+        ```
+
     """
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")

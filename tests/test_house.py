@@ -1,0 +1,93 @@
+"""The house: few names, few layers, rooms that say what they are for; tests that stand by themselves."""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import canaria
+
+SOURCE = Path(canaria.__file__).parent
+ROOT = SOURCE.parents[1]
+ROOMS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
+
+
+def test_the_top_holds_fifteen_names_and_no_loose_module() -> None:
+    assert len(canaria.__all__) <= 15
+    files = {path.name for path in SOURCE.iterdir() if path.is_file()}
+    assert files == {"__init__.py", "_version.py", "py.typed"}
+
+
+def test_imports_have_nine_layers_and_one_listed_exception() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = [contract for contract in settings["contracts"] if contract["type"] == "layers"]
+    assert len(layers["layers"]) <= 9
+    assert set(" | ".join(layers["layers"]).split(" | ")) == set(ROOMS)
+    assert layers["ignore_imports"] == [
+        "canaria.evidence.bound -> canaria.results.result",
+        "canaria.results.result -> canaria.report",
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is_for(room: str) -> None:
+    text = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or ""
+    assert 2 <= len(text.splitlines()) <= 20, f"{room}: {text}"
+
+
+def modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(canaria.__path__, "canaria."):
+        yield importlib.import_module(found.name)
+
+
+def test_records_of_more_than_four_fields_take_keywords() -> None:
+    crowded = []
+    for module in modules():
+        for name, kind in vars(module).items():
+            if (
+                inspect.isclass(kind)
+                and kind.__module__ == module.__name__
+                and dataclasses.is_dataclass(kind)
+            ):
+                made: Any = kind
+                placed = [
+                    field.name for field in dataclasses.fields(made) if field.init and not field.kw_only
+                ]
+                if made.__dataclass_params__.init and len(placed) > 4:
+                    crowded.append(f"{module.__name__}.{name}: {placed}")
+    assert not crowded
+
+
+def test_tests_mirror_the_rooms_and_stand_by_themselves() -> None:
+    tests = ROOT / "tests"
+    folders = {path.name for path in tests.iterdir() if (path / "__init__.py").exists()}
+    assert folders - {"golden"} <= set(ROOMS)
+    for path in tests.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+                assert not (node.module or "").split(".")[-1].startswith("test_"), f"{path}: {node.module}"
+
+
+def test_nobody_outside_evidence_and_rules_asks_which_kind_it_is() -> None:
+    """A kind that nobody knows must never fall through to a formula that was proved for another."""
+    from canaria.evidence.base import _KINDS
+
+    kinds = {name for name, kind in _KINDS.items() if kind.__module__.startswith("canaria.")}
+    asked = []
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0]
+        if room in ("evidence", "rules"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                named = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
+                asked += [f"{path.name}: {named & kinds}"] if named & kinds else []
+    assert not asked
