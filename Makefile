@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench figures pictures validity fuzz docs clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench figures pictures validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -59,6 +59,14 @@ fuzz: .venv/installed-fuzz  ## readers, command line and numerics under attack; 
 
 docs: .venv/installed-test  ## the documentation, into site; no network is used
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+wheel: .venv/installed  ## sdist and wheel; the wheel is installed into an empty environment and runs the demo
+	rm -rf dist .venv/wheel
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build hatchling
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(PYTHON) -m venv .venv/wheel
+	.venv/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd .venv/wheel && bin/canaria demo --out demo && bin/canaria verify demo/correct.json
 
 clean:
 	rm -rf .venv
