@@ -1,9 +1,10 @@
 """Argument checks: every message is one line with the name, the value and what is allowed."""
 
 import math
-from typing import Any, Final
+from typing import Final, SupportsFloat, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, nearest, shown
@@ -13,21 +14,20 @@ LARGEST: Final = 10**15
 """The largest count: above it, doubles lose the digits that bounds need."""
 
 
-def integer(name: str, value: Any, low: int, high: int = LARGEST, top: str = "") -> int:
+def integer(name: str, value: object, low: int, high: int = LARGEST, top: str = "") -> int:
     """Check that `value` is an integer between `low` and `high` (which `top` names)."""
     allowed = f"an integer of at least {low}"
     if high != LARGEST or (isinstance(value, int) and value > LARGEST):
         allowed = f"an integer between {low} and {top}{' = ' if top else ''}{high}"
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-    if not whole or value < low or value > high:
-        raise InputError(f"{name} must be {allowed}, got {shown(value)}")
-    return int(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and low <= value <= high:
+        return int(value)
+    raise InputError(f"{name} must be {allowed}, got {shown(value)}")
 
 
-def real(name: str, value: Any) -> float:
+def real(name: str, value: object) -> float:
     """Check that `value` is a number, and not NaN."""
     try:
-        number = math.nan if isinstance(value, str | bytes | bool) else float(value)
+        number = math.nan if isinstance(value, str | bytes | bool) else float(cast("SupportsFloat", value))
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
@@ -35,7 +35,7 @@ def real(name: str, value: Any) -> float:
     return number
 
 
-def nonnegative(name: str, value: Any) -> float:
+def nonnegative(name: str, value: object) -> float:
     """Check that `value` is a number of at least 0 (infinity is one)."""
     number = real(name, value)
     if number < 0:
@@ -43,7 +43,7 @@ def nonnegative(name: str, value: Any) -> float:
     return number
 
 
-def delta(value: Any) -> float:
+def delta(value: object) -> float:
     """Check a delta: a number in [0, 1]."""
     number = real("delta", value)
     if not 0 <= number <= 1:
@@ -51,7 +51,7 @@ def delta(value: Any) -> float:
     return number
 
 
-def confidence(value: Any) -> float:
+def confidence(value: object) -> float:
     """Check a confidence: a number strictly between 0 and 1."""
     number = real("confidence", value)
     if not (0 < number < 1 and 1 - number < 1):
@@ -59,7 +59,7 @@ def confidence(value: Any) -> float:
     return number
 
 
-def adjacency(value: Any) -> str:
+def adjacency(value: object) -> str:
     """Check the name of an adjacency."""
     if value not in ADJACENCIES:
         allowed = ", ".join(map(repr, ADJACENCIES))
@@ -69,7 +69,7 @@ def adjacency(value: Any) -> str:
     return str(value)
 
 
-def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
+def vector(name: str, values: npt.ArrayLike, *, infinite: bool = False) -> Floats:
     """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
     try:
         given = np.asarray(values)
@@ -88,7 +88,7 @@ def vector(name: str, values: Any, *, infinite: bool = False) -> Floats:
     return array
 
 
-def two_valued(name: str, values: Any) -> Hits:
+def two_valued(name: str, values: npt.ArrayLike) -> Hits:
     """Check a vector of booleans, 0/1 or -1/+1, and return it as booleans."""
     array = vector(name, values)
     negative = bool((array == -1).any())
@@ -100,7 +100,7 @@ def two_valued(name: str, values: Any) -> Hits:
     return np.asarray(array == 1)
 
 
-def hits(values: Any) -> Hits:
+def hits(values: npt.ArrayLike) -> Hits:
     """Check the right and wrong guesses of an audit: at least one, two-valued."""
     seen = two_valued("hits", values)
     if len(seen) == 0:
@@ -108,7 +108,7 @@ def hits(values: Any) -> Hits:
     return seen
 
 
-def elements(value: Any, guesses: int) -> int:
+def elements(value: object, guesses: int) -> int:
     """Check the number of elements: by default one for each guess, never fewer."""
     return guesses if value is None else integer("elements", value, guesses)
 
@@ -119,7 +119,7 @@ def same_length(name: str, length: int, other: str, expected: int) -> None:
         raise InputError(f"{name} must be as long as {other}, got {length} and {expected}")
 
 
-def assign(instance: object, **values: Any) -> None:
+def assign(instance: object, **values: object) -> None:
     """Set the fields of a frozen dataclass once; arrays are copied and become read-only."""
     for name, value in values.items():
         stored = value

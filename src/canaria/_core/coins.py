@@ -6,9 +6,10 @@ rows share a coin, and where a game reveals bits in that order.
 
 import math
 import warnings
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from canaria._core.arrays import Bits, Hits
@@ -49,7 +50,7 @@ def fair_chance(heads: int, tosses: int) -> float:
     return min(1.0, 2 * float(special.betainc(larger, tosses - larger + 1, 0.5)))
 
 
-def checked_bits(values: Any) -> Bits:
+def checked_bits(values: npt.ArrayLike) -> Bits:
     """Check hidden bits and return them as -1/+1."""
     included = two_valued("bits", values)
     if len(included) == 0:

@@ -8,12 +8,13 @@ import numpy.typing as npt
 from canaria._core import checks, seeds
 from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
+from canaria._core.seeds import Seed
 
 _MAKE: Final = 0x6D616B65
 
 
 def mislabelled(
-    features: Any, labels: Any, count: int, rng: Any = None
+    features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """`count` different real rows, each with a wrong label chosen at random among the others.
 
@@ -35,7 +36,7 @@ def mislabelled(
 
 
 def noise(
-    features: Any, labels: Any, count: int, rng: Any = None
+    features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """`count` rows of uniform noise within the range of each feature, with random labels.
 
@@ -53,7 +54,7 @@ def noise(
 
 
 def blank(
-    features: Any, labels: Any, count: int, rng: Any = None
+    features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """`count` rows of zeros, each but for one feature at its largest value, with random labels.
 
@@ -70,7 +71,7 @@ def blank(
     return rows.reshape(count, *values.shape[1:]), generator.choice(np.unique(classes), count)
 
 
-def random_tokens(count: int, length: int, vocabulary: int, rng: Any = None) -> Integers:
+def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) -> Integers:
     """`count` texts of `length` tokens drawn at random from a vocabulary: (count, length).
 
     >>> random_tokens(2, 3, 1000, rng=0).shape

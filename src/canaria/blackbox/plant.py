@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core import checks, seeds
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
 from canaria.game.scores import bound_of_scores
 from canaria.rules import Ranked, Rule
@@ -41,18 +43,18 @@ class Planted:
 
     def bound(
         self,
-        scores: Any,
+        scores: npt.ArrayLike,
         delta: float = 0.0,
         confidence: float = 0.95,
         rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
-        rng: Any = None,
+        rng: Seed = None,
     ) -> Bound:
         """The bound that scores of the canaries prove, higher meaning "trained on" (see `audit_scores`)."""
         return bound_of_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
 
 
 def plant(
-    dataset: Any, canaries: Any, rng: Any = None, *, stand_ins: Any = None, form: str = "replace"
+    dataset: Any, canaries: Any, rng: Seed = None, *, stand_ins: Any = None, form: str = "replace"
 ) -> Planted:
     """Plant canaries in a data set, each by an independent fair coin.
 

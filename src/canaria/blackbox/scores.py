@@ -1,8 +1,7 @@
 """Scores of membership from what a model answers: higher means "trained on"."""
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from canaria._core import checks
@@ -10,7 +9,7 @@ from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError
 
 
-def loss_scores(answers: Any, labels: Any, *, logits: bool = False) -> Floats:
+def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool = False) -> Floats:
     """The log probability that the model gives to the labels (its negative loss).
 
     `answers` is (rows, classes): probabilities, or with `logits=True` logits; `labels` are columns.
@@ -30,7 +29,7 @@ def loss_scores(answers: Any, labels: Any, *, logits: bool = False) -> Floats:
     return np.asarray(logs[np.arange(len(columns)), columns])
 
 
-def margin_scores(logits: Any, labels: Any) -> Floats:
+def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
     """The logit of the label less the largest of the others.
 
     >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
@@ -43,7 +42,7 @@ def margin_scores(logits: Any, labels: Any) -> Floats:
     return np.asarray(table[rows, columns] - others.max(axis=1))
 
 
-def difference_scores(scores: Any, reference: Any) -> Floats:
+def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats:
     """Scores less those of a reference model that saw no canary, which takes out how hard each canary is.
 
     >>> difference_scores([1.0, 2.0], [0.5, 2.5]).tolist()
@@ -54,7 +53,7 @@ def difference_scores(scores: Any, reference: Any) -> Floats:
     return own - other
 
 
-def _checked(answers: Any, labels: Any) -> tuple[Floats, Integers]:
+def _checked(answers: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, Integers]:
     table, columns = np.asarray(answers, dtype=np.float64), np.asarray(labels)
     if table.ndim != 2 or table.shape[1] < 2 or not np.isfinite(table).all():
         raise InputError(

@@ -1,7 +1,5 @@
 """Arrays of evidence as JSON: hits as a string of 0 and 1, numbers as lists, infinities as words."""
 
-from typing import Any
-
 import numpy as np
 
 from canaria._core.arrays import Floats, Hits
@@ -13,7 +11,7 @@ def hits_to_text(hits: Hits) -> str:
     return (hits.astype(np.uint8) + ord("0")).tobytes().decode("ascii")
 
 
-def hits_from_text(text: Any) -> Hits:
+def hits_from_text(text: object) -> Hits:
     """Read hits from a string of 0 and 1."""
     if not isinstance(text, str) or set(text) - {"0", "1"}:
         raise InputError(f"hits must be a string of 0 and 1, got {shown(text)}")
@@ -27,7 +25,7 @@ def numbers_to_json(values: Floats | None) -> list[float | str] | None:
     return [value if np.isfinite(value) else str(value) for value in values.tolist()]
 
 
-def numbers_from_json(name: str, values: Any) -> Floats | None:
+def numbers_from_json(name: str, values: object) -> Floats | None:
     """Read what `numbers_to_json` wrote."""
     if values is None:
         return None

@@ -54,7 +54,9 @@ class Bets(Evidence):
         "each guess and its confidence were decided before its bit was revealed",
     )
 
-    def __init__(self, confidences: Any, hits: Any, elements: int | None = None) -> None:
+    def __init__(
+        self, confidences: npt.ArrayLike | None, hits: npt.ArrayLike, elements: int | None = None
+    ) -> None:
         seen = checks.hits(hits)
         stated = None if confidences is None else checks.vector("confidences", confidences)
         if stated is not None:
@@ -91,7 +93,7 @@ class Bets(Evidence):
         return cls._of_text(**fields)
 
     @classmethod
-    def _of_text(cls, confidences: Any, hits: Any, elements: Any) -> "Bets":
+    def _of_text(cls, confidences: object, hits: object, elements: int) -> "Bets":
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 

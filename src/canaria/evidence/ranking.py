@@ -71,7 +71,7 @@ class Ranking(Evidence):
         "the numbers of guesses looked at were fixed before the output was seen",
     )
 
-    def __init__(self, hits: Any, elements: int | None = None, grid: Any = None) -> None:
+    def __init__(self, hits: npt.ArrayLike, elements: int | None = None, grid: Any = None) -> None:
         seen = checks.hits(hits)
         looked = _checked_grid(grid, len(seen))
         blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)

@@ -75,17 +75,18 @@ class Weighted(Evidence):
 
     def __init__(
         self,
-        hits: Any,
+        hits: npt.ArrayLike,
         *,
-        weights: Any = None,
-        losses: Any = None,
+        weights: npt.ArrayLike | None = None,
+        losses: npt.ArrayLike | None = None,
         elements: int | None = None,
     ) -> None:
         seen = checks.hits(hits)
         if (weights is None) == (losses is None):
             raise InputError("Weighted needs exactly one of weights and losses")
-        given = "losses" if weights is None else "weights"
-        values = checks.vector(given, losses if weights is None else weights, infinite=weights is None)
+        given, numbers = ("weights", weights) if weights is not None else ("losses", losses)
+        assert numbers is not None
+        values = checks.vector(given, numbers, infinite=weights is None)
         checks.same_length(given, len(values), "hits", len(seen))
         if weights is not None and (values < 0).any():
             raise InputError(f"weights must be at least 0, got {values.min():g}")
@@ -112,7 +113,7 @@ class Weighted(Evidence):
         return cls._of_text(**fields)
 
     @classmethod
-    def _of_text(cls, hits: Any, weights: Any, losses: Any, elements: Any) -> "Weighted":
+    def _of_text(cls, hits: object, weights: object, losses: object, elements: int) -> "Weighted":
         return cls(
             _text.hits_from_text(hits),
             weights=_text.numbers_from_json("weights", weights),

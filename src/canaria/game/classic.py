@@ -9,6 +9,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
 from canaria.game.play import Transcript, play
 from canaria.mechanisms import Mechanism
 from canaria.rules import AdaptiveRule, Rule
@@ -64,7 +65,7 @@ def classic(
     repetitions: int = 1000,
     score: Callable[[Any], float] | None = None,
     rule: Rule | AdaptiveRule | None = None,
-    rng: Any = None,
+    rng: Seed = None,
 ) -> Transcript:
     """Classic auditing: run the mechanism `repetitions` times on neighbouring data sets.
 

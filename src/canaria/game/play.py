@@ -8,10 +8,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
 from canaria.evidence import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.mechanisms import Function
@@ -60,7 +62,7 @@ def play(
     rule: Rule | AdaptiveRule | None = None,
     n: int | None = None,
     rounds: Sequence[Any] | None = None,
-    rng: Any = None,
+    rng: Seed = None,
     *,
     pairs: Sequence[tuple[Any, Any]] | None = None,
 ) -> Transcript:
@@ -90,7 +92,7 @@ def play_many(
     n: int | None = None,
     trials: int = 1,
     rounds: Sequence[Any] | None = None,
-    rng: Any = None,
+    rng: Seed = None,
     *,
     pairs: Sequence[tuple[Any, Any]] | None = None,
 ) -> list[Transcript]:
@@ -113,12 +115,12 @@ def play_many(
 
 
 def replay(
-    bits: Any,
+    bits: npt.ArrayLike,
     output: Any,
     score: Score,
     rule: Rule | AdaptiveRule | None = None,
     rounds: Sequence[Any] | None = None,
-    rng: Any = None,
+    rng: Seed = None,
     *,
     adjacency: str = "unspecified",
     about: str | None = None,
@@ -152,7 +154,7 @@ def replay_own(
     losses: Losses,
     rule: Rule | AdaptiveRule | None,
     rounds: Sequence[Any] | None,
-    rng: Any,
+    rng: Seed,
     *,
     adjacency: str,
     about: str | None,

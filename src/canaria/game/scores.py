@@ -1,9 +1,12 @@
 """From scores and bits to a bound in one call."""
 
-from typing import Any, Final
+from typing import Final
+
+import numpy.typing as npt
 
 from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits
+from canaria._core.seeds import Seed
 from canaria.evidence import Counts, Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.rules import Ranked, Rule, Soft, Threshold, written
@@ -13,12 +16,12 @@ _TIES: Final = 0x74696573
 
 
 def audit_scores(
-    scores: Any,
-    bits: Any,
+    scores: npt.ArrayLike,
+    bits: npt.ArrayLike,
     delta: float = 0.0,
     confidence: float = 0.95,
     rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
-    rng: Any = None,
+    rng: Seed = None,
     *,
     adjacency: str = "add-remove",
 ) -> Bound:
@@ -32,6 +35,7 @@ def audit_scores(
     all equal say nothing: no guess is taken.
 
     >>> import numpy as np
+    import numpy.typing as npt
     >>> rng = np.random.default_rng(0)
     >>> bits = rng.integers(0, 2, 1000)
     >>> scores = rng.normal(2.0 * bits)
@@ -44,7 +48,14 @@ def audit_scores(
 
 
 def bound_of_scores(
-    scores: Any, hidden: Bits, delta: float, confidence: float, rule: Rule, rng: Any, *, adjacency: str
+    scores: npt.ArrayLike,
+    hidden: Bits,
+    delta: float,
+    confidence: float,
+    rule: Rule,
+    rng: Seed,
+    *,
+    adjacency: str,
 ) -> Bound:
     """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
     if not callable(rule):

@@ -23,6 +23,7 @@ from jax_privacy.clipping import BoundedSensitivityCallable
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.results.conformance import Conformance
@@ -296,7 +297,7 @@ def attach(
     sample_rate: float,
     per_coordinate: int = 1,
     injection: str = "sum",
-    rng: Any = None,
+    rng: Seed = None,
 ) -> Audit:
     """An audit whose `privatizer` takes the place of `privatizer` in a training step.
 

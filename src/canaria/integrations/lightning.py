@@ -10,6 +10,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from canaria._core.errors import InputError
+from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
 from canaria.integrations.opacus._checks import accountant_of, steps_counted
 
@@ -29,7 +30,7 @@ class CanaryAudit(Callback):
         injection: str,
         canaries: int | Dense | Dirac,
         per_coordinate: int = 1,
-        rng: Any = None,
+        rng: Seed = None,
         noise_multiplier: float | None = None,
     ) -> None:
         self._how: dict[str, Any] = {

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import linalg
 
 from canaria._core.arrays import Bits, Floats
@@ -29,7 +30,13 @@ class Interference:
     """
 
     def __init__(
-        self, sums: Any, gradients: Any, *, steps: int, sample_rate: float, noise_multiplier: float
+        self,
+        sums: npt.ArrayLike,
+        gradients: npt.ArrayLike,
+        *,
+        steps: int,
+        sample_rate: float,
+        noise_multiplier: float,
     ) -> None:
         vectors = np.asarray(gradients, dtype=np.float64)
         self._taken = steps * sample_rate

@@ -19,6 +19,7 @@ from scipy import special
 
 from canaria._core import seeds
 from canaria._core.arrays import Bits, Floats
+from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
 from canaria.mechanisms.dpsgd import DpSgd
 from canaria.results.parts import CLAIM, Ladder, Step
@@ -51,7 +52,7 @@ def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
     return _falling(CLAIM, claimed, levels, bound, how)
 
 
-def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Any = 0) -> Ladder | None:
+def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Seed = 0) -> Ladder | None:
     """The ladder of DP-SGD with n canaries, from simulated runs with the stated noise; None if refuted.
 
     >>> from canaria import play

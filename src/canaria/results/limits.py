@@ -22,7 +22,7 @@ _PER_BYTE: Final = 1e-6
 """Seconds more for each byte of evidence beyond a million."""
 
 
-def epsilon(name: str, value: Any) -> float:
+def epsilon(name: str, value: object) -> float:
     """An epsilon as files have it, the word inf for infinity."""
     if value == "inf":
         return math.inf
@@ -32,26 +32,26 @@ def epsilon(name: str, value: Any) -> float:
     return number
 
 
-def seed(value: Any) -> int | None:
+def seed(value: object) -> int | None:
     """A seed that every reader of JSON takes for a whole number."""
     return None if value is None else checks.integer("seed", value, 0, 2**63)
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     """A text that is not too long to be shown."""
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise InputError(f"{name} must be a text of at most {_LONGEST_TEXT} characters, got {shown(value)}")
     return value
 
 
-def lines(name: str, value: Any) -> dict[str, str]:
+def lines(name: str, value: object) -> dict[str, str]:
     """Texts by name, and not too many."""
     if not isinstance(value, dict) or len(value) > MOST_LINES:
         raise InputError(f"{name} must be at most {MOST_LINES} texts by name, got {shown(value)}")
     return {text(name, key): text(name, line) for key, line in value.items()}
 
 
-def require_moderate(record: Any) -> None:
+def require_moderate(record: object) -> None:
     """Refuse recorded evidence of so many parts, or so deeply nested, that reading it takes long."""
     level, depth, parts = [record], 0, 0
     while level:
@@ -61,7 +61,7 @@ def require_moderate(record: Any) -> None:
         level = [inner for part in level if isinstance(part, dict) for inner in _listed(part.get("parts"))]
 
 
-def allowed(record: Any) -> float:
+def allowed(record: object) -> float:
     """The seconds that recorded evidence may take: more, where there is much of it to read."""
     return ALLOWED + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
 
@@ -80,5 +80,5 @@ def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> Inpu
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []

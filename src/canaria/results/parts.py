@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
@@ -34,7 +35,7 @@ class Histogram:
                 checks.integer(name, count, 0)
 
     @classmethod
-    def of(cls, scores: Any, bits: Any, bins: int = 50) -> "Histogram | None":
+    def of(cls, scores: npt.ArrayLike, bits: npt.ArrayLike, bins: int = 50) -> "Histogram | None":
         """Count scores, those beyond the 0.1 % and 99.9 % quantiles in the outermost bins; None if all equal.
 
         >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)

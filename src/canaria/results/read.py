@@ -64,7 +64,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _result(record: Any, source: str) -> Result:
+def _result(record: object, source: str) -> Result:
     if not isinstance(record, dict):
         raise InputError(f"{source} must hold a JSON object, got {shown(record)}")
     if type(record.get("format")) is not int or record["format"] != FORMAT:
@@ -119,7 +119,7 @@ def _claim(record: dict[str, Any]) -> ApproximateDP | None:
     return ApproximateDP(limits.epsilon("claimed", record["claimed"]), checks.delta(record["delta"]))
 
 
-def _histogram(data: Any) -> Histogram | None:
+def _histogram(data: object) -> Histogram | None:
     if data is None:
         return None
     names = ("edges", "included", "excluded")
@@ -127,7 +127,7 @@ def _histogram(data: Any) -> Histogram | None:
     return Histogram(*(tuple(_list(name, _field("histogram", data, name))) for name in names))
 
 
-def _ladder(data: Any) -> Ladder | None:
+def _ladder(data: object) -> Ladder | None:
     if data is None:
         return None
     steps = tuple(
@@ -142,7 +142,7 @@ def _ladder(data: Any) -> Ladder | None:
     return Ladder(top, limits.epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
 
 
-def _conformance(data: Any) -> Conformance | None:
+def _conformance(data: object) -> Conformance | None:
     if data is None:
         return None
     p_value, noise, stated, weight, level = (
@@ -176,38 +176,38 @@ def _conformance(data: Any) -> Conformance | None:
     )
 
 
-def _require_only(what: str, data: Any, names: Sequence[str]) -> None:
+def _require_only(what: str, data: object, names: Sequence[str]) -> None:
     if more := sorted(set(data if isinstance(data, dict) else ()) - set(names)):
         raise InputError(f"{what} must hold nothing more than {', '.join(names)}, got {shown(more)}")
 
 
-def _field(what: str, data: Any, name: str) -> Any:
+def _field(what: str, data: object, name: str) -> Any:
     if not isinstance(data, dict) or name not in data:
         raise InputError(f"{what} must be an object with {name}, got {shown(data)}")
     return data[name]
 
 
-def _list(name: str, value: Any, most: int = _LONGEST_LIST) -> list[Any]:
+def _list(name: str, value: object, most: int = _LONGEST_LIST) -> list[Any]:
     if not isinstance(value, list) or len(value) > most:
         raise InputError(f"{name} must be a list of at most {most}, got {shown(value)}")
     return value
 
 
-def _lines(name: str, value: Any) -> dict[str, str]:
+def _lines(name: str, value: object) -> dict[str, str]:
     return {_words(name, key): _words(name, line) for key, line in limits.lines(name, value).items()}
 
 
-def _date(value: Any) -> str:
+def _date(value: object) -> str:
     try:
         return date.fromisoformat(_words("date", value)).isoformat()
     except ValueError:
         raise InputError(f"date must be a day such as 2026-01-31, got {shown(value)}") from None
 
 
-def _maybe_words(name: str, value: Any) -> str | None:
+def _maybe_words(name: str, value: object) -> str | None:
     return None if value is None else _words(name, value)
 
 
-def _words(name: str, value: Any) -> str:
+def _words(name: str, value: object) -> str:
     """Text without control characters, which could move a terminal's cursor."""
     return "".join(letter if letter.isprintable() else " " for letter in limits.text(name, value))

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from canaria._core import checks
 from canaria._core.errors import InputError, NothingRefutableWarning, shown
+from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.reach import reach, remedy
@@ -100,7 +101,7 @@ def assert_private(
     pairs: Sequence[tuple[Any, Any]] | None = None,
     adjacency: str | None = None,
     confidence: float = 0.999,
-    rng: Any = 0,
+    rng: Seed = 0,
 ) -> Bound:
     """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP.
 
@@ -164,7 +165,7 @@ def examine(
     game: Mapping[str, Any],
     confidence: float,
     *,
-    rng: Any = None,
+    rng: Seed = None,
 ) -> Verdict:
     """Play a game against a mechanism, or take an audit that was made, and hold it against the claim."""
     __tracebackhide__ = True

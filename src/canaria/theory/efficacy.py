@@ -19,6 +19,7 @@ from scipy import special
 
 from canaria._core import checks, seeds
 from canaria._core.arrays import Bits, Floats
+from canaria._core.seeds import Seed
 from canaria.mechanisms import Mechanism
 
 _BLOCK: Final = 4_000_000
@@ -41,7 +42,7 @@ class Accuracy:
 
 
 def efficacy(
-    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None
+    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Accuracy:
     """E*_k: the best expected accuracy over all guessers that take k of n guesses (all, if k is None).
 
@@ -59,7 +60,7 @@ def efficacy(
 
 
 def ae_ac_ddp(
-    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None
+    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Accuracy:
     """Average-element average-case distributional DP over the k most exposed elements.
 
@@ -68,7 +69,7 @@ def ae_ac_ddp(
     return efficacy(mechanism, n, k, trials, rng)
 
 
-def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
+def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
     """AC: average-case distributional DP, the expected accuracy on the most exposed element."""
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
@@ -79,7 +80,7 @@ def ddp(mechanism: Mechanism, n: int) -> float:
     return mechanism.ddp(checks.integer("n", n, 1))
 
 
-def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Any = None) -> Accuracy:
+def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
     """Mean over elements of TV(law of O given S_i = -1, law of O given S_i = +1).
 
     TV = E[tanh(|loss_i| / 2)]; E*_n = 1/2 + TV / 2.
@@ -95,14 +96,14 @@ def simulated_sizes(mechanism: Mechanism, n: int, trials: int, rng: np.random.Ge
 
 
 def _mean(
-    mechanism: Mechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Any
+    mechanism: Mechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Seed
 ) -> Accuracy:
     """The mean of a statistic of |loss|: over all outcomes, or over simulated games."""
     return means(mechanism, n, (statistic,), trials, rng)[0][0]
 
 
 def means(
-    mechanism: Mechanism, n: int, statistics: tuple[Callable[[Floats], Any], ...], trials: int, rng: Any
+    mechanism: Mechanism, n: int, statistics: tuple[Callable[[Floats], Any], ...], trials: int, rng: Seed
 ) -> tuple[list[Accuracy], Floats]:
     """Means of several statistics of |loss| over the same outcomes or games, in blocks.
 

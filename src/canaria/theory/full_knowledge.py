@@ -1,17 +1,18 @@
 """A demonstration of an INVALID method: guessing each bit with full knowledge of all others."""
 
-from typing import Any
-
 import numpy as np
 
 from canaria._core import checks, seeds
+from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP
 from canaria.evidence import Counts
 from canaria.mechanisms import XorRandomizedResponse
 from canaria.theory.efficacy import THEORY
 
 
-def demonstrate_full_knowledge(epsilon: float = 1.0, n: int = 20, trials: int = 2000, rng: Any = None) -> str:
+def demonstrate_full_knowledge(
+    epsilon: float = 1.0, n: int = 20, trials: int = 2000, rng: Seed = None
+) -> str:
     """Show that full-knowledge auditing accuses a correct mechanism; the text says that it is invalid.
 
     The mechanism releases the parity of all bits through randomised response, so it is epsilon-DP.

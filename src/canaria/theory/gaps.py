@@ -11,6 +11,7 @@ from scipy import special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
+from canaria._core.seeds import Seed
 from canaria.evidence.bound import plain
 from canaria.mechanisms import Mechanism
 from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
@@ -74,7 +75,7 @@ class Gaps:
         }
 
 
-def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Any = None) -> Gaps:
+def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None) -> Gaps:
     """Decompose what one-run auditing with k of n guesses loses (all n, if k is None).
 
     Efficacy and average case come from the same outcomes or games, so that no gap is negative. Where DDP is

@@ -12,12 +12,12 @@ s = log2(n) / 2 is tight.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
 
 from canaria._core import checks, seeds
+from canaria._core.seeds import Seed
 from canaria.mechanisms import Mechanism
 from canaria.theory.efficacy import THEORY, simulated_sizes
 
@@ -37,7 +37,7 @@ def tightness(
     sizes: Sequence[int],
     level: float,
     trials: int = 200,
-    rng: Any = None,
+    rng: Seed = None,
 ) -> Tightness:
     """Simulate how the number of exposed elements grows with n; `make(n)` gives the mechanism.
 

@@ -23,9 +23,10 @@ and Poisson sampling; it is never a bound on epsilon.
 
 import math
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy import linalg, special, stats
 
 from canaria._core import checks
@@ -65,7 +66,7 @@ def conformance(
 
 
 def of_dirac(
-    sums: Any,
+    sums: npt.ArrayLike,
     included: Integers,
     steps: int,
     sample_rate: float,
@@ -102,7 +103,7 @@ def of_dirac(
 
 
 def of_dense(
-    sums: Any,
+    sums: npt.ArrayLike,
     gradients: Floats,
     included: Hits,
     steps: int,
@@ -130,7 +131,7 @@ def of_dense(
     return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, None)
 
 
-def _checked(sums: Any, sample_rate: float, noise_multiplier: float) -> Floats:
+def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
     seen = checks.vector("sums", sums)
     if len(seen) < FEWEST:
         raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")

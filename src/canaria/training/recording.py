@@ -7,13 +7,14 @@ of all steps say about them; the bits are revealed to the guesser only as the ga
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, TrainingDivergedError, shown
+from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP
 from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, batched, replay_own
@@ -103,7 +104,7 @@ class Recording:
         *,
         score: str = "likelihood",
         adaptive: bool = False,
-        rng: Any = None,
+        rng: Seed = None,
     ) -> Transcript:
         """Play the game on the record: guess the bits, one run or adaptively."""
         return replay_own(
@@ -125,7 +126,7 @@ class Recording:
         rule: Rule | AdaptiveRule | None = None,
         score: str = "likelihood",
         adaptive: bool = False,
-        rng: Any = None,
+        rng: Seed = None,
     ) -> Bound:
         """The lower bound on epsilon that the training run proves.
 

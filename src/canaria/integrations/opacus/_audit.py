@@ -9,6 +9,7 @@ from torch import Tensor
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
 from canaria.integrations.opacus._checks import (
     require_counted,
@@ -203,7 +204,7 @@ def attach(
     injection: str,
     canaries: int | Dense | Dirac,
     per_coordinate: int = 1,
-    rng: Any = None,
+    rng: Seed = None,
     noise_multiplier: float | None = None,
     state: dict[str, Any] | None = None,
 ) -> Audit:

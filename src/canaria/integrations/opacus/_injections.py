@@ -10,7 +10,7 @@ from opacus.optimizers import DistributedDPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from torch import Tensor
 
-from canaria._core.arrays import Integers
+from canaria._core.arrays import Bits, Integers
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import DrawnRows
@@ -146,7 +146,7 @@ class _Poisson:
 class _Sum(Injection):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
-    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
+    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
@@ -175,7 +175,7 @@ class _Sum(Injection):
 class _Rows(Injection):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
-    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Any, seed: int) -> None:
+    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         self._drawn = DrawnRows(loader.batch_sampler)
@@ -226,7 +226,7 @@ class _Rows(Injection):
 class _Head(Injection):
     """The canary embedding's own gradient; no real row touches it."""
 
-    def __init__(self, optimizer: Any, _: Any, design: Design, bits: Any, __: int) -> None:
+    def __init__(self, optimizer: Any, _: Any, design: Design, bits: Bits, __: int) -> None:
         weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
         self._optimizer = optimizer
         self.places = Places([weight], design.coordinates, 0)

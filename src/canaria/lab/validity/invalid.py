@@ -3,18 +3,17 @@
 Each takes scores, bits, delta and confidence and returns "a lower bound on epsilon", as any auditor does.
 """
 
-from typing import Any
-
 import numpy as np
 from scipy import special
 
+from canaria._core.arrays import Bits, Floats
 from canaria.evidence import Ranking, Split, UncommittedCounts
 from canaria.evidence.bound import lower_bound
 from canaria.game.scores import audit_scores
 from canaria.rules import Bet, Rule, Surest, Tails, Top
 
 
-def best_k(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def best_k(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """The largest Clopper-Pearson bound over every number of guesses, chosen in hindsight.
 
     Invalid: the largest of many bounds that each err in 5 % of audits errs more often.
@@ -29,7 +28,7 @@ def best_k(scores: Any, bits: Any, delta: float, confidence: float) -> float:
     return max(0.0, float(special.logit(chance).max(initial=0.0)))
 
 
-def clopper_pearson(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def clopper_pearson(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Clopper-Pearson over the signs of all scores but 0, however many there are.
 
     Invalid where scores know bits. A guesser who has seen earlier bits can stop when ahead (the paper's
@@ -41,7 +40,7 @@ def clopper_pearson(scores: Any, bits: Any, delta: float, confidence: float) -> 
     return UncommittedCounts(right, len(taken), len(bits)).ceiling(1 - confidence)
 
 
-def list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Rank by score, ties in the order of the list, from its beginning and from its end.
 
     Invalid where the list is sorted by the bits: then the order among ties tells them.
@@ -52,7 +51,7 @@ def list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float
     return lower_bound(Split(tuple(parts), (0.25,) * 4), delta, confidence).epsilon
 
 
-def bets_in_list_order(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def bets_in_list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Bet on every sign in the order of the list, from its beginning and from its end.
 
     Invalid where the list is sorted by the bits, without any tie: the best moment of a path of bets is seen.
@@ -63,7 +62,7 @@ def bets_in_list_order(scores: Any, bits: Any, delta: float, confidence: float) 
     return lower_bound(Split(tuple(paths), (0.5, 0.5)), delta, confidence).epsilon
 
 
-def best_of_five(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def best_of_five(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """The largest of five bounds, each at the full confidence.
 
     Invalid: five chances to be wrong. `together` splits the error probability.
@@ -74,7 +73,7 @@ def best_of_five(scores: Any, bits: Any, delta: float, confidence: float) -> flo
     return max(audit_scores(values, bits, delta, confidence, rule, rng).epsilon for rule in rules)
 
 
-def no_delta(scores: Any, bits: Any, delta: float, confidence: float) -> float:
+def no_delta(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """A bound at delta = 0, held against a claim at any other: invalid where delta is not 0."""
     values = np.asarray(scores, dtype=np.float64)
     rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))

@@ -6,9 +6,10 @@ and one subsampled step has a privacy profile in closed form.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy import optimize, special
 
 from canaria.blackbox.plant import Planted, plant
@@ -78,7 +79,7 @@ class Released:
     """Planted canaries, and the score that a release gives to each."""
 
     planted: Planted
-    scores: Any
+    scores: npt.ArrayLike
 
     def bound(self, delta: float, confidence: float, rng: np.random.Generator) -> Bound:
         """As a user asks for it."""
