@@ -9,6 +9,7 @@ from torch.utils.data import TensorDataset
 
 from canaria import InputError
 from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
+from canaria.training import TrainingDivergedError
 from tests.integrations.digits import digits, private
 
 
@@ -119,7 +120,7 @@ class TestMisuse:
         with torch.no_grad():
             next(made.model.parameters()).fill_(float("nan"))
         made.one_pass()
-        with pytest.raises(InputError, match="not finite"):
+        with pytest.raises(TrainingDivergedError, match="not finite"):
             audit.bound()
 
     def test_sharded_optimizer(self) -> None:

@@ -25,7 +25,7 @@ RESULT = Result(lower_bound(Counts(90, 100, 100)), claim=ApproximateDP(1.0, 0))
 ROWS = [{"epsilon": 0.1 + 0.2, "rule": "ε ≥ 1"}]
 HOLD = """
 import sys
-from canaria.store import Store
+from canaria.lab.store import Store
 
 with Store.open(sys.argv[1], {"seed": 0}, resume=True):
     print("held", flush=True)

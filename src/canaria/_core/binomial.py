@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from canaria._core import effort
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Numbers
 
 ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
@@ -35,12 +35,12 @@ def rounded_up(probability: float) -> float:
     return min(1.0, float(probability) * ROUND_UP)
 
 
-def success(epsilon: Any) -> Any:
+def success(epsilon: Numbers) -> Any:
     """p(epsilon): the best accuracy that epsilon-DP allows a guess."""
     return special.expit(epsilon)
 
 
-def failure(epsilon: Any) -> Any:
+def failure(epsilon: Numbers) -> Any:
     """1 - p(epsilon), to full relative precision."""
     return special.expit(-np.asarray(epsilon, dtype=np.float64))
 
@@ -52,17 +52,17 @@ def estimate(correct: float, taken: float) -> float:
     return math.inf if correct == taken else math.log(correct / (taken - correct))
 
 
-def flip_budget(elements: int, epsilon: Any, delta: float) -> Any:
+def flip_budget(elements: int, epsilon: Numbers, delta: float) -> Any:
     """N delta / (1 + e^epsilon): how many misses delta turns into hits, at most, on average."""
     return elements * delta * failure(epsilon)
 
 
-def round_more(taken: Any) -> Any:
+def round_more(taken: Numbers) -> Any:
     """The factor that covers what the error of a law of so many trials exceeds `ROUND_UP` by."""
     return 1 + _ROUND_MORE * np.sqrt(np.maximum(taken - _CORRECTED_UP_TO, 0.0))
 
 
-def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
+def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     """Pr[Binomial(taken, p(epsilon)) >= correct].
 
     `betainc` takes p(epsilon), rounded; where that costs digits, the first-order correction
@@ -88,7 +88,7 @@ def tail(correct: Any, taken: Any, epsilon: Any) -> Floats:
     return np.where(inside, np.maximum(upper, SMALLEST_TAIL), np.where(correct > 0, 0.0, 1.0))
 
 
-def log_pmf(correct: Any, taken: Any, epsilon: Any) -> Floats:
+def log_pmf(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     """Ln Pr[Binomial(taken, p(epsilon)) = correct], by Loader's saddle-point form."""
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = taken - correct
@@ -102,7 +102,7 @@ def log_pmf(correct: Any, taken: Any, epsilon: Any) -> Floats:
     return np.asarray(np.where(edge, 0.0, bulk) - deviance)
 
 
-def _deviance(count: Floats, taken: Floats, log_probability: Any) -> Floats:
+def _deviance(count: Floats, taken: Floats, log_probability: Numbers) -> Floats:
     """X ln(x / m) - (x - m) for the mean m = taken * probability, without cancellation near x = m."""
     mean = taken * np.exp(log_probability)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

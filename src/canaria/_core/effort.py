@@ -8,10 +8,11 @@ on every machine. Prices are measured (fuzz/slow_files.py holds them against pro
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from canaria._core.arrays import Numbers
 from canaria._core.errors import InputError
 
 CALL: Final = 1e-4
@@ -64,7 +65,7 @@ def spend(seconds: float) -> None:
             raise TooLongError("evidence takes longer than is allowed")
 
 
-def spend_on_tails(correct: Any, taken: Any, wrong: Any) -> None:
+def spend_on_tails(correct: Numbers, taken: Numbers, wrong: Numbers) -> None:
     """Count binomial tails: the continued fraction converges slowly near the mean."""
     if _LEFT.get() is None:
         return

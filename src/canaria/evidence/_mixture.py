@@ -1,18 +1,18 @@
 """The wealth of bets on every stake at once: its logarithm, and where along a path it can be largest."""
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import special
 
 from canaria._core import binomial, effort
-from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.arrays import Floats, Hits, Integers, Numbers
 
 _QUICKLY: Final = 0.9
 
 
-def log_mixture(correct: Any, taken: Any, epsilon: Any) -> Floats:
+def log_mixture(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     """Ln of the average over q in [p, 1] of q^h (1-q)^m / (p^h (1-p)^m).
 
     The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part

@@ -6,13 +6,13 @@ upward.
 
 import math
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import fft, special
 
 from canaria._core import binomial, effort
-from canaria._core.arrays import Floats, Integers
+from canaria._core.arrays import Floats, Integers, Numbers
 
 SLIVER: Final = 1e-22
 """What a window leaves out, added to every crossing; far below any level."""
@@ -200,7 +200,7 @@ def _coarse_walk(steps: list[tuple[int, Floats]], widths: Integers, boundary: In
     return crossed
 
 
-def smallest_counts(looks: Integers, level: Any, epsilon: Any) -> Integers:
+def smallest_counts(looks: Integers, level: Numbers, epsilon: Numbers) -> Integers:
     """For each k the smallest c with Pr[Binomial(k, p(epsilon)) >= c] <= level (k + 1 if none).
 
     Arguments are broadcast. It is mostly one of the two counts about the normal approximation corrected for

@@ -196,12 +196,13 @@ def to_dict(evidence: Evidence) -> dict[str, Any]:
     return {"kind": type(evidence).__name__, **evidence.to_dict()}
 
 
-def from_dict(data: Any) -> Evidence:
+def from_dict(data: object) -> Evidence:
     """Evidence from what `to_dict` wrote; anything else is an InputError."""
-    name = data.get("kind") if isinstance(data, dict) else None
+    record = data if isinstance(data, dict) else {}
+    name = record.get("kind")
     if not isinstance(name, str) or name not in _KINDS:
         raise InputError(f"evidence must be of a kind out of {', '.join(sorted(_KINDS))}, got {shown(name)}")
-    fields = {key: value for key, value in data.items() if key != "kind"}
+    fields = {key: value for key, value in record.items() if key != "kind"}
     try:
         return _KINDS[name].read(**fields)
     except TypeError:

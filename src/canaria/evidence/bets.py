@@ -213,7 +213,7 @@ class Bets(Evidence):
     def _log_wealth(self, epsilon: float) -> Floats:
         if self.confidences is None:
             guesses = np.arange(1, len(self.hits) + 1)
-            return _mixture.log_mixture(np.cumsum(self.hits), guesses, epsilon)
+            return _mixture.log_mixture(np.cumsum(self.hits, dtype=np.int64), guesses, epsilon)
         stated = np.where(self._taken(epsilon), self.confidences, 0.5)
         right = np.log(stated) + np.logaddexp(0.0, -epsilon)
         wrong = np.log1p(-stated) + np.logaddexp(0.0, epsilon)

@@ -71,7 +71,9 @@ class Ranking(Evidence):
         "the numbers of guesses looked at were fixed before the output was seen",
     )
 
-    def __init__(self, hits: npt.ArrayLike, elements: int | None = None, grid: Any = None) -> None:
+    def __init__(
+        self, hits: npt.ArrayLike, elements: int | None = None, grid: npt.ArrayLike | None = None
+    ) -> None:
         seen = checks.hits(hits)
         looked = _checked_grid(grid, len(seen))
         blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
@@ -84,7 +86,7 @@ class Ranking(Evidence):
         return cls.of_counts(**fields)
 
     @classmethod
-    def of_counts(cls, grid: Any, counts: Any, elements: Any) -> "Ranking":
+    def of_counts(cls, grid: npt.ArrayLike, counts: npt.ArrayLike, elements: int) -> "Ranking":
         """Rebuild the evidence, without single hits, from the right guesses at each look.
 
         They are all that the p-value uses.
@@ -243,7 +245,7 @@ class Ranking(Evidence):
         return np.asarray((chances <= level).any(axis=0))
 
 
-def _checked_grid(grid: Any, length: int | None) -> Integers:
+def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:
     if grid is None:
         return looks(length or 1)
     whole = _whole("grid", grid)
@@ -254,7 +256,7 @@ def _checked_grid(grid: Any, length: int | None) -> Integers:
     return whole
 
 
-def _whole(name: str, values: Any) -> Integers:
+def _whole(name: str, values: npt.ArrayLike) -> Integers:
     array = checks.vector(name, values)
     if (array != np.rint(array)).any() or (np.abs(array) > checks.LARGEST).any():
         raise InputError(f"{name} must hold integers, got {shown(values)}")

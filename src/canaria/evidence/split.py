@@ -1,6 +1,7 @@
 """Several pieces of evidence about one mechanism, the error probability split between them."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -149,11 +150,11 @@ class Split(Evidence):
         return cls._of_records(**fields)
 
     @classmethod
-    def _of_records(cls, parts: Any, shares: Any) -> "Split":
+    def _of_records(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":
         return cls(tuple(from_dict(part) for part in parts), tuple(shares))
 
 
-def _all(name: str, values: Any) -> tuple[Any, ...]:
+def _all(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     try:
         return tuple(values)
     except TypeError:

@@ -101,7 +101,7 @@ def together(
     return Together(bounds, _joint(bounds, parts, at, confidence))
 
 
-def bound_of(audit: Any, delta: float, confidence: float, **how: Any) -> Bound:
+def bound_of(audit: object, delta: float, confidence: float, **how: object) -> Bound:
     """The bound that a finished audit proves at this delta and confidence, whatever it was asked before.
 
     `how` is for audits that can be asked in several ways, such as training audits.
@@ -110,15 +110,16 @@ def bound_of(audit: Any, delta: float, confidence: float, **how: Any) -> Bound:
         return lower_bound(
             made.evidence, delta, confidence, adjacency=made.adjacency, rule=made.rule, about=made.about
         )
-    if callable(getattr(audit, "bound", None)):
+    ask = getattr(audit, "bound", None)
+    if callable(ask):
         try:
-            inspect.signature(audit.bound).bind(delta=delta, confidence=confidence, **how)
+            inspect.signature(ask).bind(delta=delta, confidence=confidence, **how)
         except TypeError:
             raise InputError(
                 f"audit cannot be asked for bound({', '.join(['delta', 'confidence', *how])}), got "
                 f"{shown(audit)}; pass the bound that it gives, or the recording of a JAX audit"
             ) from None
-        found = audit.bound(delta=delta, confidence=confidence, **how)
+        found = ask(delta=delta, confidence=confidence, **how)
         if isinstance(found, Bound):
             return found
     elif isinstance(audit, Evidence):
@@ -126,7 +127,7 @@ def bound_of(audit: Any, delta: float, confidence: float, **how: Any) -> Bound:
     raise InputError(f"audit must be a bound, evidence, or have bound(delta, confidence), got {shown(audit)}")
 
 
-def made_bound(audit: Any) -> Bound | None:
+def made_bound(audit: object) -> Bound | None:
     """A bound, or that of a result; None for audits that have yet to be asked."""
     found = audit if isinstance(audit, Bound) else getattr(audit, "bound", None)
     return found if isinstance(found, Bound) else None

@@ -12,6 +12,7 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.game.play import Transcript, play
 from canaria.mechanisms import Mechanism
+from canaria.mechanisms._protocol import Output
 from canaria.rules import AdaptiveRule, Rule
 
 
@@ -44,7 +45,7 @@ class Repeated:
         output = self.mechanism.sample(data, rng)
         return output.reshape(*bits.shape, *output.shape[1:])
 
-    def loss(self, output: Any, known: Bits) -> Floats:
+    def loss(self, output: Output, known: Bits) -> Floats:
         """The privacy loss of the element, all others known; 0 for runs whose bit is revealed."""
         others = np.broadcast_to(self.base, (known.size, len(self.base))).copy()
         others[:, self.index] = 0

@@ -17,6 +17,7 @@ from canaria._core.seeds import Seed
 from canaria.evidence import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.mechanisms import Function
+from canaria.mechanisms._protocol import Output
 from canaria.rules import (
     AdaptiveRule,
     Bet,
@@ -116,7 +117,7 @@ def play_many(
 
 def replay(
     bits: npt.ArrayLike,
-    output: Any,
+    output: object,
     score: Score,
     rule: Rule | AdaptiveRule | None = None,
     rounds: Sequence[Any] | None = None,
@@ -150,7 +151,7 @@ def replay(
 
 def replay_own(
     hidden: Bits,
-    output: Any,
+    output: object,
     losses: Losses,
     rule: Rule | AdaptiveRule | None,
     rounds: Sequence[Any] | None,
@@ -179,7 +180,9 @@ def replay_own(
     )
 
 
-def _require_evidence(evidence: Evidence, rule: Any, order: tuple[Integers, ...] | None) -> None:
+def _require_evidence(
+    evidence: Evidence, rule: Rule | AdaptiveRule, order: tuple[Integers, ...] | None
+) -> None:
     if order is not None or isinstance(rule, ChoosingRule):
         _require_adaptive_evidence(evidence, None if order is None else sum(map(len, order)))
 
@@ -196,7 +199,7 @@ def _require_adaptive_evidence(evidence: Evidence, guessed: int | None) -> None:
 def _play_block(
     mechanism: Any,
     losses: Losses,
-    rule: Any,
+    rule: Rule | AdaptiveRule,
     order: tuple[Integers, ...] | None,
     shape: tuple[int, int],
     streams: list[np.random.Generator],
@@ -216,8 +219,8 @@ def _play_block(
 
 def _guess(
     losses: Losses,
-    rule: Any,
-    outputs: Any,
+    rule: Rule | AdaptiveRule,
+    outputs: Sequence[Any] | Output,
     bits: Bits,
     order: tuple[Integers, ...] | None,
     rng: np.random.Generator,
@@ -240,7 +243,7 @@ def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> An
     return Function(mechanism, pairs)
 
 
-def _require_valid(rule: Any, order: tuple[Integers, ...] | None) -> None:
+def _require_valid(rule: Rule | AdaptiveRule, order: tuple[Integers, ...] | None) -> None:
     if not callable(rule) and not isinstance(rule, AdaptiveRule):
         raise InputError(f"rule must be a rule such as Ranked() or Bet(), got {shown(rule)}")
     if order is None or isinstance(rule, AdaptiveRule):
@@ -277,7 +280,7 @@ def _scorer(mechanism: Any, score: Score | None) -> Losses:
 def batched(score: Score) -> Losses:
     """A score of one run, for every run of a batch."""
 
-    def scored(outputs: Any, known: Bits) -> Floats:
+    def scored(outputs: Sequence[Any] | Output, known: Bits) -> Floats:
         return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])
 
     return scored
@@ -287,7 +290,7 @@ def _unmoved(losses: Losses) -> Losses:
     """The same scores, as long as no revealed bit moves the score of a hidden element."""
     first: Floats | None = None
 
-    def scored(outputs: Any, known: Bits) -> Floats:
+    def scored(outputs: Sequence[Any] | Output, known: Bits) -> Floats:
         nonlocal first
         scores = losses(outputs, known)
         first = scores if first is None else first
@@ -301,7 +304,7 @@ def _unmoved(losses: Losses) -> Losses:
     return scored
 
 
-def _scores_of(score: Score, output: Any, known: Bits) -> Floats:
+def _scores_of(score: Score, output: object, known: Bits) -> Floats:
     try:
         scores = np.asarray(score(output, known.copy()), dtype=np.float64)
     except (Exception, SystemExit) as error:

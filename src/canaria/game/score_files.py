@@ -128,12 +128,12 @@ def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def _score(value: Any, where: str) -> float:
+def _score(value: str | float | None, where: str) -> float:
     number = math.nan
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if plain or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())):
+    written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+    if written or (isinstance(value, int | float) and not isinstance(value, bool)):
         try:
-            number = float(value)
+            number = float(value or 0)
         except OverflowError:
             number = math.inf
     if not math.isfinite(number):
@@ -141,7 +141,7 @@ def _score(value: Any, where: str) -> float:
     return number
 
 
-def _included(value: Any, where: str) -> int:
+def _included(value: object, where: str) -> int:
     word = str(value).strip().lower()
     if isinstance(value, str | bool | int) and word in _WORDS:
         return _WORDS[word]

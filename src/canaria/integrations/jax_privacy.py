@@ -37,6 +37,8 @@ RAW_NORM: Final = 10.0
 """The norm of a head's canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _ATTACH: Final = 0x61747461
 _DRAWS: Final = 0x64726177
+PyTree = Any
+"""Arrays in any nest of tuples, lists and dicts."""
 _KEYS: Final = "threefry2x32"
 _FEWEST: Final = 30
 
@@ -51,7 +53,7 @@ class AuditState(NamedTuple):
     the audit. The bits are not looked at, so bounds hold either way.
     """
 
-    noise_state: Any
+    noise_state: PyTree
     mark: Array
     key: Array
     noise: Array
@@ -77,7 +79,7 @@ class Audit:
 
     def __init__(
         self,
-        audited: Any,
+        audited: PyTree,
         shapes: list[tuple[int, ...]],
         design: Design,
         injection: str,
@@ -100,9 +102,9 @@ class Audit:
             self._law = jnp.asarray(np.log(binomial_law(self._most, self.sample_rate))[1:, :, None])
         made = repr((seed, design, injection, settings, self._shapes)).encode()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
-        self.privatizer: Any = optax.GradientTransformationExtraArgs(self._init, self._update)
+        self.privatizer: PyTree = optax.GradientTransformationExtraArgs(self._init, self._update)
 
-    def _init(self, params: Any) -> AuditState:
+    def _init(self, params: PyTree) -> AuditState:
         self._require_fitting("params", jax.tree.leaves(params))
         return AuditState(
             self._audited.init(params),
@@ -115,7 +117,7 @@ class Audit:
         )
 
     def _update(
-        self, sum_of_clipped_grads: Any, noise_state: AuditState, params: Any = None, **extra: Any
+        self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
     ) -> tuple[Any, AuditState]:
         """One step: canaries are added to the sum (injection "sum"), and what comes out is read."""
         leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
@@ -196,7 +198,7 @@ class Audit:
             )
 
     def with_canary_head(
-        self, loss: Callable[..., Any], params: Any
+        self, loss: Callable[..., Any], params: PyTree
     ) -> tuple[Callable[..., Any], CanaryHead]:
         """The loss and the parameters to train with when `injection="head"`.
 
@@ -225,7 +227,7 @@ class Audit:
         kind = jnp.result_type(*jax.tree.leaves(params))
         return with_canaries, CanaryHead(params, jnp.zeros(self.design.coordinates, kind))
 
-    def rows(self, indices: Any, real: int) -> tuple[Any, Any]:
+    def rows(self, indices: PyTree, real: int) -> tuple[Any, Any]:
         """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
 
         -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
@@ -240,7 +242,7 @@ class Audit:
         canary = drawn >= real
         return np.where(canary, drawn - real, -1), np.where(canary, drawn % real, drawn)
 
-    def recording(self, state: Any) -> Recording:
+    def recording(self, state: PyTree) -> Recording:
         """What was seen up to this state (the privatizer's, or one that holds it), free of JAX."""
         ours = _state_in(state)
         if not np.array_equal(np.asarray(ours.mark), self._mark):
@@ -261,13 +263,13 @@ class Audit:
             layers=tuple(len(places) for places in self._places if len(places)),
         )
 
-    def bound(self, state: Any, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
+    def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves up to this state; see `Recording.bound`."""
         return self.recording(state).bound(delta, confidence, **how)
 
     def report(
         self,
-        state: Any,
+        state: PyTree,
         claimed: float | None = None,
         delta: float | None = None,
         confidence: float = 0.95,
@@ -278,7 +280,7 @@ class Audit:
 
     def conformance(
         self,
-        state: Any,
+        state: PyTree,
         noise_multiplier: float | None = None,
         sample_rate: float | None = None,
         steps: int | None = None,
@@ -288,8 +290,8 @@ class Audit:
 
 
 def attach(
-    privatizer: Any,
-    params: Any,
+    privatizer: PyTree,
+    params: PyTree,
     *,
     canaries: int | Dense | Dirac,
     clip_norm: Any,
@@ -371,7 +373,7 @@ def _settings(clip_norm: Any, noise_multiplier: float, sample_rate: float) -> tu
     return float(norm), float(noise_multiplier), float(sample_rate)
 
 
-def _shapes(params: Any) -> list[tuple[int, ...]]:
+def _shapes(params: PyTree) -> list[tuple[int, ...]]:
     leaves = jax.tree.leaves(params)
     for leaf in leaves:
         if not jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating):
@@ -405,7 +407,7 @@ def _with(leaf: Array, places: Any, real: Array, added: Array) -> Array:
     return leaf.reshape(-1).at[places].set(values).reshape(leaf.shape)
 
 
-def _state_in(state: Any) -> AuditState:
+def _state_in(state: PyTree) -> AuditState:
     """The one state of an audited privatizer that a state, such as that of optax.chain, holds."""
     parts = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, AuditState))
     ours = [part for part in parts if isinstance(part, AuditState)]

@@ -112,7 +112,7 @@ class Store:
                     entry.unlink()
 
 
-def _difference(earlier: Any, wanted: dict[str, Any]) -> str:
+def _difference(earlier: object, wanted: dict[str, Any]) -> str:
     if not isinstance(earlier, dict):
         return shown(earlier)
     differing = [name for name in {**earlier, **wanted} if _setting(earlier, name) != _setting(wanted, name)]

@@ -45,7 +45,7 @@ class Mechanism(Protocol):
     def outcomes(self, n: int) -> Outcomes | None: ...
 
 
-def called(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:
     """Call a function of the user; whatever it raises becomes one line that names it."""
     try:
         return function(*arguments)

@@ -11,9 +11,10 @@ Only m_c matters, so T x d values are drawn, never T x n; for the sum over steps
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 from scipy import interpolate, special
 
 from canaria._core import checks
@@ -201,7 +202,9 @@ def algorithm_3(
     return released
 
 
-def log_likelihoods_of(released: Any, most: int, sample_rate: float, noise_multiplier: float) -> Floats:
+def log_likelihoods_of(
+    released: npt.ArrayLike, most: int, sample_rate: float, noise_multiplier: float
+) -> Floats:
     """L(m), m = 0 ... `most`, of released values (steps, ...), as `DpSgd` accumulates them.
 
     Includes the Gaussian constant, so that it is the log density itself.

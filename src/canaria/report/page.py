@@ -65,7 +65,7 @@ def _unbroken(text: str) -> str:
     return text.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
 
 
-def _json(data: Any) -> str:
+def _json(data: object) -> str:
     """JSON that cannot end its script block or start a comment in it."""
     return json.dumps(data, allow_nan=False).replace("<", "\\u003c")
 

@@ -12,7 +12,7 @@ No step but the last goes up: revealing bits spreads a posterior, and the larges
 the finite number of guesses, the looks at many numbers of them, delta and the confidence cost, and luck.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -21,6 +21,7 @@ from canaria._core import seeds
 from canaria._core.arrays import Bits, Floats
 from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
+from canaria.mechanisms._protocol import Output
 from canaria.mechanisms.dpsgd import DpSgd
 from canaria.results.parts import CLAIM, Ladder, Step
 from canaria.theory.efficacy import THEORY, Accuracy, top_mean
@@ -86,7 +87,7 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
     return _falling(CLAIM, claimed, levels, bound, how)
 
 
-def _largest_when_known(output: Any, bits: Bits, coordinates: int) -> Floats:
+def _largest_when_known(output: Output, bits: Bits, coordinates: int) -> Floats:
     """The largest |loss| of each game for someone who knows all other bits: |L(m + 1) - L(m)|."""
     places = np.arange(bits.shape[1]) % coordinates
     included = np.stack([np.bincount(places, weights=row > 0, minlength=coordinates) for row in bits])

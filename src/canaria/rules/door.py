@@ -44,7 +44,7 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
 def guess_in_rounds(
     rule: AdaptiveRule,
     losses: Losses,
-    outputs: Any,
+    outputs: object,
     bits: Bits,
     rounds: tuple[Integers, ...],
     rng: np.random.Generator,
@@ -67,7 +67,7 @@ def guess_in_rounds(
 def guess_by_choice(
     rule: ChoosingRule,
     losses: Losses,
-    output: Any,
+    output: object,
     bits: Bits,
     rng: np.random.Generator,
 ) -> Guessed:

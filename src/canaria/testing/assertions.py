@@ -128,7 +128,7 @@ def assert_private(
 
 
 def assert_private_training(
-    audit: Any,
+    audit: object,
     epsilon: float,
     delta: float,
     *,
@@ -187,7 +187,7 @@ def examine(
 
 
 def examine_training(
-    audit: Any,
+    audit: object,
     claim: ApproximateDP,
     how: Mapping[str, Any],
     confidence: float,
@@ -197,7 +197,8 @@ def examine_training(
     """Hold an audited training run against the claim, and against what was stated about it."""
     __tracebackhide__ = True
     level = (1 - checks.confidence(confidence)) / (2 if conformance else 1)
-    if not callable(getattr(audit, "conformance", None)):
+    test = getattr(audit, "conformance", None)
+    if not callable(test):
         raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
     chosen = {name: value for name, value in how.items() if value}
     bound, notes = _quietly(audit, claim.delta, confidence_at(level), **chosen)
@@ -206,13 +207,13 @@ def examine_training(
         raise InputError(f"this test cannot fail: {hopeless}")
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
-    found = replace(audit.conformance(), level=level) if conformance else None
+    found = replace(test(), level=level) if conformance else None
     return Verdict(
         bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes or _idle(bound, claim)
     )
 
 
-def is_audit(value: Any) -> bool:
+def is_audit(value: object) -> bool:
     """Whether a value is an audit that was already made, and not a mechanism to be played against."""
     asked = any(callable(getattr(value, name, None)) for name in ("bound", "p_value"))
     return made_bound(value) is not None or (asked and not hasattr(value, "sample"))
@@ -232,7 +233,7 @@ def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float
         )
 
 
-def _quietly(audit: Any, delta: float, confidence: float, **how: Any) -> tuple[Bound, tuple[str, ...]]:
+def _quietly(audit: object, delta: float, confidence: float, **how: object) -> tuple[Bound, tuple[str, ...]]:
     """The bound, and as a note the warning that what was guessed could not have refuted anything."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NothingRefutableWarning)

@@ -1,7 +1,7 @@
 """Gradient canaries: how many, where, how they get into training, and the coins that include them."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Dense:
 Design = Dirac | Dense
 
 
-def design_of(canaries: Any, per_coordinate: int) -> Design:
+def design_of(canaries: int | Design, per_coordinate: int) -> Design:
     """A number of Dirac canaries, or a design as it is."""
     if isinstance(canaries, Dirac | Dense):
         if per_coordinate != 1:

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core import checks, seeds
@@ -38,8 +40,8 @@ class Audit:
 
     def __init__(
         self,
-        optimizer: Any,
-        data_loader: Any,
+        optimizer: DPOptimizer,
+        data_loader: DPDataLoader,
         design: Design,
         injection: str,
         seed: int,
@@ -95,7 +97,7 @@ class Audit:
         self._noise_square += self._noise() ** 2
         self._add_noise()
 
-    def _before_update(self, *_: Any) -> None:
+    def _before_update(self, *_: object) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
         optimizer, real = self.optimizer, self._real
         if real is None:
@@ -198,8 +200,8 @@ class Audit:
 
 
 def attach(
-    optimizer: Any,
-    data_loader: Any,
+    optimizer: DPOptimizer,
+    data_loader: DPDataLoader,
     *,
     injection: str,
     canaries: int | Dense | Dirac,
@@ -258,7 +260,7 @@ def attach(
     return audit
 
 
-def _agreed(optimizer: Any, seed: int) -> int:
+def _agreed(optimizer: DPOptimizer, seed: int) -> int:
     """All ranks audit with the seed of the first."""
     if not isinstance(optimizer, DISTRIBUTED):
         return seed

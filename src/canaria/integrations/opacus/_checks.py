@@ -1,9 +1,10 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 from opacus.accountants.accountant import IAccountant
+from opacus.data_loader import DPDataLoader
 from opacus.optimizers import (
     AdaClipDPOptimizer,
     DPOptimizer,
@@ -23,7 +24,7 @@ from canaria.training.canaries import Design
 _FLAT: Final = (DPOptimizer, DPOptimizerFastGradientClipping)
 
 
-def require_private(optimizer: Any) -> None:
+def require_private(optimizer: DPOptimizer) -> None:
     if not isinstance(optimizer, DPOptimizer):
         raise InputError(
             f"optimizer must be the private one that make_private returns, got {type(optimizer).__name__}"
@@ -39,7 +40,7 @@ def require_private(optimizer: Any) -> None:
         raise InputError("optimizer is audited already; detach that audit first")
 
 
-def require_poisson(data_loader: Any) -> None:
+def require_poisson(data_loader: DPDataLoader) -> None:
     sampler = getattr(data_loader, "batch_sampler", None)
     if not isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
         raise InputError(
@@ -48,7 +49,7 @@ def require_poisson(data_loader: Any) -> None:
         )
 
 
-def accountant_of(optimizer: Any) -> IAccountant | None:
+def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
     """The accountant that counts the optimizer's steps, if there is one."""
     closure = getattr(optimizer.step_hook, "__closure__", None) or ()
     held = [cell.cell_contents for cell in closure]
@@ -60,14 +61,14 @@ def steps_counted(accountant: IAccountant) -> int:
     return sum(int(steps) for _, _, steps in accountant.history)
 
 
-def require_fresh(optimizer: Any) -> None:
+def require_fresh(optimizer: DPOptimizer) -> None:
     accountant = accountant_of(optimizer)
     stepped = accountant is not None and steps_counted(accountant) > 0
     if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
 
 
-def require_counted(optimizer: Any, steps: int) -> None:
+def require_counted(optimizer: DPOptimizer, steps: int) -> None:
     accountant = accountant_of(optimizer)
     counted = steps if accountant is None else steps_counted(accountant)
     if counted != steps:
@@ -77,7 +78,9 @@ def require_counted(optimizer: Any, steps: int) -> None:
         )
 
 
-def require_fitting(optimizer: Any, data_loader: Any, design: Design, injection: str) -> None:
+def require_fitting(
+    optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
+) -> None:
     weights = sum(p.numel() for p in optimizer.params)
     if design.coordinates > weights:
         most = weights * getattr(design, "per_coordinate", 1)
@@ -115,12 +118,12 @@ def require_fitting(optimizer: Any, data_loader: Any, design: Design, injection:
         _require_head(optimizer, design)
 
 
-def _covers(data_loader: Any, rows: CanaryRows) -> bool:
+def _covers(data_loader: DPDataLoader, rows: CanaryRows) -> bool:
     sampler = data_loader.batch_sampler
     return int(getattr(sampler, "total_size", sampler.num_samples)) == len(rows)
 
 
-def _require_head(optimizer: Any, design: Design) -> None:
+def _require_head(optimizer: DPOptimizer, design: Design) -> None:
     heads = [p.canary_head for p in optimizer.params if hasattr(p, "canary_head")]
     if len(heads) != 1 or heads[0].design != design:
         held = heads[0].design if heads else "none"

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from opacus.optimizers import DistributedDPOptimizer
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from torch import Tensor
 
@@ -146,7 +147,9 @@ class _Poisson:
 class _Sum(Injection):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
-    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Bits, seed: int) -> None:
+    def __init__(
+        self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
+    ) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
@@ -175,7 +178,9 @@ class _Sum(Injection):
 class _Rows(Injection):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
-    def __init__(self, optimizer: Any, loader: Any, design: Design, bits: Bits, seed: int) -> None:
+    def __init__(
+        self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
+    ) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed)
         self._drawn = DrawnRows(loader.batch_sampler)
@@ -226,7 +231,7 @@ class _Rows(Injection):
 class _Head(Injection):
     """The canary embedding's own gradient; no real row touches it."""
 
-    def __init__(self, optimizer: Any, _: Any, design: Design, bits: Bits, __: int) -> None:
+    def __init__(self, optimizer: DPOptimizer, _: DPDataLoader, design: Design, bits: Bits, __: int) -> None:
         weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
         self._optimizer = optimizer
         self.places = Places([weight], design.coordinates, 0)
@@ -249,5 +254,5 @@ def _derived(seed: int, purpose: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(_DRAWS, purpose)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def _spread(optimizer: Any, design: Design, seed: int) -> Places:
+def _spread(optimizer: DPOptimizer, design: Design, seed: int) -> Places:
     return Places(optimizer.params, design.coordinates, _derived(seed, 2))

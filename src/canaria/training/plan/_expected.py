@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def expected_bound(
     per_coordinate: int = 1,
     delta: float = 0.0,
     confidence: float = 0.95,
-    rule: Any = None,
+    rule: object = None,
 ) -> Expected:
     """The bound to expect from one audit; `training` is (steps, sample rate, noise multiplier).
 
@@ -105,7 +105,7 @@ def refutation_power(
     per_coordinate: int = 1,
     delta: float = 0.0,
     confidence: float = 0.95,
-    rule: Any = None,
+    rule: object = None,
 ) -> float:
     """The chance that an audit refutes the claim if the noise is smaller than stated by a factor.
 
@@ -122,7 +122,7 @@ def checked_audit(
     per_coordinate: int,
     delta: float,
     confidence: float,
-    rule: Any,
+    rule: object,
 ) -> Audit:
     """An audit, its arguments checked."""
     steps, sample_rate, noise = training
@@ -147,7 +147,7 @@ def checked_audit(
     )
 
 
-def checked_rule(rule: Any) -> Rule:
+def checked_rule(rule: object) -> Rule:
     """A rule that plans are made for; `Ranked()` if none is given."""
     chosen = Ranked() if rule is None else rule
     if not isinstance(chosen, Ranked | Soft):

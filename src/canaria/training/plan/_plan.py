@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def plan(
     coordinates: int | None = None,
     noise_multiplier: float | None = None,
     confidence: float = 0.95,
-    rule: Any = None,
+    rule: object = None,
     too_small: tuple[float, ...] = TOO_SMALL,
 ) -> Plan:
     """Plan the audit of a training run that claims (epsilon, delta).
