@@ -6,7 +6,7 @@ import typer
 
 Epsilon = Annotated[float | None, typer.Option(help="Privacy level of the mechanism.")]
 Sigma = Annotated[float | None, typer.Option(help="Standard deviation of its Gaussian noise.")]
-Chance = Annotated[float | None, typer.Option("--p", help="Chance that all-or-nothing shows all.")]
+Chance = Annotated[float | None, typer.Option("--p", help="Probability that all-or-nothing reveals all.")]
 Size = Annotated[int | None, typer.Option(help="Elements per set.")]
-Elements = Annotated[int, typer.Option("--n", help="Elements: hidden bits.")]
+Elements = Annotated[int, typer.Option("--n", help="Number of elements (hidden bits).")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]

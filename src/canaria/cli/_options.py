@@ -6,7 +6,7 @@ import typer
 
 Adjacency = Literal["add-remove", "replace"]
 Delta = Annotated[float | None, typer.Option(help="Delta; needed with --claimed, else 0.")]
-Confidence = Annotated[float, typer.Option(help="How sure the bound is.")]
+Confidence = Annotated[float, typer.Option(help="Confidence level of the bound.")]
 Claimed = Annotated[
     float | None,
     typer.Option(help="Claimed epsilon; exit code 1 if refuted."),

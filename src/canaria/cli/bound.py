@@ -20,7 +20,7 @@ def bound(
     ] = "exact",
     claimed: Claimed = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option(metavar="KIND", help="add-remove or replace: what it was about.")
+        Adjacency | None, typer.Option(metavar="KIND", help="What was audited: add-remove or replace.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,14 +11,14 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="The epsilon that training claims.")],
     delta: Annotated[float, typer.Option(help="The delta of the claim.")],
     steps: Annotated[int, typer.Option(help="Training steps.")],
-    sample_rate: Annotated[float, typer.Option(help="Chance of a row to be in a batch.")],
+    sample_rate: Annotated[float, typer.Option(help="Probability that a row is in a batch.")],
     canaries: Annotated[int | None, typer.Option(help="Canaries; 1000, if nothing is given.")] = None,
-    per_coordinate: Annotated[int | None, typer.Option(help="Canaries to a coordinate.")] = None,
-    coordinates: Annotated[int | None, typer.Option(help="Weights for canaries, if they are scarce.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Noise; by RDP, if not given.")] = None,
+    per_coordinate: Annotated[int | None, typer.Option(help="Canaries on each coordinate.")] = None,
+    coordinates: Annotated[int | None, typer.Option(help="Coordinates available for canaries.")] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Default: from the RDP accountant.")] = None,
     rule: Annotated[str, typer.Option(help="ranked or soft.")] = "ranked",
     too_small: Annotated[
-        list[float] | None, typer.Option(help="Noise too small by this factor (repeatable).")
+        list[float] | None, typer.Option(help="Factor by which noise is too small; repeatable.")
     ] = None,
     confidence: Confidence = 0.95,
     as_json: AsJson = False,

@@ -6,7 +6,7 @@ import typer
 
 
 def schema(
-    as_json: Annotated[bool, typer.Option("--json", help="On one line, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it on one line.")] = False,
 ) -> None:
     """Print the JSON Schema of result files.
 

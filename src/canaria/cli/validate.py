@@ -12,8 +12,8 @@ def validate(
     auditors: Annotated[
         list[str] | None, typer.Argument(metavar="AUDITOR", help="module:function, or one of ours.")
     ] = None,
-    audits: Annotated[int | None, typer.Option(help="Whole audits in each cell; 1000 (ours: 100).")] = None,
-    claims: Annotated[int | None, typer.Option(help="And tests of the truth alone; 0 (ours: 2000).")] = None,
+    audits: Annotated[int | None, typer.Option(help="Audits in each cell; 1000 (ours: 100).")] = None,
+    claims: Annotated[int | None, typer.Option(help="Extra tests of the true claim; 0 (ours: 2000).")] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
         typer.Option(metavar="BITS", help="What scores may know: earlier, others."),
