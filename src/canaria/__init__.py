@@ -48,7 +48,7 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that `import canaria` stays light."""
+    """Import a public name on first use, so that `import canaria` stays fast."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'canaria' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

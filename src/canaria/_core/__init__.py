@@ -1,4 +1,4 @@
-"""The ground floor: errors, checks, random streams, fair coins, binomial numerics, rounding and files.
+"""The lowest layer: errors, checks, random streams, fair coins, binomial numerics, rounding and files.
 
-It knows nothing of audits, and imports nothing else of canaria.
+It does not depend on audits, and imports nothing else from canaria.
 """

@@ -1,4 +1,4 @@
-"""Arrays by what they hold."""
+"""Types of arrays, named by their content."""
 
 import numpy as np
 import numpy.typing as npt

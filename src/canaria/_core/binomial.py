@@ -1,9 +1,9 @@
 """Binomial laws with success probability p(epsilon) = e^epsilon / (1 + e^epsilon).
 
-Everything is written in the failure probability 1 - p(epsilon), which keeps its digits where
-p(epsilon) has long rounded to 1. Against 40-digit arithmetic the relative error is below 3e-10 for
-up to 10^9 trials (tests/_core/test_binomial.py); `rounded_up` moves p-values past that. Beyond, it grows
-like the square root of the trials, and so does what `tail` adds.
+Everything is written in terms of the failure probability 1 - p(epsilon), which keeps its digits where
+p(epsilon) has long rounded to 1. Against 40-digit arithmetic the relative error is below 3e-10 for up to 10^9
+trials (tests/_core/test_binomial.py); `rounded_up` moves p-values past that. Beyond, it grows like the square
+root of the trials, and so does what `tail` adds.
 """
 
 import math
@@ -36,7 +36,7 @@ def rounded_up(probability: float) -> float:
 
 
 def success(epsilon: Numbers) -> Any:
-    """p(epsilon): the best accuracy that epsilon-DP allows a guess."""
+    """p(epsilon): the best accuracy that a guess can have under epsilon-DP."""
     return special.expit(epsilon)
 
 
@@ -58,7 +58,7 @@ def flip_budget(elements: int, epsilon: Numbers, delta: float) -> Any:
 
 
 def round_more(taken: Numbers) -> Any:
-    """The factor that covers what the error of a law of so many trials exceeds `ROUND_UP` by."""
+    """The factor that covers the error of a law with this many trials beyond `ROUND_UP`."""
     return 1 + _ROUND_MORE * np.sqrt(np.maximum(taken - _CORRECTED_UP_TO, 0.0))
 
 

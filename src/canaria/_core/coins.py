@@ -1,7 +1,7 @@
-"""Fair coins: hidden bits that they hardly ever show are a warning, or an error.
+"""Checks that hidden bits look like fair coins; bits that do not give a warning or an error.
 
-The order of a list is no evidence against coins: members first, or by class, is usual. It becomes one where
-rows share a coin, and where a game reveals bits in that order.
+The order of a list is no evidence against fair coins: lists are often sorted by membership or by class. It
+matters if several rows share a coin, or if a game reveals bits in that order.
 """
 
 import math
@@ -31,11 +31,11 @@ _ONE_ROW: Final = "give one row per canary, such as the mean of its scores (anot
 
 
 class UnfairCoinsError(InputError):
-    """Hidden bits that fair coins show less than once in a million audits."""
+    """Raised for hidden bits that fair coins show less than once in a million audits."""
 
 
 class CoinWarning(UserWarning):
-    """Hidden bits that fair coins hardly ever show."""
+    """Issued for hidden bits that fair coins rarely show."""
 
     __module__ = "canaria.game"
 
@@ -69,7 +69,7 @@ def checked_bits(values: npt.ArrayLike) -> Bits:
 
 
 def require_fair_rounds(revealed: Bits) -> None:
-    """Check bits in the order in which rounds reveal them: an order made with sight of them tells them."""
+    """Check bits in the order in which rounds reveal them; the order must not depend on the bits."""
     _require_fair_split(revealed > 0)
     changes, pairs = _changes(revealed)
     if sorted_by_bits(revealed):
@@ -81,9 +81,11 @@ def require_fair_rounds(revealed: Bits) -> None:
 
 
 def sorted_by_bits(hidden: Bits) -> bool:
-    """Whether coins as tossed cannot explain the order of a list: then positions tell the bits.
+    """Whether the order of a list is practically impossible for coins as tossed.
 
-    Each two neighbours differ by a fair coin, independently.
+    Positions in such a list reveal the bits.
+
+    Under fair coins, each two neighbours differ with probability 1/2, independently.
     """
     changes, pairs = _changes(hidden)
     return pairs > 0 and fair_chance(changes, pairs) < IMPOSSIBLE
@@ -110,11 +112,11 @@ def _require_fair_split(included: Hits) -> None:
 
 
 def _require_coins_of_their_own(included: Hits) -> None:
-    """Refuse several rows for each canary, next to each other or block by block.
+    """Refuse several rows per canary, next to each other or block by block.
 
-    Rows of g to a canary come in runs whose lengths are multiples of g. Fair coins as tossed show that in 41
+    With g rows per canary, the lengths of all runs are multiples of g. Fair coins as tossed show that in 41
     or more runs with probability below 3^-40; listed by groups, members first in each, below 2^-20, because
-    the two runs of every group must fit. The same goes for a list that repeats a block of so many runs.
+    the two runs of every group must fit. The same holds for a list that repeats a block with that many runs.
     """
     total = len(included)
     ends = np.append(np.flatnonzero(included[1:] != included[:-1]) + 1, total)

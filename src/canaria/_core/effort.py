@@ -1,8 +1,9 @@
-"""How long evidence takes, in seconds of an ordinary core: told beforehand, and counted on the way.
+"""How long evidence takes, in seconds of an ordinary core: estimated beforehand, and counted during the work.
 
-`Effort` is what a kind expects of itself. What it takes can depend on every count, so the steps that
-take time also `spend` it, before they do; within `at_most`, what goes beyond is refused. Both are the same
-on every machine. Prices are measured (fuzz/slow_files.py holds them against processor time), and rounded up.
+`Effort` is the estimate of a kind of evidence. The true cost can depend on every count, so the steps that
+take time also `spend` it, before they start; within `at_most`, work beyond the limit is refused. Both are the
+same on every machine. Prices are measured (fuzz/slow_files.py compares them with processor time), and rounded
+up.
 """
 
 from collections.abc import Iterator
@@ -31,13 +32,13 @@ _LARGE: Final = 1e9
 
 
 class TooLongError(InputError):
-    """Evidence that would take longer than is allowed."""
+    """Raised for evidence that would take longer than is allowed."""
 
     __module__ = "canaria"
 
 
 class Effort(NamedTuple):
-    """Seconds to decide one claim, and to find the last one that is refuted."""
+    """Seconds to decide one claim, and to find the last refuted claim."""
 
     claim: float
     bound: float
@@ -48,7 +49,7 @@ _LEFT: Final[ContextVar[list[float] | None]] = ContextVar("left", default=None)
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Refuse work of more than so many seconds, by a TooLongError."""
+    """Refuse work of more than this many seconds, by a TooLongError."""
     token = _LEFT.set([seconds])
     try:
         yield
@@ -57,7 +58,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def spend(seconds: float) -> None:
-    """Count work that is about to be done."""
+    """Count work before it is done."""
     left = _LEFT.get()
     if left is not None:
         left[0] -= seconds

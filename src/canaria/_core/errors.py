@@ -1,4 +1,4 @@
-"""Errors of one line: what was given, what is allowed, what was probably meant."""
+"""Errors with a message of one line: what was given, what is allowed, what was probably meant."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,23 +9,23 @@ _SHOWN: Final = 60
 
 
 class CanariaError(Exception):
-    """What canaria raises on purpose; the message is one line."""
+    """The base class of the errors that canaria raises on purpose; the message is one line."""
 
 
 class InputError(CanariaError, ValueError):
-    """An argument, a file or a command that cannot be used."""
+    """Raised for an argument, a file or a command that cannot be used."""
 
     __module__ = "canaria"
 
 
 class TrainingDivergedError(CanariaError, ArithmeticError):
-    """Training whose noisy sums are not finite numbers: there is nothing to audit."""
+    """Raised if the noisy sums of a training run are not finite, so that there is nothing to audit."""
 
     __module__ = "canaria.training"
 
 
 class NothingRefutableWarning(UserWarning):
-    """An audit in which no claim could have been refuted, whatever was seen."""
+    """Issued if the audit could not have refuted any claim, even with perfect guesses."""
 
     __module__ = "canaria.evidence"
 

@@ -1,4 +1,4 @@
-"""Files: written all or nothing, with a checksum over their content."""
+"""Files that are written completely or not at all, with a checksum over their content."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _DRAFT: Final = re.compile(r"\.(.+)\.\d+\.draft")
 
 
 def folder(path: str | Path) -> Path:
-    """A folder to write to, made if it is not there."""
+    """A folder to write to, made if it does not exist."""
     place = Path(path)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -24,7 +24,7 @@ def folder(path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that, whatever happens, it holds all of the content or what it held before.
+    """Write a file so that it always holds either the new content or the old one.
 
     A pipe or a device, which cannot be replaced, is written into.
     """
@@ -53,13 +53,13 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def drafted(name: str) -> str | None:
-    """The name that a draft would have got; None for other files."""
+    """The final name of a draft; None for other files."""
     match = _DRAFT.fullmatch(name)
     return match[1] if match else None
 
 
 def checksum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum, in one fixed way of writing it."""
+    """SHA-256 of a record without its own checksum, in a fixed serialisation."""
     rest = {name: value for name, value in record.items() if name != "checksum"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{sha256(text.encode()).hexdigest()}"

@@ -1,14 +1,16 @@
-"""Numbers as people read them: what is proved is never rounded up."""
+"""Numbers for people to read; a proved number is never rounded up."""
 
 import math
 from decimal import ROUND_FLOOR, Decimal
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
-    """A number to so many decimals.
+    """A number as text, rounded down to a fixed number of decimals.
 
-    >>> rounded_down(2.01), rounded_down(0.9999999), rounded_down(float("inf")), rounded_down(3e20)
-    ('2.010', '0.999', 'inf', '3.0000e+20')
+    Example:
+        >>> rounded_down(2.01), rounded_down(0.9999999), rounded_down(float("inf")), rounded_down(3e20)
+        ('2.010', '0.999', 'inf', '3.0000e+20')
+
     """
     if not math.isfinite(value):
         return "inf"
@@ -19,10 +21,12 @@ def rounded_down(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float, digits: int = 8) -> str:
-    """A share in percent, without idle zeros.
+    """A share in percent, rounded down, without trailing zeros.
 
-    >>> percent(0.95), percent(1 - 2**-53)
-    ('95', '99.99999999')
+    Example:
+        >>> percent(0.95), percent(1 - 2**-53)
+        ('95', '99.99999999')
+
     """
     exact = (Decimal(repr(float(share))) * 100).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR)
     return f"{exact.normalize():f}"

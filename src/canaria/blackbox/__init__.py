@@ -1,6 +1,6 @@
-"""Audits from outside: canaries planted in a data set by fair coins, scored by what the model answers.
+"""Black-box audits: canaries planted in a data set by fair coins, scored by the answers of the model.
 
-Nothing is known of the training but its data set and its outcome.
+Nothing needs to be known about the training except its data set and the trained model.
 """
 
 from canaria.blackbox.plant import Planted, plant

@@ -16,12 +16,28 @@ _MAKE: Final = 0x6D616B65
 def mislabelled(
     features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """`count` different real rows, each with a wrong label chosen at random among the others.
+    """Canaries made of real rows with wrong labels.
 
-    >>> import numpy as np
-    >>> rows, wrong = mislabelled(np.arange(8.0).reshape(4, 2), [0, 1, 2, 1], 3, rng=0)
-    >>> rows.shape
-    (3, 2)
+    Each is a different row of the data, with a label chosen at random among the other classes.
+
+    Args:
+        features: The features of the data, one row per example.
+        labels: The label of each row; at least two classes.
+        count: The number of canaries, at most the number of rows.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The features of the canaries, and their labels.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> import numpy as np
+        >>> rows, wrong = mislabelled(np.arange(8.0).reshape(4, 2), [0, 1, 2, 1], 3, rng=0)
+        >>> rows.shape
+        (3, 2)
+
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.same_length("labels", len(classes), "features", len(values))
@@ -38,11 +54,25 @@ def mislabelled(
 def noise(
     features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """`count` rows of uniform noise within the range of each feature, with random labels.
+    """Canaries made of uniform noise within the range of each feature, with random labels.
 
-    >>> rows, classes = noise([[0.0, 5.0], [1.0, 6.0]], [0, 1], 10, rng=0)
-    >>> bool(rows.min() >= 0 and rows[:, 1].min() >= 5)
-    True
+    Args:
+        features: The features of the data, one row per example.
+        labels: The labels of the data, from whose classes the labels of the canaries are drawn.
+        count: The number of canaries.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The features of the canaries, and their labels.
+
+    Raises:
+        InputError: If `count` is not a positive integer.
+
+    Example:
+        >>> rows, classes = noise([[0.0, 5.0], [1.0, 6.0]], [0, 1], 10, rng=0)
+        >>> bool(rows.min() >= 0 and rows[:, 1].min() >= 5)
+        True
+
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -56,11 +86,25 @@ def noise(
 def blank(
     features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """`count` rows of zeros, each but for one feature at its largest value, with random labels.
+    """Canaries of zeros except for one feature, which has its largest value; the labels are random.
 
-    >>> rows, classes = blank([[0.0, 5.0], [1.0, 6.0]], [0, 1], 2, rng=0)
-    >>> rows.tolist()
-    [[1.0, 0.0], [0.0, 6.0]]
+    Args:
+        features: The features of the data, one row per example.
+        labels: The labels of the data, from whose classes the labels of the canaries are drawn.
+        count: The number of canaries.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The features of the canaries, and their labels.
+
+    Raises:
+        InputError: If `count` is not a positive integer.
+
+    Example:
+        >>> rows, classes = blank([[0.0, 5.0], [1.0, 6.0]], [0, 1], 2, rng=0)
+        >>> rows.tolist()
+        [[1.0, 0.0], [0.0, 6.0]]
+
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -72,10 +116,24 @@ def blank(
 
 
 def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) -> Integers:
-    """`count` texts of `length` tokens drawn at random from a vocabulary: (count, length).
+    """Texts of random tokens.
 
-    >>> random_tokens(2, 3, 1000, rng=0).shape
-    (2, 3)
+    Args:
+        count: The number of texts.
+        length: The number of tokens in each text.
+        vocabulary: The size of the vocabulary, at least 2; tokens are integers from 0 to `vocabulary - 1`.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The tokens, as an array of shape (count, length).
+
+    Raises:
+        InputError: If an argument is not an integer in its range.
+
+    Example:
+        >>> random_tokens(2, 3, 1000, rng=0).shape
+        (2, 3)
+
     """
     checks.integer("count", count, 1)
     checks.integer("length", length, 1)

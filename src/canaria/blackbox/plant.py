@@ -1,6 +1,7 @@
-"""Black-box audits: canaries planted in a data set by fair coins, whatever trains on it.
+"""Black-box audits: canaries planted in a data set by fair coins, for any trainer.
 
-Neither the length of the data set, nor a sampling rate or normaliser computed from it, may tell the coins:
+The length of the data set, and any sampling rate or normaliser computed from it, must not depend on the
+coins:
 
 - replace: every place holds either the canary or its stand-in (replace-one adjacency);
 - zero-out: every canary has a place, and a weight of 1 or 0 that the trainer must honour (add-remove
@@ -28,10 +29,18 @@ _FORMS: Final = {"replace": "replace", "zero-out": "add-remove"}
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Planted:
-    """A data set to train on, and what is needed to audit the result.
+    """A data set to train on, and what is needed to audit the trained model.
 
-    `indices` says where each canary (or its stand-in) lies in `dataset`, `weights` (zero-out only) how much
-    each row counts, `canaries` what to score after training. Keep `bits` away from training.
+    Keep `bits` away from training.
+
+    Attributes:
+        dataset: The data set to train on.
+        bits: The coin of each canary: +1 if it was included, -1 if not.
+        indices: Where each canary, or its stand-in, is in `dataset`.
+        adjacency: "replace", or "add-remove" for form="zero-out".
+        canaries: What to score after training.
+        weights: How much each row counts in training, 1 or 0; None unless form="zero-out".
+
     """
 
     dataset: Any
@@ -49,7 +58,22 @@ class Planted:
         rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
         rng: Seed = None,
     ) -> Bound:
-        """The bound that scores of the canaries prove, higher meaning "trained on" (see `audit_scores`)."""
+        """The lower bound on epsilon that scores of the canaries prove; see `audit_scores`.
+
+        Args:
+            scores: One number per canary, higher meaning "trained on".
+            delta: The delta at which epsilon is bounded.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            rule: How scores become guesses.
+            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+        Returns:
+            The bound, with its evidence.
+
+        Raises:
+            InputError: If an argument is not usable, or if there is not one score per canary.
+
+        """
         return bound_of_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
 
 
@@ -58,18 +82,31 @@ def plant(
 ) -> Planted:
     """Plant canaries in a data set, each by an independent fair coin.
 
-    `dataset` may be an array, a tensor, a pandas object, a list, a tuple or dict of these with one row per
-    example, or anything with a length and `dataset[i]` (a torch Dataset); `canaries` has the same form (for
-    a Dataset, a list of items). With form="replace" a canary takes the place of a stand-in or leaves it:
-    by default of real rows chosen at random; `stand_ins` are added to the data set instead. With
-    form="zero-out" all canaries are added, and `weights` says which count.
+    Args:
+        dataset: An array, a tensor, a pandas object, a list, a tuple or dict of these with one row per
+            example, or anything with a length and `dataset[i]` (a torch Dataset).
+        canaries: The canaries, of the same type as `dataset` (for a Dataset, a list of items).
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+        stand_ins: Only for form="replace": one row per canary, which is added to the data set and takes the
+            place of the canary if that is excluded. By default canaries take the places of real rows chosen
+            at random.
+        form: "replace": a canary either replaces its stand-in or is left out. "zero-out": all canaries are
+            added, and `weights` says which of them count.
 
-    >>> import numpy as np
-    >>> planted = plant((np.zeros((50, 3)), np.zeros(50)), (np.ones((4, 3)), np.ones(4)), rng=0)
-    >>> planted.dataset[0].shape, planted.adjacency
-    ((50, 3), 'replace')
-    >>> bool(np.all(planted.dataset[1][planted.indices] == (planted.bits > 0)))
-    True
+    Returns:
+        The data set to train on, with the coins and the places of the canaries.
+
+    Raises:
+        InputError: If an argument is not usable, or if the canaries do not fit the data set.
+
+    Example:
+        >>> import numpy as np
+        >>> planted = plant((np.zeros((50, 3)), np.zeros(50)), (np.ones((4, 3)), np.ones(4)), rng=0)
+        >>> planted.dataset[0].shape, planted.adjacency
+        ((50, 3), 'replace')
+        >>> bool(np.all(planted.dataset[1][planted.indices] == (planted.bits > 0)))
+        True
+
     """
     if form not in _FORMS:
         tell = (
@@ -109,7 +146,7 @@ def plant(
 
 
 def _rows(name: str, data: Any) -> int:
-    """How many examples there are, all parts agreeing."""
+    """The number of examples; all parts must agree."""
     parts = list(data.values()) if isinstance(data, dict) else data
     if isinstance(data, dict | tuple):
         lengths = {_rows(name, part) for part in parts}
@@ -128,7 +165,7 @@ def _rows(name: str, data: Any) -> int:
 
 
 def _take(sources: Sequence[Any], order: Integers) -> Any:
-    """Rows `order` of the sources laid end to end, as the kind of the first."""
+    """Rows `order` of the sources laid end to end, as the type of the first."""
     first = sources[0]
     _require_alike(sources)
     if isinstance(first, dict):
@@ -164,7 +201,7 @@ def _require_alike(sources: Sequence[Any]) -> None:
 
 
 def _is_dataset(data: Any) -> bool:
-    """Whether rows are to be asked for one by one."""
+    """Whether rows are to be read one by one."""
     known = isinstance(data, list | tuple | dict) or type(data).__module__.partition(".")[0] in _JOINS
     rows = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     return rows and (not known or (not hasattr(data, "shape") and not isinstance(data, list | tuple | dict)))
@@ -181,7 +218,7 @@ def _join_tensors(sources: Sequence[Any], order: Integers) -> Any:
 
 
 def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
-    """Row labels are numbered anew: they would tell the bits."""
+    """Row labels are renumbered, because they would reveal the bits."""
     import pandas as pd
 
     columns = [list(getattr(source, "columns", [])) for source in sources]
@@ -198,7 +235,7 @@ _JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
 
 
 class PlantedRows:
-    """A data set whose rows are taken from several, one by one."""
+    """A data set whose rows are taken from several data sets, one by one."""
 
     def __init__(self, sources: tuple[Any, ...], order: Integers) -> None:
         self._sources, self._order = sources, order

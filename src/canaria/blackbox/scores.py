@@ -1,4 +1,4 @@
-"""Scores of membership from what a model answers: higher means "trained on"."""
+"""Membership scores from the answers of a model: higher means "trained on"."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,22 @@ from canaria._core.errors import InputError
 def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool = False) -> Floats:
     """The log probability that the model gives to the labels (its negative loss).
 
-    `answers` is (rows, classes): probabilities, or with `logits=True` logits; `labels` are columns.
+    Args:
+        answers: One row per canary and one column per class: probabilities, or logits if `logits` is True.
+        labels: The label of each canary, as the index of a column.
+        logits: Whether the answers are logits.
 
-    >>> loss_scores([[0.5, 0.5], [0.1, 0.9]], [0, 1]).round(3).tolist()
-    [-0.693, -0.105]
+    Returns:
+        One score per canary.
+
+    Raises:
+        InputError: If the answers are not finite, not a table, or (without `logits`) not probabilities, or if
+            the labels are not columns of it.
+
+    Example:
+        >>> loss_scores([[0.5, 0.5], [0.1, 0.9]], [0, 1]).round(3).tolist()
+        [-0.693, -0.105]
+
     """
     table, columns = _checked(answers, labels)
     if logits:
@@ -30,10 +42,22 @@ def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool =
 
 
 def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
-    """The logit of the label less the largest of the others.
+    """The logit of the label minus the largest logit of the other classes.
 
-    >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
-    [1.5, -3.0]
+    Args:
+        logits: One row per canary and one column per class.
+        labels: The label of each canary, as the index of a column.
+
+    Returns:
+        One score per canary.
+
+    Raises:
+        InputError: If the logits are not finite or not a table, or if the labels are not columns of it.
+
+    Example:
+        >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
+        [1.5, -3.0]
+
     """
     table, columns = _checked(logits, labels)
     rows = np.arange(len(columns))
@@ -43,10 +67,22 @@ def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
 
 
 def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats:
-    """Scores less those of a reference model that saw no canary, which takes out how hard each canary is.
+    """Scores minus those of a reference model that saw no canary, to correct for how hard each canary is.
 
-    >>> difference_scores([1.0, 2.0], [0.5, 2.5]).tolist()
-    [0.5, -0.5]
+    Args:
+        scores: One score per canary.
+        reference: The score that the reference model gives to each canary.
+
+    Returns:
+        One score per canary.
+
+    Raises:
+        InputError: If the arguments are not finite numbers, or not equally long.
+
+    Example:
+        >>> difference_scores([1.0, 2.0], [0.5, 2.5]).tolist()
+        [0.5, -0.5]
+
     """
     own, other = checks.vector("scores", scores), checks.vector("reference", reference)
     checks.same_length("reference", len(other), "scores", len(own))

@@ -1,6 +1,6 @@
-"""Claims: what is promised about a mechanism, and what a bound can be held against.
+"""Claims: what is promised about a mechanism, and what a bound can be compared with.
 
-A claim knows its privacy profile. It knows nothing of how anybody would test it.
+A claim does not know how it is tested.
 """
 
 from canaria.claims.approximate import ApproximateDP, require_same_adjacency

@@ -21,10 +21,25 @@ _LARGEST_NOISE: Final = 1e5
 def dpsgd_epsilon(
     noise_multiplier: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
-    """The epsilon that the accountant ("rdp" or "pld") promises for this noise multiplier.
+    """The epsilon that an accountant gives for this noise multiplier.
 
-    >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
-    2.0
+    Args:
+        noise_multiplier: The noise multiplier, positive.
+        delta: Strictly between 0 and 1.
+        steps: The number of steps.
+        sample_rate: The sampling rate, above 0 and at most 1.
+        accountant: "rdp" or "pld".
+
+    Returns:
+        The epsilon.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    Example:
+        >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
+        2.0
+
     """
     _check(delta, steps, sample_rate, accountant)
     if not checks.real("noise_multiplier", noise_multiplier) > 0:
@@ -36,13 +51,29 @@ def dpsgd_epsilon(
 def dpsgd_noise_multiplier(
     epsilon: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
-    """The noise at which the accountant promises epsilon, rounded up by at most 1e-6 of itself.
+    """The noise multiplier at which an accountant gives this epsilon.
 
-    For "rdp" a first search over few integer orders finds the region and the best order; the second
-    uses all of dp-accounting's own orders around it, which is where its minimum lies.
+    For "rdp" a first search over few integer orders finds the region and the best order; the second uses all
+    of dp-accounting's own orders around it, which is where its minimum lies.
 
-    >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
-    2.42
+    Args:
+        epsilon: Positive and finite.
+        delta: Strictly between 0 and 1.
+        steps: The number of steps.
+        sample_rate: The sampling rate, above 0 and at most 1.
+        accountant: "rdp" or "pld".
+
+    Returns:
+        The noise multiplier, rounded up by at most 1e-6 of itself.
+
+    Raises:
+        InputError: If an argument is out of range, or if no noise multiplier between 1e-5 and 1e5 gives this
+            epsilon.
+
+    Example:
+        >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
+        2.42
+
     """
     _check(delta, steps, sample_rate, accountant)
     if not 0 < checks.real("epsilon", epsilon) < math.inf:

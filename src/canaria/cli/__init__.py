@@ -1,7 +1,7 @@
 """The command line: one file per verb.
 
 A verb reads what the user typed, calls the library and prints; it computes nothing itself. It imports what it
-needs when it runs, so that `canaria --help` is quick. No other room knows it.
+needs when it runs, so that `canaria --help` is quick. No other package depends on it.
 """
 
 import errno

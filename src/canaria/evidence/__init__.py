@@ -1,7 +1,7 @@
-"""Evidence: what an audit saw, and its p-value against a claim; the bound that follows from it.
+"""Evidence: what an audit saw, its p-value against a claim, and the bound that follows from it.
 
-A kind of evidence knows nothing of other kinds, of rules, or of how its guesses were made. Nobody outside
-this room asks which kind it is.
+A kind of evidence does not depend on other kinds, on rules, or on how its guesses were made. Code outside
+this package does not ask which kind it has.
 """
 
 from canaria._core.errors import NothingRefutableWarning

@@ -24,10 +24,10 @@ _AT_ONCE: Final = 20_000
 class Bets(Evidence):
     """Hits in guessing order, each with the confidence that was stated before its bit was revealed.
 
-    Against a claim epsilon a wealth starts at 1. A guess with confidence q > p = p(epsilon) multiplies
-    it by q / p if right and by (1 - q) / (1 - p) if wrong; a guess with q <= p is skipped. With
-    `confidences=None` the wealth is the likelihood ratio averaged over q uniform on [p, 1] (none below
-    p, which would break validity).
+    Against a claim epsilon a wealth starts at 1. A guess with confidence q > p = p(epsilon) multiplies it by
+    q / p if right and by (1 - q) / (1 - p) if wrong; a guess with q <= p is skipped. With `confidences=None`
+    the wealth is the likelihood ratio averaged over q uniform on [p, 1] (none below p, which would break
+    validity).
 
     Proved, for independent fair bits, whatever the order, the abstentions, the stopping rule and the
     confidences, as long as each is decided before its bit is revealed: under epsilon-DP every hit has
@@ -38,8 +38,24 @@ class Bets(Evidence):
 
     Wealth is not monotone in epsilon, so bounds are found on a fixed grid.
 
-    >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
-    [1.445878, 0.765945, 0.765945]
+    Args:
+        confidences: The stated confidence of each guess, at least 0 and below 1; None for the mixture over
+            all confidences.
+        hits: Whether each guess was right (booleans, 0/1 or -1/+1), in the order of guessing.
+        elements: The number of hidden bits of the audit; by default one per hit.
+
+    Attributes:
+        confidences: The stated confidences, or None.
+        hits: Whether each guess was right.
+        elements: The number of hidden bits of the audit.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
+        [1.445878, 0.765945, 0.765945]
+
     """
 
     confidences: Floats | None
@@ -76,7 +92,7 @@ class Bets(Evidence):
 
     @property
     def method(self) -> str:
-        """How the wealth is made."""
+        """The name of the method: "mixture bets" if no confidences are stated, else "bets"."""
         return "mixture bets" if self.confidences is None else "bets"
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,14 +114,14 @@ class Bets(Evidence):
         return cls(stated, _text.hits_from_text(hits), elements)
 
     def effort(self, delta: float) -> Effort:
-        """A pass over the bets for each of some stretches of claims; of the mixture one over all guesses."""
+        """One pass over the bets for each stretch of claims; for the mixture, one over all guesses."""
         passed = effort.CALL + effort.RATIO * len(self.hits)
         if self.confidences is None:
             return Effort(10 * passed, 20 * passed)
         return Effort(passed, 40 * passed)
 
     def tally(self, epsilon: float) -> Tally:
-        """The guesses that were bet on."""
+        """The guesses that were bet on against this claim."""
         taken = self._taken(epsilon)
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
 
@@ -119,12 +135,31 @@ class Bets(Evidence):
         return progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
-        """The wealth after each guess."""
+        """The wealth after each guess, against a claim at delta = 0.
+
+        Args:
+            epsilon: The epsilon of the claim.
+
+        Returns:
+            One number per guess.
+
+        Raises:
+            InputError: If epsilon is negative or not a number.
+
+        """
         with np.errstate(over="ignore"):
             return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """1 over the largest wealth ever reached, and the plain delta rule."""
+        """1 over the largest wealth ever reached, plus the plain delta rule.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         if self.confidences is None:
             wealth, lost = _mixture.log_mixture(*self._corners, epsilon), _mixture.most_lost(len(self.hits))
@@ -134,7 +169,7 @@ class Bets(Evidence):
         return self._p_value_of(wealth, lost, budget)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the final wealth, which is at most the largest; then whole stretches of them."""
+        """Settle claims by the final wealth, which is at most the largest; then whole stretches of claims."""
         if self.confidences is None:
             return self._screen_mixture(epsilons, delta, level)
         final = self._final_log_wealth(epsilons)
@@ -187,16 +222,16 @@ class Bets(Evidence):
         return binomial.rounded_up(max(math.exp(-best), binomial.SMALLEST_TAIL) + budget)
 
     def holds_adaptively(self, guessed: int | None) -> bool:
-        """Always: a bet is decided before its bit, whatever was revealed."""
+        """Always true: a bet is decided before its bit is revealed."""
         return True
 
     @property
     def most_guesses(self) -> int:
-        """Every element could have been guessed."""
+        """The number of elements, all of which could have been guessed."""
         return self.elements
 
     def best_of_size(self, guesses: int) -> "Bets":
-        """So many guesses, all right, with all but the whole wealth at stake each time."""
+        """An audit with this many guesses, all right, each staking almost the whole wealth."""
         return Bets(
             np.full(guesses, math.nextafter(1, 0)), np.ones(guesses, bool), self.elements_for(guesses)
         )

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 class Bound:
     """A lower bound on epsilon at a confidence, with everything needed to check it.
 
-    `epsilon` is the last of the initial run of refuted claims. If it is positive, the p-value of the claim
-    (epsilon, delta) is at most 1 - confidence, in floating point too. `about` says which release is audited,
-    where that is not plain from the context.
+    If `epsilon` is positive, the p-value of the claim (epsilon, delta) is at most 1 - confidence, in floating
+    point too.
+
+    Attributes:
+        epsilon: The last of the initial run of refuted claims; 0 means that no positive epsilon is shown.
+        delta: The delta of the bound.
+        confidence: The confidence of the bound.
+        evidence: The evidence that proves the bound.
+        adjacency: "add-remove", "replace" or "unspecified".
+        rule: The rule that made the guesses, as text; None if it is not known.
+        about: Which release is audited, if that is not plain from the context.
+
     """
 
     epsilon: float
@@ -49,23 +58,32 @@ class Bound:
 
     @cached_property
     def tally(self) -> Tally:
-        """Right guesses and guesses taken (where the evidence speaks most clearly)."""
+        """The number of right guesses and of guesses taken, at the point where the evidence is strongest."""
         return self.evidence.tally(self.epsilon)
 
     @property
     def estimate(self) -> float:
-        """The epsilon at which the accuracy seen is the expected one; no confidence."""
+        """The epsilon at which the observed accuracy is the expected one; it comes without any confidence."""
         return binomial.estimate(*self.tally)
 
     @property
     def grid(self) -> str | None:
-        """The fixed grid of claims that was walked, in words; None where none is needed."""
+        """The fixed grid of claims that was searched, in words; None if no grid is needed."""
         return None if self.evidence.inversion in MONOTONE else GRID_IN_WORDS
 
     def refutes(self, claim: ApproximateDP) -> bool:
         """Whether the bound lies above the claim: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
 
-        A claim at a larger delta than the bound's, or of another adjacency, is an InputError.
+        Args:
+            claim: The claim to compare with.
+
+        Returns:
+            Whether the bound is larger than the epsilon of the claim.
+
+        Raises:
+            InputError: If the claim is not an `ApproximateDP`, has a larger delta than the bound, or another
+                adjacency.
+
         """
         if not isinstance(claim, ApproximateDP):
             raise InputError(
@@ -83,7 +101,7 @@ class Bound:
             name: What was audited.
 
         Returns:
-            What the command line makes of the same bound.
+            The result; the command line makes the same one from the same bound.
 
         """
         from canaria.results.result import Result
@@ -91,7 +109,7 @@ class Bound:
         return Result.of_bound(self, claim, name=name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for JSON (infinite numbers as the string "inf")."""
+        """The bound as plain data for JSON; infinite numbers become the string "inf"."""
         return {
             "epsilon": plain(self.epsilon),
             "estimate": plain(self.estimate),
@@ -110,14 +128,14 @@ class Bound:
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """One row of a pandas data frame (pandas is imported here only)."""
+        """The bound as a pandas data frame with one row (pandas is only imported here)."""
         import pandas as pd
 
         row = {key: value for key, value in self.to_dict().items() if key != "evidence"}
         return pd.DataFrame([{**row, "assumptions": "; ".join(self.assumptions)}])
 
     def __str__(self) -> str:
-        """One honest sentence."""
+        """One sentence with the bound, its evidence and its assumptions."""
         claim = f"epsilon is at least {self.epsilon_text} at delta {self.delta:g}"
         if self.epsilon == 0:
             claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
@@ -162,13 +180,33 @@ def lower_bound(
     """The lower bound on epsilon that the evidence proves at the given delta and confidence.
 
     Valid because claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every
-    epsilon' above. Where the p-value is monotone, bisection finds the last refuted claim. Where it is
-    not, a grid fixed in advance is walked upward and the last point of the initial run of refuted
-    claims is reported; to over-claim, the first point at or above the truth would have to be refuted.
+    epsilon' above. Where the p-value is monotone, bisection finds the last refuted claim. Where it is not, a
+    grid fixed in advance is walked upward and the last point of the initial run of refuted claims is
+    reported; to over-claim, the first point at or above the truth would have to be refuted.
 
-    >>> from canaria import Counts
-    >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
-    0.606
+    Args:
+        evidence: What the audit saw.
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound, strictly between 0 and 1.
+        adjacency: "add-remove", "replace" or "unspecified".
+        rule: The rule that made the guesses, as text.
+        about: Which release is audited, if that needs saying.
+
+    Returns:
+        The bound, with its evidence.
+
+    Raises:
+        InputError: If delta or confidence is out of range, or the adjacency is unknown.
+
+    Warns:
+        NothingRefutableWarning: For some kinds of evidence, if even perfect guesses could not refute any
+            claim at this delta and confidence.
+
+    Example:
+        >>> from canaria import Counts
+        >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
+        0.606
+
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
     epsilon = last_refuted(evidence, delta, level)
@@ -184,5 +222,5 @@ def lower_bound(
 
 
 def plain(number: float) -> float | str:
-    """A number as JSON has it: infinity as the string "inf"."""
+    """A number for JSON; infinity becomes the string "inf"."""
     return number if math.isfinite(number) else str(number)

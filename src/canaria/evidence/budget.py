@@ -34,21 +34,32 @@ class _Cost(NamedTuple):
 class Budget(Evidence):
     """`correct` of `taken` guesses were right; guessing was to stop at the `budget`-th guess.
 
-    Order, signs and abstentions may adapt to revealed bits. `budget` was fixed in advance; guesses that
-    were not taken count as wrong.
+    Order, signs and abstentions may adapt to revealed bits. `budget` was fixed in advance; guesses that were
+    not taken count as wrong.
 
-    Proved, for independent fair bits: with delta = 0 every hit has conditional probability at most
-    p = p(epsilon), so the number of hits is dominated by Binomial(budget, p). With delta > 0 it is at most
-    p + x_k with x_k >= 0 known before the guess and E[sum x_k] <= B = n delta / (1 + e^epsilon). For any
-    price kappa >= 0, Pr[at least v hits] <= kappa B + W, where W solves the recursion over the guesses left
+    Proved, for independent fair bits: with delta = 0 every hit has conditional probability at most p =
+    p(epsilon), so the number of hits is dominated by Binomial(budget, p). With delta > 0 it is at most p +
+    x_k with x_k >= 0 known before the guess and E[sum x_k] <= B = n delta / (1 + e^epsilon). For any price
+    kappa >= 0, Pr[at least v hits] <= kappa B + W, where W solves the recursion over the guesses left
 
         W = max(p W_hit + (1 - p) W_miss, W_hit - kappa (1 - p)),
 
-    because the reward is linear in x_k. The p-value takes the best price (up to 2,000 guesses; beyond
-    that the greedy delta rule, which is looser). It is searched on a fixed grid, as B changes with epsilon.
+    because the reward is linear in x_k. The p-value takes the best price (up to 2,000 guesses; beyond that
+    the greedy delta rule, which is looser). It is searched on a fixed grid, as B changes with epsilon.
 
-    >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
-    0.05
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses taken.
+        budget: The number of guesses at which guessing was to stop.
+        elements: The number of hidden bits of the audit, guessed or not.
+
+    Raises:
+        InputError: If not 0 <= correct <= taken <= budget <= elements, or if the budget is 0.
+
+    Example:
+        >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
+        0.05
+
     """
 
     correct: int
@@ -91,7 +102,7 @@ class Budget(Evidence):
         return Progress(np.array([self.budget]), np.array([self.correct]))
 
     def holds_adaptively(self, guessed: int | None) -> bool:
-        """Always: the budget was fixed, and each guess decided before its bit."""
+        """Always true: the budget was fixed, and each guess was decided before its bit was revealed."""
         return True
 
     @property
@@ -100,15 +111,15 @@ class Budget(Evidence):
         return self.budget
 
     def best_of_size(self, guesses: int) -> "Budget":
-        """A budget of so many guesses, all right."""
+        """A budget of this many guesses, all right."""
         return Budget(guesses, guesses, guesses, self.elements_for(guesses))
 
     def tally(self, epsilon: float) -> Tally:
-        """The guesses that count, whatever the claim."""
+        """The counts, whatever the claim."""
         return Tally(self.correct, self.taken)
 
     def effort(self, delta: float) -> Effort:
-        """With delta a few thousand tails, and where it is hedged two prices for a claim, a dozen for all."""
+        """With delta, thousands of tails; if hedged, also two prices for a claim, a dozen for a bound."""
         if delta == 0:
             return Effort(2 * effort.CALL, 50 * effort.CALL)
         tails = 30 * effort.CALL
@@ -116,7 +127,15 @@ class Budget(Evidence):
         return Effort(tails + 2 * price, 10 * tails + 12 * price)
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The largest probability of doing as well in so many guesses."""
+        """An upper bound on the probability of as many right guesses within the budget.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0:
@@ -126,7 +145,16 @@ class Budget(Evidence):
         return binomial.rounded_up(self._hedged(epsilon, flips))
 
     def refutes(self, claim: ApproximateDP, level: float) -> bool:
-        """Whether the p-value is at most a level; fewer prices may tell."""
+        """Whether the p-value is at most a level; this may need fewer prices than the p-value itself.
+
+        Args:
+            claim: The claim to test.
+            level: The level of the test.
+
+        Returns:
+            Whether the claim is refuted at this level.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0 or self.budget > HEDGED_UP_TO:

@@ -39,7 +39,7 @@ class _CountFields(Evidence):
         checks.assign(self, elements=elements, taken=taken, correct=correct)
 
     def tally(self, epsilon: float) -> Tally:
-        """The guesses that count, whatever the claim."""
+        """The counts, whatever the claim."""
         return Tally(self.correct, self.taken)
 
     @property
@@ -48,11 +48,11 @@ class _CountFields(Evidence):
         return self.taken
 
     def best_of_size(self, guesses: int) -> Evidence | None:
-        """So many guesses, all right."""
+        """An audit with this many guesses, all right."""
         return type(self)(guesses, guesses, self.elements_for(guesses)) if guesses else None
 
     def effort(self, delta: float) -> Effort:
-        """A few calls for a claim; bisection asks for some dozens."""
+        """A few calls for a claim; a few dozen for the bisection."""
         return Effort(3 * effort.CALL, 100 * effort.CALL)
 
     def ceiling(self, level: float) -> float:
@@ -74,17 +74,30 @@ class _CountFields(Evidence):
 class Counts(_CountFields):
     """`correct` of `taken` guesses were right; `taken` was fixed before the output was seen.
 
-    Proved, for independent fair bits and guesses that depend on the output alone: over all
-    (epsilon, delta)-DP mechanisms the largest probability of at least v right guesses is
+    Proved, for independent fair bits and guesses that depend on the output alone: over all (epsilon,
+    delta)-DP mechanisms the largest probability of at least v right guesses is
 
         min(1, A + n delta A (1 - A) / (v b))          (1 when v = 0)
 
-    With delta = 0 it is the Clopper-Pearson tail A. The worst mechanism is randomised response with
-    the weight of all outputs with at least v right guesses raised by one factor. The p-value is
-    monotone in epsilon, because the classes of mechanisms are nested.
+    With delta = 0 it is the Clopper-Pearson tail A. The worst mechanism is randomised response with the
+    weight of all outputs with at least v right guesses raised by one factor. The p-value is monotone in
+    epsilon, because the classes of mechanisms are nested.
 
-    >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)
-    0.05
+    Here n is the number of elements, r guesses were taken and v were right; W ~ Binomial(r, p(epsilon)), A =
+    Pr[W >= v] and b = Pr[W = v].
+
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses.
+        elements: The number of hidden bits of the audit, guessed or not.
+
+    Raises:
+        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
+
+    Example:
+        >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)
+        0.05
+
     """
 
     method: ClassVar[str] = "exact"
@@ -93,11 +106,19 @@ class Counts(_CountFields):
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def holds_adaptively(self, guessed: int | None) -> bool:
-        """Where every element is guessed in fixed rounds, bits decide neither number nor order."""
+        """True if every element of the rounds is guessed: then bits decide neither number nor order."""
         return self.taken == guessed
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The largest probability of doing as well against any (epsilon, delta)-DP mechanism."""
+        """The largest probability of as many right guesses under any (epsilon, delta)-DP mechanism.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         if self.correct == 0:
             return 1.0
@@ -126,12 +147,22 @@ class PublishedCounts(_CountFields):
 
         A + 2 n delta max_{1 <= i <= v} (Pr[W >= v - i] - A) / i
 
-    as it circulates in code. It is looser than `Counts` where it matters. For p-values from 0.875 on it can
-    lie below the true worst case: there the p-value of `Counts` is taken (Theorem 5). The average that is
-    maximised rises and then falls in i, so a search finds its peak.
+    as it circulates in code, in the notation of `Counts`. It is looser than `Counts` in the range that
+    matters. For p-values from 0.875 on it can lie below the true worst case: there the p-value of `Counts` is
+    taken (Theorem 5). The average that is maximised rises and then falls in i, so a search finds its peak.
 
-    >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
-    0.05
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses, fixed before the output was seen.
+        elements: The number of hidden bits of the audit, guessed or not.
+
+    Raises:
+        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
+
+    Example:
+        >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
+        0.05
+
     """
 
     method: ClassVar[str] = "steinke"
@@ -140,7 +171,15 @@ class PublishedCounts(_CountFields):
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The published p-value."""
+        """The published p-value, or that of `Counts` if it is larger.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         if self.correct == 0:
             return 1.0
@@ -176,15 +215,25 @@ class PublishedCounts(_CountFields):
 
 @dataclass(frozen=True)
 class UncommittedCounts(_CountFields):
-    """Counts whose number of guesses came out of the output (a threshold rule).
+    """Counts whose number of guesses depends on the output, as with a threshold.
 
-    Proved, for guesses that depend on the output alone: Pr[at least v right] <= A given the output,
-    plus n delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not
-    justified at a number of guesses that was not fixed beforehand.
+    Proved, for guesses that depend on the output alone: Pr[at least v right] <= A given the output, plus n
+    delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not justified at a
+    number of guesses that was not fixed beforehand.
 
-    >>> claim = ApproximateDP(0.6, delta=0)
-    >>> UncommittedCounts(73, 100, 1000).p_value(claim) == Counts(73, 100, 1000).p_value(claim)
-    True
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses.
+        elements: The number of hidden bits of the audit, guessed or not.
+
+    Raises:
+        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
+
+    Example:
+        >>> claim = ApproximateDP(0.6, delta=0)
+        >>> UncommittedCounts(73, 100, 1000).p_value(claim) == Counts(73, 100, 1000).p_value(claim)
+        True
+
     """
 
     method: ClassVar[str] = "uncommitted"
@@ -193,13 +242,21 @@ class UncommittedCounts(_CountFields):
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The binomial tail at the realised number of guesses, and the plain delta rule."""
+        """The binomial tail at the realised number of guesses, plus the plain delta rule.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         return binomial.rounded_up(upper + float(binomial.flip_budget(self.elements, epsilon, delta)))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle many claims at once, up to the first that is surely not refuted."""
+        """Settle many claims at once, up to the first that is certainly not refuted."""
         verdict, start, width = np.zeros(len(epsilons), dtype=np.int8), 0, _FIRST_CLAIMS
         while start < len(epsilons):
             some, start, width = slice(start, start + width), start + width, 2 * width
@@ -216,7 +273,7 @@ class UncommittedCounts(_CountFields):
 
     @property
     def most_guesses(self) -> int:
-        """Every element could have been guessed."""
+        """The number of elements, all of which could have been guessed."""
         return self.elements
 
     def with_all_right(self) -> "UncommittedCounts":

@@ -1,4 +1,4 @@
-"""The last refuted claim: one inverter for every kind of evidence.
+"""The last refuted claim: one search for every kind of evidence.
 
 Claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every epsilon' above. Where
 the p-value is monotone, bisection finds the last refuted claim. Where it is not, a grid fixed in advance is
@@ -38,7 +38,7 @@ _BELOW_ONE: Final = 1 - 2.0**-48
 
 
 def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
-    """The bound; a part of a split that cannot beat an earlier part may answer less."""
+    """The bound; for a part of a split that cannot exceed `beat`, a smaller value may be returned."""
     if isinstance(evidence, Split):
         best = beat
         for part, share in zip(evidence.parts, evidence.shares, strict=True):
@@ -55,7 +55,7 @@ def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -
 def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: float) -> bool:
     """Whether the first claim at or above `truth` that `lower_bound` would ever try is refuted.
 
-    If it is not, the bound is at most `truth`. Costs one p-value where a bound costs many.
+    If it is not, the bound is at most `truth`. This costs one p-value; a bound costs many.
     """
     if isinstance(evidence, Split):
         parts = zip(evidence.parts, evidence.shares, strict=True)
@@ -98,7 +98,7 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
 
 
 def _halve(evidence: Evidence, delta: float, level: float) -> float:
-    """The same, by verdicts alone."""
+    """The same, using only verdicts."""
     low, high = 0.0, evidence.ceiling(level)
     if not _refutes(evidence, low, delta, level):
         return low

@@ -36,24 +36,39 @@ def looks(length: int) -> Integers:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Ranking(Evidence):
-    """Hits (right or wrong) in the order of the guesser's confidence, the surest first.
+    """Hits (right or wrong) in the order of the guesser's confidence, the most confident first.
 
-    `elements` is the number of hidden bits of the audit, one per hit if not given; a guesser that left
-    elements out must give it, or delta is charged for too few.
-    `grid` holds the numbers of guesses k_1 < ... < k_J at which the hits are counted; the default
-    depends on the number of hits alone. For a claim epsilon let a be the smallest of the binomial
-    tails Pr[Binomial(k_j, p) >= V_j]. The p-value is the probability that a walk of independent
+    For a claim epsilon let V_j be the number of right guesses among the first k_j, and a the smallest of the
+    binomial tails Pr[Binomial(k_j, p) >= V_j]. The p-value is the probability that a walk of independent
     Bernoulli(p) steps ever does as well, that is, reaches c_j = min {c : Pr[Binomial(k_j, p) >= c] <= a} at
     some k_j. It is computed exactly.
 
-    Proved, for independent fair bits and an order that depends on the output alone: with delta = 0
-    the hits are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned
-    into hits at n delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The
-    p-value is not monotone in epsilon, so bounds are found on a fixed grid.
+    Proved, for independent fair bits and an order that depends on the output alone: with delta = 0 the hits
+    are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned into hits at n
+    delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The p-value is not monotone
+    in epsilon, so bounds are found on a fixed grid.
 
-    >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
-    >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
-    0.147496
+    Args:
+        hits: Whether each guess was right (booleans, 0/1 or -1/+1), the most confident guess first.
+        elements: The number of hidden bits of the audit; by default one per hit. A guesser that left elements
+            out must give it, or delta is charged for too few.
+        grid: The numbers of guesses k_1 < ... < k_J at which the hits are counted. The default depends on the
+            number of hits alone.
+
+    Attributes:
+        hits: The hits; None if the evidence was read from a file.
+        elements: The number of hidden bits of the audit.
+        grid: The numbers of guesses at which the hits are counted.
+        counts: The number of right guesses at each of them.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
+        >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
+        0.147496
+
     """
 
     hits: Hits | None = field(repr=False)
@@ -87,9 +102,21 @@ class Ranking(Evidence):
 
     @classmethod
     def of_counts(cls, grid: npt.ArrayLike, counts: npt.ArrayLike, elements: int) -> "Ranking":
-        """Rebuild the evidence, without single hits, from the right guesses at each look.
+        """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
 
-        They are all that the p-value uses.
+        These numbers are all that the p-value uses.
+
+        Args:
+            grid: The numbers of guesses at which the hits were counted.
+            counts: The number of right guesses at each of them.
+            elements: The number of hidden bits of the audit.
+
+        Returns:
+            The evidence.
+
+        Raises:
+            InputError: If the arguments are not integers, or do not fit together.
+
         """
         looked = _checked_grid(grid, None)
         right = _whole("counts", counts)
@@ -123,11 +150,11 @@ class Ranking(Evidence):
 
     @property
     def most_guesses(self) -> int:
-        """The last look."""
+        """The number of guesses at the last look."""
         return int(self.grid[-1])
 
     def best_of_size(self, guesses: int) -> "Ranking":
-        """So many guesses, all right, at the usual looks."""
+        """An audit with this many guesses, all right, at the default looks."""
         return Ranking(np.ones(guesses, dtype=np.bool_), self.elements_for(guesses))
 
     @property
@@ -136,18 +163,26 @@ class Ranking(Evidence):
         return f"a Ranking with {len(self.grid)} looks up to {self.grid[-1]} guesses"
 
     def tally(self, epsilon: float) -> Tally:
-        """The counts at the look that speaks most clearly against the claim."""
+        """The counts at the look with the strongest evidence against the claim."""
         best = int(np.argmin(binomial.tail(self.counts, self.grid, epsilon)))
         return Tally(int(self.counts[best]), int(self.grid[best]))
 
     def effort(self, delta: float) -> Effort:
-        """A rough walk for a claim; for the bound some of them, two exact ones, and the screen before."""
+        """A rough walk for a claim; for the bound several of them, two exact walks, and the screening."""
         exact, rough = _walks.Walk(self.grid, 0.0).effort()
         tails = _PER_TAIL * len(self.grid) * (len(_LADDER) if delta > 0 else 1)
         return Effort(rough + tails, 15 * (rough + tails) + 2 * exact + 1000 * _PER_TAIL * len(self.grid))
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The probability that some look would be as extreme under (epsilon, delta)-DP."""
+        """The probability that some look would be as extreme under (epsilon, delta)-DP.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         low = high = 1.0
         for low, high in self._closer(claim.epsilon, claim.delta, rough=False):
             if low == high:
@@ -155,7 +190,7 @@ class Ranking(Evidence):
         return high
 
     def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0, for less than it costs; rough, if it is above `beyond`."""
+        """Bounds on the p-value at delta = 0, cheaper than the p-value; rough if it is above `beyond`."""
         low = high = 1.0
         for low, high in self._closer(epsilon, 0.0):
             if low > beyond or high <= low * _CLOSE:
@@ -163,7 +198,16 @@ class Ranking(Evidence):
         return low, high
 
     def refutes(self, claim: ApproximateDP, level: float) -> bool:
-        """Whether the p-value is at most a level; bounds on it may tell."""
+        """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this.
+
+        Args:
+            claim: The claim to test.
+            level: The level of the test.
+
+        Returns:
+            Whether the claim is refuted at this level.
+
+        """
         closer = self._closer(claim.epsilon, claim.delta)
         return next(high <= level for low, high in closer if low > level or high <= level)
 

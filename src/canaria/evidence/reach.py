@@ -1,9 +1,10 @@
-"""How far an audit can reach: a test that could not fail, whatever it saw, proves nothing by passing.
+"""The largest bound that an audit of a given size could show.
 
-An audit is as good as its kind, its number of guesses and of elements, and the level at which it is held. All
-that is known before any bit is revealed, and so is the epsilon that perfect guesses would prove. Where a
-claim is no lower, the audit cannot refute it. In particular nothing is ever refuted at a level of delta or
-below: an (epsilon, delta)-DP mechanism may lay everything open with probability delta.
+The kind of the evidence, the numbers of guesses and of elements and the level of the test are known before
+any bit is revealed. They decide the epsilon that perfect guesses would prove. An audit cannot refute a claim
+that is at least this epsilon, so a test of such a claim proves nothing by passing. In particular nothing can
+be refuted at a level of delta or below, because an (epsilon, delta)-DP mechanism may reveal everything with
+probability delta.
 """
 
 import warnings
@@ -20,13 +21,26 @@ _LARGEST_LEVEL: Final = 0.5
 
 
 def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | None = None) -> float | None:
-    """The epsilon that perfect guesses would prove, or so many of them: no audit of this size shows more.
+    """The epsilon that perfect guesses would prove; no audit of this size can show more.
 
-    None where the size of the audit is not known: no guess was made, or the kind does not say.
+    Args:
+        evidence: Evidence of the kind and size in question.
+        delta: The delta of the bound.
+        confidence: The confidence of the bound.
+        guesses: The number of guesses, if it is not that of the evidence.
 
-    >>> from canaria import Counts
-    >>> round(reach(Counts(0, 10, 10), 0.0, 0.95), 3)
-    1.052
+    Returns:
+        The epsilon, or None if the size of the audit is not known (no guess was made, or the kind does not
+            say).
+
+    Raises:
+        InputError: If delta or confidence is out of range.
+
+    Example:
+        >>> from canaria import Counts
+        >>> round(reach(Counts(0, 10, 10), 0.0, 0.95), 3)
+        1.052
+
     """
     asked = evidence.most_guesses if guesses is None else guesses
     best = evidence.best_of_size(asked) if asked else None
@@ -38,7 +52,7 @@ def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | No
 
 
 def remedy(evidence: Evidence, claimed: float, delta: float, confidence: float) -> str:
-    """What perfect guesses would need to refute the claim, in words; others need more."""
+    """The size or level at which perfect guesses would refute the claim, in words."""
     level = 1 - confidence
     if level <= delta:
         return f"nothing is ever refuted at a false-alarm probability of delta or less, here {level:.3g}"

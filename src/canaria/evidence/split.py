@@ -1,4 +1,4 @@
-"""Several pieces of evidence about one mechanism, the error probability split between them."""
+"""Several pieces of evidence about one mechanism, with the error probability split between them."""
 
 import math
 from collections.abc import Iterable
@@ -20,16 +20,27 @@ MOST_SHARES: Final = 1 + 2.0**-50
 class Split(Evidence):
     """Parts that were all fixed before the bits were revealed, each tested at its share of beta.
 
-    Proved (union bound): if part i is tested at level share_i * beta and the shares add up to at most
-    1, some part refutes a true claim with probability at most beta, however the parts depend on each
-    other. The p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds.
-    Shares such as 49 times 1/49 add up to a little more than 1 in floating point: up to 1 + 2^-50 is allowed,
-    and p-values are raised by as much.
+    Proved (union bound): if part i is tested at level share_i * beta and the shares add up to at most 1, some
+    part refutes a true claim with probability at most beta, however the parts depend on each other. The
+    p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds. Shares such as
+    49 times 1/49 add up to a little more than 1 in floating point: up to 1 + 2^-50 is allowed, and p-values
+    are raised by as much.
 
-    >>> from canaria import Counts
-    >>> from canaria.evidence import Split
-    >>> Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5)).tally(0.0)
-    Tally(correct=73, taken=100)
+    Attributes:
+        parts: The evidence of each part.
+        shares: The share of the error probability that each part gets.
+        elements: The largest number of elements of a part.
+
+    Raises:
+        InputError: If there are no parts, if they are not evidence, or if the shares are not positive or add
+            up to more than 1.
+
+    Example:
+        >>> from canaria import Counts
+        >>> from canaria.evidence import Split
+        >>> Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5)).tally(0.0)
+        Tally(correct=73, taken=100)
+
     """
 
     parts: tuple[Evidence, ...]
@@ -56,11 +67,11 @@ class Split(Evidence):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """All that any part assumes."""
+        """The assumptions of all parts."""
         return tuple(dict.fromkeys(line for part in self.parts for line in part.assumptions))
 
     def effort(self, delta: float) -> Effort:
-        """One claim of each part, which mostly tells that it shows less, and the bound of the longest."""
+        """One claim of each part, which usually rules it out, and the bound of the slowest part."""
         parts = [part.effort(delta) for part in self.parts]
         claims = sum(part.claim for part in parts)
         return Effort(claims, claims + max((part.bound for part in parts), default=0.0))
@@ -72,15 +83,15 @@ class Split(Evidence):
         return "; ".join([f"{len(self.parts)} ways to look and their shares of the error, {shares}", *parts])
 
     def progress(self, epsilon: float) -> Progress:
-        """The progress of the part that speaks most clearly against the claim."""
+        """The progress of the part with the strongest evidence against the claim."""
         return self.clearest(epsilon).progress(epsilon)
 
     def tally(self, epsilon: float) -> Tally:
-        """The tally of the part that speaks most clearly against the claim."""
+        """The tally of the part with the strongest evidence against the claim."""
         return self.clearest(epsilon).tally(epsilon)
 
     def clearest(self, epsilon: float) -> Evidence:
-        """The part that speaks most clearly against the claim (read at delta = 0), found once."""
+        """The part with the strongest evidence against the claim (at delta = 0); the answer is cached."""
         if epsilon not in self._clearest:
             self._clearest[epsilon] = self._find_clearest(epsilon)
         return self._clearest[epsilon]
@@ -102,7 +113,7 @@ class Split(Evidence):
         return part.clearest(epsilon)
 
     def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0; rough, if it is above `beyond`."""
+        """Bounds on the p-value at delta = 0; rough if it is above `beyond`."""
         ranges = self._ranges(epsilon, beyond)
         return min(1.0, *(low for *_, low, _ in ranges)), min(1.0, *(high for *_, high in ranges))
 
@@ -116,18 +127,26 @@ class Split(Evidence):
         return found
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The smallest of the parts' p-values, each divided by its share."""
+        """The smallest p-value of a part after dividing each by its share.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, at most 1.
+
+        """
         pairs = zip(self.parts, self.shares, strict=True)
         return min(1.0, *(part.p_value(claim) / share * MOST_SHARES for part, share in pairs))
 
     @property
     def most_guesses(self) -> int:
-        """The most that a part could take; 0 where that is not known of every part."""
+        """The largest number of guesses that a part could take; 0 if it is not known for every part."""
         guesses = [part.most_guesses for part in self.parts]
         return max(guesses) if min(guesses) > 0 else 0
 
     def best_of_size(self, guesses: int) -> "Split | None":
-        """Every part with as many times its guesses, all right."""
+        """Every part with its number of guesses scaled by the same factor, all right."""
         if self.most_guesses == 0:
             return None
         factor = guesses / self.most_guesses

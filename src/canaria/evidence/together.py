@@ -1,4 +1,4 @@
-"""Several audits of one model in one place: bounds that hold at once, the confidence split over them."""
+"""Several audits of one model: bounds that hold simultaneously, by splitting the error probability."""
 
 import inspect
 import math
@@ -20,10 +20,14 @@ _BELOW_ONE: Final = 1 - 2.0**-50
 
 @dataclass(frozen=True)
 class Together:
-    """The bounds of several audits, which all hold at once, and the one they amount to.
+    """The bounds of several audits, which all hold simultaneously, and the largest of them.
 
-    `bounds` holds each audit at its own share of the error probability. `bound` is the largest of them; it
-    holds with the confidence of the whole, and is kept like any other: `Result(bound, claim).save(path)`.
+    The joint bound is saved like any other: `Result(bound, claim).save(path)`.
+
+    Attributes:
+        bounds: The bound of each audit by name, each at its share of the error probability.
+        bound: The largest of these bounds; it holds with the confidence of the whole.
+
     """
 
     bounds: dict[str, Bound]
@@ -31,20 +35,32 @@ class Together:
 
     @property
     def best(self) -> str:
-        """The name of the audit that shows most; the first of several."""
+        """The name of the audit with the largest bound; the first one if several are equal."""
         return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
 
     def refutes(self, claim: ApproximateDP) -> bool:
-        """Whether the bound lies above the claim, which must be at its delta; see `Bound.refutes`."""
+        """Whether the joint bound lies above the claim; see `Bound.refutes`.
+
+        Args:
+            claim: The claim to compare with.
+
+        Returns:
+            Whether the joint bound is larger than the epsilon of the claim.
+
+        Raises:
+            InputError: If the claim is not an `ApproximateDP`, has a larger delta than the bound, or another
+                adjacency.
+
+        """
         return self.bound.refutes(claim)
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound as plain data for JSON, and every audit under its name."""
+        """The joint bound as plain data for JSON, with every audit under its name."""
         audits = {name: bound.to_dict() for name, bound in self.bounds.items()}
         return {**self.bound.to_dict(), "audits": audits}
 
     def __str__(self) -> str:
-        """One honest sentence, and a line for each audit."""
+        """One sentence with the joint bound, and a line for each audit."""
         joint = self.bound
         shows = f"epsilon is at least {joint.epsilon_text} at delta {joint.delta:g}, as {self.best} shows"
         if joint.epsilon == 0:
@@ -72,22 +88,36 @@ def together(
     *,
     shares: Mapping[str, float] | None = None,
 ) -> Together:
-    """Several audits of one model or mechanism, each at its share of the error probability.
+    """Combine several audits of one model or mechanism into bounds that hold simultaneously.
 
-    An audit is a `Bound` or a `Result`, evidence, or anything with `bound(delta, confidence)`, such as a
-    `Transcript` or an attached training audit; its evidence is inverted anew. `delta` is by default that of
-    the bounds. `shares` are equal by default; others must be fixed before looking, and add up to at most 1.
+    Proved (union bound): audit i errs with probability at most beta share_i, so with probability at least 1 -
+    beta no audit errs, however they depend on each other: same run or not, same canaries or not. Every audit
+    that was made must be listed, also one that shows nothing. Leaving some out after looking, or choosing
+    shares then, breaks it.
 
-    Proved (union bound): audit i errs with probability at most beta share_i, so with probability at least
-    1 - beta no audit errs, however they depend on each other: same run or not, same canaries or not. Every
-    audit that was made must be listed, also one that shows nothing. Leaving some out after looking, or
-    choosing shares then, breaks it.
+    Args:
+        audits: The audits by name. An audit is a `Bound` or a `Result`, evidence, or an object with
+            `bound(delta, confidence)`, such as a `Transcript` or an attached training audit. The bound is
+            always computed again from the evidence.
+        delta: The delta of all bounds. By default the delta of the given bounds, or 0 if there are none.
+        confidence: The probability with which all bounds hold simultaneously.
+        shares: The share of the error probability that each audit gets, by name; equal by default. Other
+            shares must be fixed before looking, and add up to at most 1.
 
-    >>> from canaria import Counts, together
-    >>> from canaria.claims import ApproximateDP
-    >>> seen = together({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
-    >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
-    ('white box', '1.542', True)
+    Returns:
+        The bounds of all audits, and the largest of them.
+
+    Raises:
+        InputError: If an argument is not usable, if the bounds have different deltas and none is given, or if
+            the adjacencies differ.
+
+    Example:
+        >>> from canaria import Counts, together
+        >>> from canaria.claims import ApproximateDP
+        >>> seen = together({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
+        >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
+        ('white box', '1.542', True)
+
     """
     if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
         raise InputError(f"audits must be a dict from names to audits, got {shown(audits)}")
@@ -102,9 +132,10 @@ def together(
 
 
 def bound_of(audit: object, delta: float, confidence: float, **how: object) -> Bound:
-    """The bound that a finished audit proves at this delta and confidence, whatever it was asked before.
+    """The bound that a finished audit proves at this delta and confidence.
 
-    `how` is for audits that can be asked in several ways, such as training audits.
+    Bounds that were computed before at another delta or confidence do not matter: the evidence is used again.
+    `how` holds further arguments for the `bound` method of the audit, such as those of training audits.
     """
     if (made := made_bound(audit)) is not None:
         return lower_bound(
@@ -128,13 +159,13 @@ def bound_of(audit: object, delta: float, confidence: float, **how: object) -> B
 
 
 def made_bound(audit: object) -> Bound | None:
-    """A bound, or that of a result; None for audits that have yet to be asked."""
+    """The bound, or the bound of a result; None for audits that have not computed one yet."""
     found = audit if isinstance(audit, Bound) else getattr(audit, "bound", None)
     return found if isinstance(found, Bound) else None
 
 
 def confidence_at(level: float) -> float:
-    """The confidence that errs with probability at most `level`: 1 - level, never rounded down."""
+    """The confidence that errs with probability at most `level`: 1 - level, rounded up if it is not exact."""
     confidence = 1 - level
     while 1 - confidence > level:
         confidence = math.nextafter(confidence, 2)

@@ -1,8 +1,8 @@
 """Tests of a claimed trade-off curve (theory: claims beyond (epsilon, delta)).
 
-A trade-off curve f maps a false positive rate to the smallest false negative rate that the claim
-allows. Refuting a curve is another statement than a lower bound on epsilon: the largest Gaussian
-curve that is refuted gives an epsilon *if the mechanism is Gaussian*, and nothing otherwise.
+A trade-off curve f maps a false positive rate to the smallest false negative rate that the claim allows.
+Refuting a curve is a different statement from a lower bound on epsilon: the largest Gaussian curve that is
+refuted gives an epsilon *if the mechanism is Gaussian*, and nothing otherwise.
 """
 
 import math
@@ -31,7 +31,12 @@ _CHECKED: Final = np.linspace(0.0, 1.0, 41)
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The trade-off curve of mu-Gaussian DP, Phi(Phi^{-1}(1 - rate) - mu)."""
+    """The trade-off curve of mu-Gaussian DP, Phi(Phi^{-1}(1 - rate) - mu).
+
+    Attributes:
+        mu: The parameter of Gaussian DP, at least 0.
+
+    """
 
     mu: float
 
@@ -39,7 +44,7 @@ class Gaussian:
         checks.assign(self, mu=checks.nonnegative("mu", self.mu))
 
     def __call__(self, rate: float) -> float:
-        """The smallest false negative rate."""
+        """The smallest false negative rate at this false positive rate."""
         return float(special.ndtr(-special.ndtri(rate) - self.mu))
 
     def at_complement(self, x: float) -> float:
@@ -49,7 +54,13 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Approximate:
-    """The trade-off curve of (epsilon, delta)-DP."""
+    """The trade-off curve of (epsilon, delta)-DP.
+
+    Attributes:
+        epsilon: At least 0.
+        delta: Between 0 and 1.
+
+    """
 
     epsilon: float
     delta: float = 0.0
@@ -59,7 +70,7 @@ class Approximate:
         checks.assign(self, epsilon=epsilon, delta=delta)
 
     def __call__(self, rate: float) -> float:
-        """The smallest false negative rate."""
+        """The smallest false negative rate at this false positive rate."""
         return self.at_complement(1 - rate)
 
     def at_complement(self, x: float) -> float:
@@ -70,7 +81,7 @@ class Approximate:
         return max(0.0, steep, math.exp(-self.epsilon) * (x - self.delta))
 
     def line(self, x: float) -> tuple[float, float]:
-        """The slope of the curve at 1 - x, in x, and where the next line begins."""
+        """The slope of the curve at 1 - x, in x, and the point where the next line begins."""
         grow, fall = math.exp(min(self.epsilon, 700.0)), math.exp(-self.epsilon)
         if grow <= fall:
             return 1.0, math.inf
@@ -81,8 +92,19 @@ class Approximate:
 def gaussian(mu: float) -> Gaussian:
     """The trade-off curve of mu-Gaussian DP.
 
-    >>> round(gaussian(1.0)(0.05), 4)
-    0.7405
+    Args:
+        mu: The parameter of Gaussian DP, at least 0.
+
+    Returns:
+        A function from false positive rates to the smallest false negative rates.
+
+    Raises:
+        InputError: If mu is negative or not a number.
+
+    Example:
+        >>> round(gaussian(1.0)(0.05), 4)
+        0.7405
+
     """
     return Gaussian(mu)
 
@@ -90,20 +112,44 @@ def gaussian(mu: float) -> Gaussian:
 def approximate(epsilon: float, delta: float = 0.0) -> Approximate:
     """The trade-off curve of (epsilon, delta)-DP.
 
-    >>> round(approximate(0.0, 0.1)(0.25), 6)
-    0.65
+    Args:
+        epsilon: At least 0.
+        delta: Between 0 and 1.
+
+    Returns:
+        A function from false positive rates to the smallest false negative rates.
+
+    Raises:
+        InputError: If epsilon or delta is out of range.
+
+    Example:
+        >>> round(approximate(0.0, 0.1)(0.25), 6)
+        0.65
+
     """
     return Approximate(epsilon, delta)
 
 
 def _at_complement(curve: Curve) -> Curve:
-    """X to the curve at 1 - x; for a function of the user rounded down, as 1 - x is not exact."""
+    """X to the curve at 1 - x; for a user's function rounded down, as 1 - x is not exact."""
     own = getattr(curve, "at_complement", None)
     return own if own is not None else lambda x: curve(min(1.0, 1 - x + 2.0**-52))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP."""
+    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
+
+    Args:
+        mu: The parameter of Gaussian DP, at least 0.
+        delta: Between 0 and 1.
+
+    Returns:
+        The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
+
+    Raises:
+        InputError: If mu or delta is out of range.
+
+    """
     mu, delta = checks.nonnegative("mu", mu), checks.delta(delta)
 
     def excess(epsilon: float) -> float:
@@ -122,12 +168,22 @@ class Tradeoff(Evidence):
     """Committed counts, tested against a whole trade-off curve (Mahloujifar, Melis, Chaudhuri 2024).
 
     Proved by them for a curve f that is symmetric (its own inverse), non-increasing and convex, any
-    dependence between elements, and a number of guesses fixed in advance. Against the curve of
-    (epsilon, delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there
-    `Counts` is tighter. A claim costs O(correct).
+    dependence between elements, and a number of guesses fixed in advance. Against the curve of (epsilon,
+    delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there `Counts` is
+    tighter. A claim costs O(correct).
 
-    >>> Tradeoff(80, 100, 100).refutes_curve(gaussian(0.5))
-    True
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses, fixed before the output was seen; at most 10 million.
+        elements: The number of hidden bits of the audit, guessed or not.
+
+    Raises:
+        InputError: If not 0 <= correct <= taken <= elements, or if taken is 0 or more than 10 million.
+
+    Example:
+        >>> Tradeoff(80, 100, 100).refutes_curve(gaussian(0.5))
+        True
+
     """
 
     correct: int
@@ -156,15 +212,15 @@ class Tradeoff(Evidence):
         return self.taken
 
     def best_of_size(self, guesses: int) -> "Tradeoff":
-        """So many guesses, all right."""
+        """An audit with this many guesses, all right."""
         return Tradeoff(guesses, guesses, self.elements_for(guesses))
 
     def count_alone(self, correct: int, taken: int) -> "Evidence | None":
-        """A count of the same kind, up to the largest that it takes."""
+        """A count of the same kind; None above the largest number of guesses that it allows."""
         return super().count_alone(correct, taken) if 0 < taken <= LARGEST else None
 
     def tally(self, epsilon: float) -> Tally:
-        """The guesses that count, whatever the claim."""
+        """The counts, whatever the claim."""
         return Tally(self.correct, self.taken)
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,34 +228,86 @@ class Tradeoff(Evidence):
         return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
 
     def effort(self, delta: float) -> Effort:
-        """Most claims are settled within a block of guesses; what takes more is charged as it does."""
+        """Most claims are settled within a block of guesses; longer ones are charged as they go."""
         claim = effort.CALL + effort.RATIO * min(self.correct, _BLOCK)
         return Effort(claim, 50 * claim)
 
     def refutes_curve(self, curve: Curve, confidence: float = 0.95) -> bool:
-        """Whether the counts refute that the mechanism keeps the trade-off curve."""
+        """Whether the counts refute that the mechanism satisfies the trade-off curve.
+
+        Args:
+            curve: A function from false positive rates to false negative rates: convex, non-increasing,
+                symmetric.
+            confidence: The confidence of the refutation, strictly between 0 and 1.
+
+        Returns:
+            Whether the curve is refuted.
+
+        Raises:
+            InputError: If the curve is not a symmetric trade-off curve, or the confidence is out of range.
+
+        """
         level = 1 - checks.confidence(confidence)
         return self._rejects(_at_complement(_checked(curve)), level)
 
     def curve_p_value(self, curve: Curve) -> float:
-        """The smallest level at which the curve is refuted, rounded up."""
+        """The smallest level at which the curve is refuted, rounded up.
+
+        Args:
+            curve: A function from false positive rates to false negative rates: convex, non-increasing,
+                symmetric.
+
+        Returns:
+            The p-value.
+
+        Raises:
+            InputError: If the curve is not a symmetric trade-off curve.
+
+        """
         below = _at_complement(_checked(curve))
         return _smallest_level(lambda level: self._rejects(below, level))
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The p-value against the curve of (epsilon, delta)-DP."""
+        """The p-value against the curve of (epsilon, delta)-DP.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         curve = Approximate(claim.epsilon, claim.delta)
         return _smallest_level(lambda level: self._rejects_lines(curve, level))
 
     def refutes(self, claim: ApproximateDP, level: float) -> bool:
-        """Whether the p-value, which is rounded up, is at most that level; without finding it."""
+        """Whether the p-value, rounded up, is at most a level; faster than computing the p-value.
+
+        Args:
+            claim: The claim to test.
+            level: The level of the test.
+
+        Returns:
+            Whether the claim is refuted at this level.
+
+        """
         return self._rejects_lines(Approximate(claim.epsilon, claim.delta), level * (1 - 2 * _STEP))
 
     def gaussian_mu(self, confidence: float = 0.95) -> float:
         """The largest mu whose Gaussian curve is refuted, rounded down.
 
-        `gaussian_epsilon(mu, delta)` is then a lower bound on epsilon *if the mechanism is Gaussian*.
-        On other mechanisms it over-claims (on randomised response with epsilon = 2 it gives 3.4).
+        `gaussian_epsilon(mu, delta)` is then a lower bound on epsilon *if the mechanism is Gaussian*. On
+        other mechanisms it over-claims (on randomised response with epsilon = 2 it gives 3.4).
+
+        Args:
+            confidence: The confidence of the refutation, strictly between 0 and 1.
+
+        Returns:
+            The largest refuted mu; 0 if none is refuted.
+
+        Raises:
+            InputError: If the confidence is out of range.
+
         """
         level = 1 - checks.confidence(confidence)
         low, high = 0.0, 40.0

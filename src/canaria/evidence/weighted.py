@@ -42,20 +42,36 @@ _TILTS: Final = np.geomspace(1e-5, 10, 40)
 class Weighted(Evidence):
     """Guesses that count by weight: fixed `weights`, or `losses` that set them for each claim.
 
-    With privacy losses known, the weight of a guess against a claim epsilon is
-    max(0, |loss| - epsilon), the Neyman-Pearson weight against "right with probability p(|loss|)".
-    Losses are capped at ln(4 n), where a guess is as good as certain. Weights are rounded to a lattice
-    {0, ..., 40} (integers up to 40 stay as they are), and the rounded weights *are* the weights:
-    nothing is approximate.
+    With privacy losses known, the weight of a guess against a claim epsilon is max(0, |loss| - epsilon), the
+    Neyman-Pearson weight against "right with probability p(|loss|)". Losses are capped at ln(4 n), where a
+    guess is as good as certain. Weights are rounded to a lattice {0, ..., 40} (integers up to 40 stay as they
+    are), and the rounded weights *are* the weights: nothing is approximate.
 
-    Proved, for independent fair bits and weights that depend on the output alone: given the output,
-    the total weight of the right guesses is dominated by a sum of independent w_i Bernoulli(p(epsilon)),
-    whose law is computed exactly. With delta > 0 the plain delta rule adds n delta / (1 + e^epsilon).
-    The weights change with epsilon, so bounds are found on a fixed grid.
+    Proved, for independent fair bits and weights that depend on the output alone: given the output, the total
+    weight of the right guesses is dominated by a sum of independent w_i Bernoulli(p(epsilon)), whose law is
+    computed exactly. With delta > 0 the plain delta rule adds n delta / (1 + e^epsilon). The weights change
+    with epsilon, so bounds are found on a fixed grid.
 
-    >>> claim = ApproximateDP(0.7, delta=0)
-    >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
-    0.529153
+    Args:
+        hits: Whether each guess was right (booleans, 0/1 or -1/+1).
+        weights: The weight of each guess, at least 0. Give either weights or losses.
+        losses: The privacy loss of each guess; infinite losses are allowed.
+        elements: The number of hidden bits of the audit; by default one per hit.
+
+    Attributes:
+        hits: Whether each guess was right.
+        weights: The weights; None if losses were given.
+        losses: The losses; None if weights were given.
+        elements: The number of hidden bits of the audit.
+
+    Raises:
+        InputError: If an argument is not usable, or if not exactly one of weights and losses is given.
+
+    Example:
+        >>> claim = ApproximateDP(0.7, delta=0)
+        >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
+        0.529153
+
     """
 
     hits: Hits
@@ -122,7 +138,15 @@ class Weighted(Evidence):
         )
 
     def lattice_weights(self, epsilon: float) -> Integers:
-        """The integer weight of each guess against a claim."""
+        """The integer weight of each guess against a claim.
+
+        Args:
+            epsilon: The epsilon of the claim.
+
+        Returns:
+            One integer from 0 to 40 per guess.
+
+        """
         return np.asarray(np.searchsorted(self._edges(epsilon), self._sizes, side="right"))
 
     def tally(self, epsilon: float) -> Tally:
@@ -135,11 +159,11 @@ class Weighted(Evidence):
         return "every guess and its weight"
 
     def progress(self, epsilon: float) -> Progress:
-        """The heaviest guesses first."""
+        """The hits of the guesses, the heaviest first."""
         return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
     def effort(self, delta: float) -> Effort:
-        """A transform for each of 40 weights, at some claims; Chernoff's bound at hundreds.
+        """A transform for each of 40 weights, for a few claims; Chernoff's bound for hundreds.
 
         Few losses are so large, and above the claim, that their law spans more than 3 * 40 sqrt(n) points.
         """
@@ -149,12 +173,28 @@ class Weighted(Evidence):
         return Effort(transforms + passed, 5 * transforms + 1000 * effort.CALL + passed)
 
     def statistic(self, epsilon: float) -> int:
-        """The total weight of the right guesses."""
+        """The total weight of the right guesses against a claim.
+
+        Args:
+            epsilon: The epsilon of the claim.
+
+        Returns:
+            The sum of the integer weights.
+
+        """
         _, right = self._groups(epsilon)
         return int(np.arange(len(right)) @ right)
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The probability of as much right weight, and the plain delta rule."""
+        """The probability of as much right weight, plus the plain delta rule.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
         epsilon, delta = claim.epsilon, claim.delta
         effort.spend(5 * effort.CALL)
         upper = _weighted_tail(self._groups(epsilon)[0], self.statistic(epsilon), epsilon)
@@ -206,11 +246,11 @@ class Weighted(Evidence):
 
     @property
     def most_guesses(self) -> int:
-        """Every sign is guessed."""
+        """The number of hits: every sign is guessed."""
         return len(self.hits)
 
     def best_of_size(self, guesses: int) -> "Weighted":
-        """So many guesses, all right and certain."""
+        """An audit with this many guesses, all right and certain."""
         certain = np.full(guesses, math.inf)
         return Weighted(np.ones(guesses, bool), losses=certain, elements=self.elements_for(guesses))
 
@@ -225,7 +265,7 @@ class Weighted(Evidence):
 
 
 def _steps(top: float) -> Floats:
-    """Half-way below the lattice points top / 40, 2 top / 40, ..., top; out of reach if top is nothing."""
+    """Half-way below the lattice points top / 40, 2 top / 40, ..., top; infinite if top is 0."""
     if top < _NOTHING:
         return np.full(LATTICE, math.inf)
     return (np.arange(LATTICE) + 0.5) / LATTICE * top

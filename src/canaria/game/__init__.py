@@ -1,7 +1,8 @@
-"""The game: hide fair bits, run a mechanism, let a rule guess, reveal.
+"""The game: hide fair bits, run a mechanism, let a rule guess the bits, then reveal them.
 
-`play` runs a mechanism, `replay` takes a run that has happened, `classic` runs many times, and `audit_scores`
-starts from scores. Nothing here knows which kind of evidence a rule gives, or how a bound follows from it.
+`play` runs a mechanism, `replay` takes a run that has already happened, `classic` runs a mechanism many
+times, and `audit_scores` starts from scores. This package does not depend on the kind of evidence that a rule
+gives, or on how a bound follows from it.
 """
 
 from canaria._core.coins import CoinWarning

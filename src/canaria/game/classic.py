@@ -18,10 +18,10 @@ from canaria.rules import AdaptiveRule, Rule
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """Classic auditing as a game: element i of it is the i-th run of the mechanism.
+    """Classic auditing as a game: element i is the i-th run of the mechanism.
 
-    In every run the data are `base` but for the element at `index`, which a fresh fair bit chooses.
-    All other bits are known, as in the definition of DP, so nothing interferes.
+    In every run the data are `base`, except for the element at `index`, which a fresh fair bit chooses. All
+    other bits are known, as in the definition of DP, so there is no interference.
     """
 
     mechanism: Mechanism
@@ -30,12 +30,12 @@ class Repeated:
 
     @property
     def epsilon(self) -> float:
-        """The mechanism's own."""
+        """The epsilon of the mechanism."""
         return self.mechanism.epsilon
 
     @property
     def adjacency(self) -> str:
-        """The mechanism's own."""
+        """The adjacency of the mechanism."""
         return self.mechanism.adjacency
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Any:
@@ -68,16 +68,33 @@ def classic(
     rule: Rule | AdaptiveRule | None = None,
     rng: Seed = None,
 ) -> Transcript:
-    """Classic auditing: run the mechanism `repetitions` times on neighbouring data sets.
+    """Classic auditing: run the mechanism many times on neighbouring data sets.
 
-    For one of our mechanisms `base` holds bits (-1 / +1) and the privacy loss is the score. For a
-    function `(data, rng) -> output`, `base` is a list of elements, `pair` the two candidates for
-    the place `index`, and `score(output)` says how likely the second was used.
+    Args:
+        mechanism: A mechanism of `canaria.mechanisms`, whose privacy loss is the score, or a function
+            `(data, rng) -> output`.
+        base: The data set: bits (-1/+1, 0/1 or booleans) for a mechanism, a list of elements for a function.
+        index: The place of the element that differs between the data sets.
+        pair: The two candidates for that place; only for a function.
+        repetitions: The number of runs.
+        score: A function `score(output)`, higher meaning "the second candidate more likely"; only for a
+            function as mechanism.
+        rule: How scores become guesses; by default `Ranked()`.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    >>> from canaria import classic
-    >>> from canaria.mechanisms import Xor
-    >>> classic(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
-    True
+    Returns:
+        The transcript of a game with one element per run.
+
+    Raises:
+        InputError: If an argument is not usable, or if `pair` and `score` are missing for a function or given
+            for a mechanism.
+
+    Example:
+        >>> from canaria import classic
+        >>> from canaria.mechanisms import Xor
+        >>> classic(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
+        True
+
     """
     checks.integer("repetitions", repetitions, 1)
     if not isinstance(base, Sequence | np.ndarray):

@@ -1,6 +1,6 @@
-"""The games: one-run auditing and its adaptive form.
+"""One-run auditing and its adaptive form.
 
-The bits of an element are handed to a score only after its round: in `known` they are 0 before.
+A score sees the bit of an element only after the element's round; before that, the bit is 0 in `known`.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,18 @@ Score = Callable[[Any, Bits], Any]
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
-    """One game: the hidden bits, the output, the guesses in order, and what they amount to."""
+    """The record of one game.
+
+    Attributes:
+        bits: The hidden bits, -1 or +1.
+        output: The output of the mechanism.
+        guesses: The guesses in the order in which they were made; None if a user's rule does not show them.
+        evidence: The evidence that the guesses give.
+        adjacency: The adjacency that the game tests: "add-remove", "replace" or "unspecified".
+        rule: The rule, as text.
+        about: Which release is audited, if that needs saying.
+
+    """
 
     bits: Bits
     output: Any
@@ -51,7 +62,19 @@ class Transcript:
     about: str | None = None
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95) -> Bound:
-        """The lower bound on epsilon that the game proves."""
+        """The lower bound on epsilon that the game proves.
+
+        Args:
+            delta: The delta at which epsilon is bounded.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+
+        Returns:
+            The bound, with the evidence, the adjacency and the rule of the game.
+
+        Raises:
+            InputError: If delta or confidence is out of range.
+
+        """
         return lower_bound(
             self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule, about=self.about
         )
@@ -69,19 +92,35 @@ def play(
 ) -> Transcript:
     """Play one game against a mechanism.
 
-    `mechanism` is one of ours or a function `(data, rng) -> output`. `score(output, known)` returns
-    one number per element, higher meaning "+1 more likely"; None takes the mechanism's own privacy
-    loss. `rounds=None` is one-run auditing; a sequence of index sets is adaptive auditing, where
-    the bits of a round are revealed after it. `pairs` gives the two candidate elements of each
-    place (replace-one); without, elements are included or not (add-remove).
+    Args:
+        mechanism: A mechanism of `canaria.mechanisms`, an object with the same methods, or a function
+            `(data, rng) -> output`.
+        score: A function `(output, known)` that returns one number per element, higher meaning "+1 more
+            likely". None uses the mechanism's own privacy loss; a function as mechanism needs a score.
+        rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `rounds` is given.
+        n: The number of elements; by default the number of pairs.
+        rounds: A sequence of index sets for adaptive auditing: the bits of a round are revealed after it.
+            None for one-run auditing.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+        pairs: The two candidate elements of each place (replace-one), for a function as mechanism. Without
+            pairs, each element is either included or not (add-remove).
 
-    >>> from canaria import play
-    >>> from canaria.mechanisms import XorInPairs
-    >>> blind, seeing = XorInPairs(), XorInPairs().rounds(200)
-    >>> play(blind, n=200, rng=0).bound().epsilon
-    0.0
-    >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
-    True
+    Returns:
+        The transcript of the game.
+
+    Raises:
+        InputError: If an argument is not usable, if `rule` is not valid in an adaptive game, or if the given
+            function or score raises an exception.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import XorInPairs
+        >>> blind, seeing = XorInPairs(), XorInPairs().rounds(200)
+        >>> play(blind, n=200, rng=0).bound().epsilon
+        0.0
+        >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
+        True
+
     """
     return play_many(mechanism, score, rule, n, 1, rounds, rng, pairs=pairs)[0]
 
@@ -97,7 +136,25 @@ def play_many(
     *,
     pairs: Sequence[tuple[Any, Any]] | None = None,
 ) -> list[Transcript]:
-    """Play `trials` independent games; sampling and losses are computed for all at once."""
+    """Play independent games; outputs and privacy losses are computed in large blocks.
+
+    Args:
+        mechanism: As in `play`.
+        score: As in `play`.
+        rule: As in `play`.
+        n: As in `play`.
+        trials: The number of games.
+        rounds: As in `play`.
+        rng: As in `play`.
+        pairs: As in `play`.
+
+    Returns:
+        One transcript per game.
+
+    Raises:
+        InputError: As in `play`, or if `trials` is not a positive integer.
+
+    """
     checks.integer("trials", trials, 1)
     audited = _as_mechanism(mechanism, pairs)
     size = checks.integer("n", len(pairs) if n is None and pairs is not None else n, 1)
@@ -128,17 +185,40 @@ def replay(
 ) -> Transcript:
     """Guess the bits of a run that has already happened, such as a training run.
 
-    As in `play`, the score sees the bits of a round only after it. `rng` puts the elements of a round in
-    random order before the rule sees them, so that neither ties nor bets depend on the order of the list; it
-    may be sorted by the bits. `rounds` may not: they are made without sight of the bits. Nor may a score that
-    uses revealed bits rely on the numbering of such a list.
+    As in `play`, the score sees the bits of a round only after it. The elements of a round are put in random
+    order before the rule sees them, so neither ties nor bets depend on the order of the list. The list may
+    therefore be sorted by the bits. `rounds` must be made without sight of the bits. If the list is sorted by
+    the bits, the score of a hidden element must not depend on revealed bits.
 
-    >>> import numpy as np
-    >>> from canaria import replay
-    >>> bits = np.random.default_rng(0).integers(0, 2, 500)
-    >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
-    >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
-    True
+    Args:
+        bits: The hidden bits, by independent fair coins (booleans, 0/1 or -1/+1).
+        output: What the score sees.
+        score: A function `(output, known)` that returns one number per element, higher meaning "+1 more
+            likely". `known` holds -1 or +1 for revealed bits and 0 for hidden ones.
+        rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `rounds` is given.
+        rounds: A sequence of index sets for adaptive auditing; None for one-run auditing.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+        adjacency: "add-remove", "replace" or "unspecified".
+        about: Which release is audited, if that needs saying.
+
+    Returns:
+        The transcript of the game.
+
+    Raises:
+        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
+            the order of the rounds is practically impossible for an order made without sight of the bits.
+
+    Warns:
+        CoinWarning: If the bits are unlikely for fair coins.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria import replay
+        >>> bits = np.random.default_rng(0).integers(0, 2, 500)
+        >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
+        >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
+        True
+
     """
     hidden, losses = coins.checked_bits(bits), batched(score)
     if rounds is not None:
@@ -160,7 +240,7 @@ def replay_own(
     adjacency: str,
     about: str | None,
 ) -> Transcript:
-    """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
+    """Like `replay`, for coins (-1 or +1) that canaria tossed itself; their fairness is not checked."""
     hidden = hidden.copy()
     hidden.flags.writeable = False
     chosen = rule if rule is not None else (Ranked() if rounds is None else Bet())
@@ -188,7 +268,7 @@ def _require_evidence(
 
 
 def _require_adaptive_evidence(evidence: Evidence, guessed: int | None) -> None:
-    """Where revealed bits may decide how many guesses are taken, counts prove nothing."""
+    """If revealed bits may decide how many guesses are taken, counts prove nothing."""
     if not evidence.holds_adaptively(guessed):
         raise InputError(
             f"evidence of an adaptive game must be Bets, Budget, or Counts of all, got {evidence!r}; "
@@ -235,7 +315,7 @@ def _guess(
 
 
 def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> Any:
-    """One of ours, anything with their methods, or a function."""
+    """A mechanism as it is, or a function as a mechanism."""
     if hasattr(mechanism, "sample"):
         if pairs is not None:
             raise InputError("pairs go with a function as mechanism; ours have their elements built in")
@@ -269,7 +349,7 @@ def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
 
 
 def _scorer(mechanism: Any, score: Score | None) -> Losses:
-    """Scores of a whole batch, checked."""
+    """The scores of a whole batch, checked."""
     if score is None:
         if not hasattr(mechanism, "loss"):
             raise InputError("score must be given for a function: (output, known) -> one number per element")
@@ -278,7 +358,7 @@ def _scorer(mechanism: Any, score: Score | None) -> Losses:
 
 
 def batched(score: Score) -> Losses:
-    """A score of one run, for every run of a batch."""
+    """Apply the score of one run to every run of a batch."""
 
     def scored(outputs: Sequence[Any] | Output, known: Bits) -> Floats:
         return np.stack([_scores_of(score, output, row) for output, row in zip(outputs, known, strict=True)])
@@ -287,7 +367,7 @@ def batched(score: Score) -> Losses:
 
 
 def _unmoved(losses: Losses) -> Losses:
-    """The same scores, as long as no revealed bit moves the score of a hidden element."""
+    """The same scores; an error if a revealed bit changes the score of a hidden element."""
     first: Floats | None = None
 
     def scored(outputs: Sequence[Any] | Output, known: Bits) -> Floats:

@@ -1,4 +1,4 @@
-"""Reading scores from files: CSV with a header, or JSON lines; columns `score` and `included`."""
+"""Reading scores from files: CSV with a header, or JSON lines, with the columns `score` and `included`."""
 
 import csv
 import io
@@ -23,20 +23,40 @@ _WORDS: Final = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 
 class Scores(NamedTuple):
-    """Scores, and which elements were included."""
+    """Scores, and which elements were included.
+
+    Attributes:
+        scores: One score per element.
+        included: Whether the element was included.
+
+    """
 
     scores: Floats
     included: Hits
 
 
 def read_scores(source: str | Path) -> Scores:
-    r"""Read a file of scores (`-` is standard input); whatever is wrong is an InputError.
+    r"""Read a file of scores.
 
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
-    >>> _ = path.write_text("score,included\n1.5,1\n-0.5,false\n")
-    >>> read_scores(path)
-    Scores(scores=array([ 1.5, -0.5]), included=array([ True, False]))
+    The file is CSV with a header, or JSON lines. It has a column `score` with finite numbers and a column
+    `included` with 0, 1, true or false.
+
+    Args:
+        source: The path of the file; `-` is standard input.
+
+    Returns:
+        The scores, and which elements were included.
+
+    Raises:
+        InputError: If the file cannot be read, has no rows, or holds anything that is not allowed.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
+        >>> _ = path.write_text("score,included\n1.5,1\n-0.5,false\n")
+        >>> read_scores(path)
+        Scores(scores=array([ 1.5, -0.5]), included=array([ True, False]))
+
     """
     scores, included = array("d"), bytearray()
     name = "standard input" if str(source) == "-" else str(source)
@@ -119,7 +139,7 @@ def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[st
 
 
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object that names everything once, as a CSV file names its columns."""
+    """A JSON object in which no name occurs twice, as no column of a CSV file may."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

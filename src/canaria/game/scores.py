@@ -27,20 +27,36 @@ def audit_scores(
 ) -> Bound:
     """The lower bound on epsilon that membership scores prove.
 
-    `scores` holds one number per canary, higher meaning "included more likely"; `bits` says which were
-    included, by independent fair coins (booleans, 0/1 or -1/+1). The rule commits to its guesses from
-    the scores alone; `rng` puts them in random order first, so that ties are broken at random and a list may
-    be sorted by the bits. `adjacency` says what the audit was about: "add-remove" when an
-    excluded canary contributes nothing, "replace" when another record takes its place. Scores that are
-    all equal say nothing: no guess is taken.
+    The rule commits to its guesses from the scores alone. The elements are put in random order first, so ties
+    are broken at random and the list may be sorted by the bits. If all scores are equal, no guess is taken.
 
-    >>> import numpy as np
-    import numpy.typing as npt
-    >>> rng = np.random.default_rng(0)
-    >>> bits = rng.integers(0, 2, 1000)
-    >>> scores = rng.normal(2.0 * bits)
-    >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
-    True
+    Args:
+        scores: One number per canary, higher meaning "included more likely".
+        bits: Which canaries were included, by independent fair coins (booleans, 0/1 or -1/+1).
+        delta: The delta at which epsilon is bounded.
+        confidence: The confidence of the bound, strictly between 0 and 1.
+        rule: How scores become guesses.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+        adjacency: "add-remove" if an excluded canary contributes nothing, "replace" if another record takes
+            its place, or "unspecified".
+
+    Returns:
+        The bound, with its evidence.
+
+    Raises:
+        InputError: If an argument is not usable, or if the bits are practically impossible for fair coins.
+
+    Warns:
+        CoinWarning: If the bits are unlikely for fair coins.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> bits = rng.integers(0, 2, 1000)
+        >>> scores = rng.normal(2.0 * bits)
+        >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
+        True
+
     """
     return bound_of_scores(
         scores, coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency
@@ -57,7 +73,7 @@ def bound_of_scores(
     *,
     adjacency: str,
 ) -> Bound:
-    """The same for coins (-1 or +1) that canaria tossed itself: they are fair, however they fell."""
+    """Like `audit_scores`, for coins (-1 or +1) that canaria tossed itself; their fairness is not checked."""
     if not callable(rule):
         raise checks.InputError(f"rule must turn scores into guesses, such as Ranked(), got {rule!r}")
     infinite = isinstance(rule, Soft | Threshold)

@@ -1,4 +1,4 @@
 """The laboratory: figures of the paper, and the validity of every auditor, on one core or a cluster.
 
-Research code. It plays with every other room, and no other room but the command line knows it.
+Research code. It uses every other package; only the command line uses it.
 """

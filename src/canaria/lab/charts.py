@@ -1,4 +1,4 @@
-"""Charts: one Altair specification serves pictures and pages."""
+"""Charts: one Altair specification for pictures and for pages."""
 
 from importlib import import_module
 from typing import Any

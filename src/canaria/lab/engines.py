@@ -20,15 +20,24 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class WorkerLostError(CanariaError, RuntimeError):
-    """Workers died; what they were working on is lost."""
+    """Raised if a worker died; the work that it was doing is lost."""
 
 
 def run_tasks(
     function: Callable[..., Any], tasks: Sequence[Task], executor: Executor | None
 ) -> Iterator[tuple[Task, Any]]:
-    """Yield (task, result) as they finish; without an executor, one after the other.
+    """Run tasks and yield each with its result as it finishes.
 
-    What is unfinished when the caller stops is given up when the engine ends.
+    Tasks that are unfinished when the caller stops are cancelled when the engine ends.
+
+    Args:
+        function: The function to call.
+        tasks: The arguments of each call.
+        executor: Where to run; None runs one task after the other in this process.
+
+    Yields:
+        The task and its result.
+
     """
     if executor is None:
         for task in tasks:
@@ -47,10 +56,18 @@ def run_blocks(
     executor: Executor | None,
     on_block: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Run `function(*arguments)` of every block that the store does not have, and save each as it finishes.
+    """Run every block that the store does not have, and save each as it finishes.
 
-    `blocks` holds the arguments by the block's name. `on_block(done, total)` is told at the start and after
-    every block.
+    Args:
+        function: The function to call; it returns the rows of a block.
+        blocks: The arguments of each call, by the name of the block.
+        store: Where finished blocks are kept.
+        executor: Where to run; None runs one block after the other in this process.
+        on_block: Called with the number of finished and of all blocks, at the start and after every block.
+
+    Raises:
+        InputError: If a block cannot be written.
+
     """
     missing = [(name, function, given) for name, given in blocks.items() if not store.has(name)]
     done = len(blocks) - len(missing)
@@ -67,7 +84,20 @@ def _named(_: str, function: Callable[..., Rows], given: tuple[Any, ...]) -> Row
 
 @contextmanager
 def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
-    """An executor: a Dask cluster by address, else local processes; None for a single worker."""
+    """Open an executor: a Dask cluster, local processes, or this process.
+
+    Args:
+        workers: The number of local processes; by default one per core.
+        dask: The address of a Dask scheduler; `workers` is then ignored.
+
+    Yields:
+        The executor, or None for a single worker.
+
+    Raises:
+        InputError: If `workers` is not a positive integer, or if Dask is not installed or not reachable.
+        WorkerLostError: If a worker dies.
+
+    """
     if dask is not None:
         with _dask_client(dask) as client:
             yield client.get_executor()
@@ -99,7 +129,7 @@ def _processes(count: int) -> Iterator[Executor]:
 
 
 def _end_with_parent(watched: Connection) -> None:
-    """In a worker: end as soon as the parent closes its side of the pipe, or dies."""
+    """In a worker: end as soon as the parent closes its end of the pipe, or dies."""
 
     def wait() -> None:
         watched.poll(None)
@@ -110,7 +140,7 @@ def _end_with_parent(watched: Connection) -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait, and let processes that are started here never see it: their parent ends them."""
+    """Delay Ctrl-C, and hide it from processes that are started here, because their parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

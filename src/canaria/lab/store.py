@@ -1,4 +1,4 @@
-"""A folder of finished blocks: written atomically, so that interrupted work goes on where it stopped."""
+"""A folder of finished blocks, written atomically, so that interrupted work can be resumed."""
 
 import json
 import os
@@ -21,22 +21,39 @@ _LOCK: Final = "canaria-run.lock"
 
 
 class DamagedError(InputError):
-    """A file of a run that is not as it was written."""
+    """Raised if a file of a run is not as it was written."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Blocks of rows by name, below a folder that belongs to one run."""
+    """Blocks of rows by name, in a folder that belongs to one run.
+
+    Attributes:
+        folder: The folder.
+
+    """
 
     folder: Path
 
     @classmethod
     @contextmanager
     def open(cls, folder: str | Path, settings: dict[str, Any], resume: bool) -> Iterator["Store"]:
-        """Start a run in a new or empty folder, or go on with one of the same settings.
+        """Start a run in a new or empty folder, or resume one with the same settings.
 
-        The folder is locked until the end, or until this process dies; a second process is refused. So is a
-        folder with anything else in it, or with another run; it is left alone.
+        The folder is locked until the end of the `with` block, or until this process dies.
+
+        Args:
+            folder: The folder.
+            settings: Everything that decides the results, as plain data for JSON.
+            resume: Whether an earlier run with the same settings may be resumed.
+
+        Yields:
+            The store.
+
+        Raises:
+            InputError: If the folder cannot be used, is in use by another process, holds anything else or
+                another run, or holds this run and `resume` is False. The folder is then left alone.
+
         """
         path = Path(folder)
         try:
@@ -54,7 +71,18 @@ class Store:
             yield store
 
     def has(self, name: str) -> bool:
-        """Whether the block is finished; a damaged one is not, which is told by a warning."""
+        """Whether a block is finished; a damaged block is not, and gives a warning.
+
+        Args:
+            name: The name of the block.
+
+        Returns:
+            Whether its rows can be loaded.
+
+        Raises:
+            InputError: If the file cannot be read.
+
+        """
         if not self.path(name).exists():
             return False
         try:
@@ -65,7 +93,18 @@ class Store:
         return True
 
     def load(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a finished block; a damaged one is an InputError."""
+        """Load the rows of a finished block.
+
+        Args:
+            name: The name of the block.
+
+        Returns:
+            The rows.
+
+        Raises:
+            InputError: If the file cannot be read or is damaged.
+
+        """
         record = _read(self.path(name))
         if record.get("block") != name:
             raise DamagedError(f"{self.path(name)} is damaged: it is block {shown(record.get('block'))}")
@@ -73,7 +112,16 @@ class Store:
         return rows
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Finish a block: all of it is there after this, or none."""
+        """Write a finished block, either completely or not at all.
+
+        Args:
+            name: The name of the block.
+            rows: Its rows, as plain data for JSON.
+
+        Raises:
+            InputError: If the file cannot be written.
+
+        """
         path = self.path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,13 +130,33 @@ class Store:
         _write(path, {"block": name, "rows": rows})
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file of the result, all or nothing."""
+        """Write a file of the result, either completely or not at all.
+
+        Args:
+            name: The name of the file.
+            content: Its content.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            InputError: If the file cannot be written.
+
+        """
         target = self.folder / name
         write_atomically(target, content)
         return target
 
     def path(self, name: str) -> Path:
-        """The file of a block."""
+        """The path of the file of a block.
+
+        Args:
+            name: The name of the block.
+
+        Returns:
+            The path; the file need not exist.
+
+        """
         return self.folder / "blocks" / f"{name}.json"
 
     def _check_resumed(self, settings: dict[str, Any], resume: bool) -> None:
@@ -105,7 +173,7 @@ class Store:
             )
 
     def _sweep(self) -> None:
-        """Remove what a killed process was writing."""
+        """Remove the unfinished files of a killed process."""
         for entry in self.folder.rglob(".*"):
             if drafted(entry.name) is not None:
                 with suppress(OSError):
@@ -128,9 +196,10 @@ def _setting(settings: dict[str, Any], name: str) -> list[Any]:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder that is neither empty nor a run, nor one that was killed before it began.
+    """Refuse a folder that is not empty, not a run, and not a run that was killed before it began.
 
-    First the list, then the settings: those of a run that begins at this moment are there before its blocks.
+    The list is read first, then the settings: the settings of a run that begins at this moment exist before
+    its blocks.
     """
     found = sorted(entry.name for entry in path.iterdir())
     begun = [name for name in found if name == _LOCK or drafted(name) == _SETTINGS]
@@ -170,7 +239,7 @@ def _holder(path: Path) -> str:
 
 
 def source_digest() -> str:
-    """A digest of this package's source, so that no run is resumed by other code."""
+    """A digest of this package's source, so that a run is not resumed by different code."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 

@@ -1,7 +1,7 @@
 """Known mechanisms, one file per family: how to sample them, their privacy loss, their exact theory.
 
-`Function` makes one of any function of yours. Mechanisms do not know how they are guessed: nothing of rules
-or evidence is imported here.
+`Function` turns any function into a mechanism. Mechanisms do not know how they are guessed: nothing from
+rules or evidence is imported here.
 """
 
 from canaria.mechanisms._parse import MECHANISMS, parse_mechanism

@@ -1,4 +1,4 @@
-"""Mechanisms by name, as the command line takes them."""
+"""Mechanisms by their names on the command line."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -26,10 +26,22 @@ MECHANISMS: Final[Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
 
 
 def parse_mechanism(name: str, **options: float | int | None) -> Mechanism:
-    """The mechanism of that name; options that are None were not given.
+    """The mechanism of that name, as on the command line.
 
-    >>> parse_mechanism("noisy-count-in-sets", size=8, sigma=2.0, epsilon=None)
-    NoisyCountInSets(size=8, sigma=2.0)
+    Args:
+        name: A name in `MECHANISMS`.
+        **options: The parameters of the mechanism; those that are None were not given.
+
+    Returns:
+        The mechanism.
+
+    Raises:
+        InputError: If there is no such mechanism, or if the options are not the ones that it takes.
+
+    Example:
+        >>> parse_mechanism("noisy-count-in-sets", size=8, sigma=2.0, epsilon=None)
+        NoisyCountInSets(size=8, sigma=2.0)
+
     """
     if name not in MECHANISMS:
         meant = nearest(name, MECHANISMS)

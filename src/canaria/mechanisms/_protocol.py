@@ -1,4 +1,4 @@
-"""What every analysed mechanism offers.
+"""What every mechanism offers.
 
 Arrays have a leading axis of trials: bits are (trials, n) in {-1, +1}, losses (trials, n). In `known` a
 revealed bit is -1 or +1 and a hidden one 0.
@@ -18,7 +18,13 @@ Output = npt.NDArray[Any]
 
 
 class Outcomes(NamedTuple):
-    """Outputs under uniform bits with their probabilities, up to symmetries that keep every |loss|."""
+    """Outputs under uniform bits with their probabilities, up to symmetries that keep every |loss|.
+
+    Attributes:
+        outputs: The outputs.
+        chances: The probability of each output.
+
+    """
 
     outputs: Output
     chances: Floats
@@ -27,11 +33,16 @@ class Outcomes(NamedTuple):
 class Mechanism(Protocol):
     """A mechanism with its distributional privacy loss.
 
-    `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1,
-    revealed bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0
-    for revealed elements. `epsilon` is the (pure) privacy level, `ddp(n)` the largest |loss| that
-    any output can show when nothing is revealed. `rounds(n)` is a sensible adaptive order: sets of
-    elements, the bits of each revealed before the next is guessed.
+    `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1, revealed
+    bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0 for revealed
+    elements. `ddp(n)` is the largest |loss| that any output can show when nothing is revealed. `rounds(n)` is
+    a sensible adaptive order: sets of elements, the bits of each revealed before the next is guessed.
+    `outcomes(n)` lists all outputs with their probabilities, or is None if they cannot be enumerated.
+
+    Attributes:
+        epsilon: The (pure) privacy level.
+        adjacency: "add-remove" or "replace".
+
     """
 
     @property
@@ -46,7 +57,7 @@ class Mechanism(Protocol):
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:
-    """Call a function of the user; whatever it raises becomes one line that names it."""
+    """Call a user's function; any exception becomes an InputError of one line that names the function."""
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:
@@ -54,10 +65,10 @@ def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def one_round(n: int) -> tuple[Integers, ...]:
-    """All elements at once: revealed bits tell nothing about the others."""
+    """All elements in one round: revealed bits say nothing about the others."""
     return (np.arange(n),)
 
 
 def certain(signs: npt.NDArray[Any]) -> Floats:
-    """The loss of an element whose bit is laid open (0 stays 0)."""
+    """The loss of an element whose bit is released as it is (0 stays 0)."""
     return np.where(signs > 0, math.inf, np.where(signs < 0, -math.inf, 0.0))

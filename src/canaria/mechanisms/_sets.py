@@ -1,4 +1,4 @@
-"""Elements in sets of neighbours, and the loss when a set is seen through its count alone."""
+"""Elements in sets of neighbours, and the loss if only the count of a set is seen."""
 
 import math
 
@@ -9,7 +9,7 @@ from canaria._core.arrays import Bits, Floats, Integers
 
 
 def sets_of(n: int, size: int) -> Integers:
-    """The sizes of the sets: `size` each, the last with what is left."""
+    """The sizes of the sets: `size` each, and the rest in the last one."""
     return np.asarray(np.diff(np.r_[np.arange(0, n, size), n]))
 
 
@@ -50,7 +50,7 @@ def revealed_in_sets(known: Bits, size: int) -> tuple[Integers, Integers]:
 
 
 def spread(shared: Floats, known: Bits, size: int) -> Floats:
-    """Hand the loss of each set to its hidden elements."""
+    """Give the loss of each set to its hidden elements."""
     losses = np.repeat(shared, sets_of(known.shape[1], size), axis=1)
     return np.where(known == 0, losses, 0.0)
 

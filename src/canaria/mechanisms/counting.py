@@ -1,6 +1,6 @@
-"""Counts of included elements: of all, or in sets; exact, noisy, or post-processed.
+"""Counts of included elements, in all or in sets: exact, noisy, or post-processed.
 
-An excluded element contributes nothing, so these speak about add-remove DP.
+An excluded element contributes nothing, so these mechanisms are about add-remove DP.
 """
 
 import math
@@ -29,9 +29,13 @@ _ENUMERABLE: Final = 20_000
 
 @dataclass(frozen=True)
 class CountInSets:
-    """Releases how many are included in each set of `size` neighbours (the last may be smaller).
+    """Releases how many elements are included in each set of neighbours.
 
     With k included among s, the others hidden: loss = ln(k / (s - k)), certain at 0 and s.
+
+    Attributes:
+        size: The number of elements in a set; the last set may be smaller.
+
     """
 
     size: int
@@ -46,20 +50,20 @@ class CountInSets:
         return included_in_sets(bits, self.size)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """From the count that the hidden elements of the set share."""
+        """The loss from the count of the hidden elements of the set."""
         included, hidden = revealed_in_sets(known, self.size)
         return spread(_odds(output - included, hidden), known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One element of every set after the other."""
+        """The first element of every set, then the second, and so on."""
         return set_rounds(n, self.size)
 
     def ddp(self, n: int) -> float:
-        """Infinite: a set may be all or none."""
+        """Infinite: all or none of a set may be included."""
         return math.inf
 
     def outcomes(self, n: int) -> Outcomes | None:
-        """All combinations of counts, while they are few."""
+        """All combinations of counts, if they are few; else None."""
         sizes = sets_of(n, self.size)
         if np.prod(sizes + 1.0) > _ENUMERABLE:
             return None
@@ -70,7 +74,7 @@ class CountInSets:
 
 @dataclass(frozen=True)
 class Count:
-    """Releases how many are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n."""
+    """Releases how many elements are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n."""
 
     adjacency: ClassVar[str] = "add-remove"
     epsilon: ClassVar[float] = math.inf
@@ -108,7 +112,13 @@ class Count:
 
 @dataclass(frozen=True)
 class NoisyCountInSets:
-    """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries."""
+    """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries.
+
+    Attributes:
+        size: The number of elements in a set; the last set may be smaller.
+        sigma: The standard deviation of the noise.
+
+    """
 
     size: int
     sigma: float
@@ -126,12 +136,12 @@ class NoisyCountInSets:
         return counts + rng.normal(scale=self.sigma, size=counts.shape)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """From the Gaussian likelihood of every count."""
+        """The loss from the Gaussian likelihood of every count."""
         distance = (output[..., None] - np.arange(self.size + 1)) / self.sigma
         return count_loss(-0.5 * distance**2, known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One element of every set after the other."""
+        """The first element of every set, then the second, and so on."""
         return set_rounds(n, self.size)
 
     def ddp(self, n: int) -> float:
@@ -139,15 +149,19 @@ class NoisyCountInSets:
         return math.inf
 
     def outcomes(self, n: int) -> None:
-        """Outputs are continuous."""
+        """None: outputs are continuous."""
 
 
 @dataclass(frozen=True)
 class Symmetric:
-    """Any mechanism that looks at the number of included elements alone: post-processing of Count.
+    """Any mechanism that depends only on the number of included elements: post-processing of `Count`.
 
-    `draw(counts, rng)` gives an output for every count; `log_density(outputs, count)` is ln of its density
-    (or probability) given the count.
+    Attributes:
+        draw: A function `(counts, rng)` that returns an output for every count.
+        log_density: A function `(outputs, count)` that returns ln of the density (or probability) of each
+            output given the count.
+        epsilon: The privacy level; infinite by default.
+
     """
 
     draw: Callable[[Integers, np.random.Generator], Any]
@@ -159,14 +173,14 @@ class Symmetric:
         checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
-        """What `draw` makes of the counts, (trials,)."""
+        """The outputs of `draw` for the counts, (trials,)."""
         output = np.asarray(called("draw", self.draw, (bits > 0).sum(axis=1), rng))
         if output.shape[:1] != (len(bits),):
             raise InputError(f"draw must return {len(bits)} outputs, one per count, got shape {output.shape}")
         return output
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """From the likelihood of every count."""
+        """The loss from the likelihood of every count."""
         n = known.shape[1]
         columns = [called("log_density", self.log_density, output, m) for m in range(n + 1)]
         logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
@@ -179,11 +193,11 @@ class Symmetric:
         return set_rounds(n, n)
 
     def ddp(self, n: int) -> float:
-        """At most the privacy level; infinite if that is."""
+        """The privacy level, which is an upper limit."""
         return self.epsilon
 
     def outcomes(self, n: int) -> None:
-        """Unknown."""
+        """None: outputs are not known."""
 
 
 def _odds(left: Integers, hidden: Integers) -> Floats:

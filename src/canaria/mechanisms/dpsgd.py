@@ -1,8 +1,8 @@
-"""DP-SGD with gradient canaries, seen step by step: the case study of the paper, and beyond.
+"""DP-SGD with gradient canaries, step by step: the case study of the paper, and beyond.
 
-Coordinate c carries the elements i with i mod d = c. A canary is the unit vector of its coordinate
-(clip norm 1); an excluded one contributes nothing. Every step an element takes part with probability
-q, and the sum gets Gaussian noise: with m_c elements included,
+Coordinate c carries the elements i with i mod d = c. A canary is the unit vector of its coordinate (clip norm
+1); an excluded one contributes nothing. In every step an element takes part with probability q, and the sum
+gets Gaussian noise: with m_c elements included,
 
     y_{t,c} = Binomial(m_c, q) + N(0, sigma^2),      t = 1 ... T, sigma the noise multiplier.
 
@@ -38,6 +38,17 @@ class DpSgd:
     from which the loss is exact: the optimal guesser for all T and q, one-run and adaptive. With
     `score="sum"` the output is the sum over steps, as in the paper, Binomial(T m, q) + N(0, T sigma^2), and
     the loss is that of the sum: it keeps the order of the sums.
+
+    Attributes:
+        dimension: The number of coordinates d.
+        steps: The number of steps T.
+        sample_rate: The sampling rate q, above 0 and at most 1.
+        noise_multiplier: The noise multiplier sigma, positive and finite.
+        score: "likelihood" or "sum".
+
+    Raises:
+        InputError: If an attribute is out of range.
+
     """
 
     dimension: int
@@ -72,7 +83,7 @@ class DpSgd:
         return self._log_likelihoods(included, most, rng)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """From the likelihood of every number of included elements on the coordinate."""
+        """The loss from the likelihood of every number of included elements on the coordinate."""
         # An absent element (n not a multiple of the coordinates) counts as revealed and excluded.
         stacked = self._by_coordinate(known, -1)
         trials, most, coordinates = stacked.shape
@@ -82,7 +93,7 @@ class DpSgd:
         return losses.transpose(0, 2, 1).reshape(trials, -1)[:, : known.shape[1]]
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One element of every coordinate after the other."""
+        """The first element of every coordinate, then the second, and so on."""
         return tuple(
             np.arange(start, min(start + self.dimension, n)) for start in range(0, n, self.dimension)
         )
@@ -92,7 +103,7 @@ class DpSgd:
         return math.inf
 
     def outcomes(self, n: int) -> None:
-        """Outputs are continuous."""
+        """None: outputs are continuous."""
 
     def _by_coordinate(self, values: Bits, absent: int) -> Bits:
         """(trials, n) as (trials, s, coordinates in use), padded."""
@@ -190,7 +201,17 @@ def algorithm_3(
 ) -> Floats:
     """The paper's DP-SGD as written, step by step: a reference, O(T n d).
 
-    `gradients` is (n, d); the result holds the noisy clipped sum of every step, (steps, d).
+    Args:
+        gradients: The gradients, (n, d).
+        steps: The number of steps T.
+        sample_rate: The sampling rate.
+        noise_multiplier: The noise multiplier.
+        rng: The generator.
+        clip: The clip norm.
+
+    Returns:
+        The noisy clipped sum of every step, (steps, d).
+
     """
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     clipped = gradients / np.maximum(1.0, norms / clip)
@@ -205,9 +226,19 @@ def algorithm_3(
 def log_likelihoods_of(
     released: npt.ArrayLike, most: int, sample_rate: float, noise_multiplier: float
 ) -> Floats:
-    """L(m), m = 0 ... `most`, of released values (steps, ...), as `DpSgd` accumulates them.
+    """L(m) of released values for m = 0 ... `most`, as `DpSgd` accumulates them.
 
-    Includes the Gaussian constant, so that it is the log density itself.
+    It includes the Gaussian constant, so that it is the log density itself.
+
+    Args:
+        released: The released values, (steps, ...).
+        most: The largest number of included elements on a coordinate.
+        sample_rate: The sampling rate.
+        noise_multiplier: The noise multiplier.
+
+    Returns:
+        The log likelihoods, (..., most + 1).
+
     """
     values = np.asarray(released, dtype=np.float64)
     law, counts = binomial_law(most, sample_rate), np.arange(most + 1)

@@ -1,4 +1,4 @@
-"""Mechanisms that lay elements open: one of them, or now and then all."""
+"""Mechanisms that release elements as they are: one of them, or sometimes all."""
 
 import math
 from dataclasses import dataclass
@@ -42,13 +42,18 @@ class NameAndShame:
         return math.inf
 
     def outcomes(self, n: int) -> Outcomes:
-        """Whichever element is shown, the losses are the same up to their order."""
+        """One outcome stands for all: the losses are the same up to their order."""
         return Outcomes(np.ones(1, dtype=np.int64), np.ones(1))
 
 
 @dataclass(frozen=True)
 class AllOrNothing:
-    """Releases everything with probability p, nothing otherwise; efficacy 1/2 + p/2."""
+    """Releases everything with probability p, nothing otherwise; efficacy 1/2 + p/2.
+
+    Attributes:
+        p: The probability, between 0 and 1.
+
+    """
 
     p: float
     adjacency: ClassVar[str] = "replace"
@@ -59,7 +64,7 @@ class AllOrNothing:
 
     @property
     def epsilon(self) -> float:
-        """Infinite, unless nothing is ever released."""
+        """Infinite if p > 0, else 0."""
         return math.inf if self.p > 0 else 0.0
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
@@ -80,6 +85,6 @@ class AllOrNothing:
         return self.epsilon
 
     def outcomes(self, n: int) -> Outcomes:
-        """All or nothing."""
+        """Two outcomes: all elements or none."""
         outputs = np.stack([np.ones(n, dtype=np.int8), np.zeros(n, dtype=np.int8)])
         return Outcomes(outputs, np.array([self.p, 1 - self.p]))

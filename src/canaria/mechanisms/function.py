@@ -1,4 +1,4 @@
-"""A function of yours as a mechanism: one data set in, one output out."""
+"""A user's function as a mechanism: one data set in, one output out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,18 @@ from canaria.mechanisms._protocol import Output, called, one_round
 
 @dataclass(frozen=True)
 class Function:
-    """`run(data, rng)`, called once per trial; its loss is not known, so a game needs a score.
+    """A user's function as a mechanism; its loss is not known, so a game needs a score.
 
-    Without `pairs`, data is an array of booleans, True where the element is included: add-remove
-    adjacency if an excluded element contributes nothing. With `pairs`, a sequence of (x_i, y_i) of
-    any type, data is the list of x_i where the bit is -1 and y_i where it is +1: replace-one
-    adjacency.
+    Attributes:
+        run: A function `(data, rng)`, called once per trial.
+        pairs: None, or a sequence of (x_i, y_i) of any type. Without pairs, data is an array of booleans,
+            True where the element is included: add-remove adjacency if an excluded element contributes
+            nothing. With pairs, data is the list of x_i where the bit is -1 and y_i where it is +1:
+            replace-one adjacency.
+
+    Raises:
+        InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.
+
     """
 
     run: Callable[[Any, np.random.Generator], Any]
@@ -35,18 +41,18 @@ class Function:
 
     @property
     def adjacency(self) -> str:
-        """What the pairs, or their absence, test."""
+        """The adjacency: "replace" with pairs, "add-remove" without."""
         return "add-remove" if self.pairs is None else "replace"
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
-        """Run once per trial, each with a generator of its own."""
+        """Run the function once per trial, each with its own generator."""
         outputs = np.empty(len(bits), dtype=object)
         for trial, stream in enumerate(rng.spawn(len(bits))):
             outputs[trial] = self._run(bits[trial], stream)
         return outputs
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round; give your own to play adaptively."""
+        """One round; pass your own rounds to `play` for adaptive auditing."""
         return one_round(n)
 
     def _run(self, bits: Bits, rng: np.random.Generator) -> Any:

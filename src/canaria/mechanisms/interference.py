@@ -1,4 +1,4 @@
-"""Dense gradient canaries: every canary touches every coordinate, so canaries disturb each other."""
+"""Dense gradient canaries: every canary touches every coordinate, so canaries interfere with each other."""
 
 import math
 from typing import Any
@@ -11,22 +11,31 @@ from canaria._core.arrays import Bits, Floats
 
 
 class Interference:
-    """How much summed noisy gradients speak for each dense canary, given the bits revealed so far.
+    """The score of each dense canary from summed noisy gradients, given the bits revealed so far.
 
     The released sums are Y = sum_j x_j g_j + N(0, T sigma^2) with unit gradients g_j, where x_j is 0 if
-    canary j is excluded and Binomial(T, q) if it is included. The parts of revealed canaries are
-    subtracted at their mean (interference cancellation); those of hidden ones are treated as Gaussian with
-    the mean and variance that they have, which whitens their interference away as far as it goes. For
-    canary i what is left is one number b ~ N(a x_i, a), and its score is the log likelihood ratio of that.
-    It is close to the privacy loss, not the loss itself: bounds hold whatever it is.
+    canary j is excluded and Binomial(T, q) if it is included. The parts of revealed canaries are subtracted
+    at their mean (interference cancellation). Those of hidden ones are treated as Gaussian with their mean
+    and variance, which whitens their interference as far as possible. For canary i one number b ~ N(a x_i, a)
+    is left, and its score is the log likelihood ratio of that. It is close to the privacy loss, not the loss
+    itself: bounds hold whatever it is.
 
-    With S the covariance of Y, the matrix G S^-1 G' is kept and updated as bits are revealed: O(n^2) for
-    each bit, O(n^3) in all.
+    With S the covariance of Y, the matrix G S^-1 G' is kept and updated as bits are revealed: O(n^2) for each
+    bit, O(n^3) in all.
 
-    >>> import numpy as np
-    >>> score = Interference([8.0, 1.0], np.eye(2), steps=8, sample_rate=1.0, noise_multiplier=1.0)
-    >>> score(np.zeros(2, dtype=np.int8))
-    array([ 4., -3.])
+    Args:
+        sums: The released sums, one per coordinate.
+        gradients: The canaries, (canaries, coordinates).
+        steps: The number of steps T.
+        sample_rate: The sampling rate q.
+        noise_multiplier: The noise multiplier sigma.
+
+    Example:
+        >>> import numpy as np
+        >>> score = Interference([8.0, 1.0], np.eye(2), steps=8, sample_rate=1.0, noise_multiplier=1.0)
+        >>> score(np.zeros(2, dtype=np.int8))
+        array([ 4., -3.])
+
     """
 
     def __init__(

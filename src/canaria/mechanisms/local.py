@@ -1,4 +1,4 @@
-"""Local mechanisms: each element is handled on its own, so nothing interferes."""
+"""Local mechanisms: each element is handled on its own, so there is no interference."""
 
 import math
 from collections.abc import Callable
@@ -17,8 +17,13 @@ from canaria.mechanisms._protocol import Outcomes, Output, called, one_round
 class RandomizedResponse:
     """Each bit is released as it is with probability p(epsilon), flipped otherwise; |loss| = epsilon.
 
-    >>> RandomizedResponse(2.0).loss(np.array([[1, -1]]), np.zeros((1, 2)))
-    array([[ 2., -2.]])
+    Attributes:
+        epsilon: The privacy level, at least 0.
+
+    Example:
+        >>> RandomizedResponse(2.0).loss(np.array([[1, -1]]), np.zeros((1, 2)))
+        array([[ 2., -2.]])
+
     """
 
     epsilon: float
@@ -33,7 +38,7 @@ class RandomizedResponse:
         return np.where(keep, bits, -bits)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """The output's sign times epsilon."""
+        """The output times epsilon."""
         return np.where(known == 0, self.epsilon * output, 0.0)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
@@ -53,8 +58,12 @@ class RandomizedResponse:
 class LocalLaplace:
     """Each bit in {-1, 1} gets Laplace noise of scale 2 / epsilon.
 
-    loss = epsilon / 2 (|o + 1| - |o - 1|); guessing every element is right with probability
-    1 - e^(-epsilon / 2) / 2.
+    loss = epsilon / 2 (|o + 1| - |o - 1|); guessing every element is right with probability 1 - e^(-epsilon /
+    2) / 2.
+
+    Attributes:
+        epsilon: The privacy level, positive and finite.
+
     """
 
     epsilon: float
@@ -69,7 +78,7 @@ class LocalLaplace:
         return bits + rng.laplace(scale=2 / self.epsilon, size=bits.shape)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """Clipped linear in the output."""
+        """Linear in the output, clipped at -epsilon and epsilon."""
         return np.where(known == 0, self.epsilon * np.clip(output, -1, 1), 0.0)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
@@ -81,16 +90,21 @@ class LocalLaplace:
         return self.epsilon
 
     def outcomes(self, n: int) -> None:
-        """Outputs are continuous."""
+        """None: outputs are continuous."""
 
     def closed_efficacy(self, n: int, k: int) -> float | None:
-        """Known when every element is guessed."""
+        """1 - e^(-epsilon / 2) / 2 if every element is guessed, else None."""
         return 1 - math.exp(-self.epsilon / 2) / 2 if k == n else None
 
 
 @dataclass(frozen=True)
 class LocalGaussian:
-    """Each bit in {-1, 1} gets Gaussian noise of standard deviation sigma; loss = 2 o / sigma^2."""
+    """Each bit in {-1, 1} gets Gaussian noise of standard deviation sigma; loss = 2 o / sigma^2.
+
+    Attributes:
+        sigma: The standard deviation, positive and finite.
+
+    """
 
     sigma: float
     adjacency: ClassVar[str] = "replace"
@@ -117,19 +131,24 @@ class LocalGaussian:
         return math.inf
 
     def outcomes(self, n: int) -> None:
-        """Outputs are continuous."""
+        """None: outputs are continuous."""
 
     def closed_efficacy(self, n: int, k: int) -> float | None:
-        """Phi(1 / sigma) when every element is guessed."""
+        """Phi(1 / sigma) if every element is guessed, else None."""
         return 0.5 * math.erfc(-1 / (self.sigma * math.sqrt(2))) if k == n else None
 
 
 @dataclass(frozen=True)
 class Local:
-    """Any local mechanism from a sub-mechanism of yours.
+    """Any local mechanism, from a user's function for one element.
 
-    `draw(values, rng)` gives one output for every value in {-1, 1} of an array of any shape;
-    `log_density(outputs, value)` is ln of the density (or probability) of each output given the value.
+    Attributes:
+        draw: A function `(values, rng)` that returns one output for every value in {-1, 1} of an array of any
+            shape.
+        log_density: A function `(outputs, value)` that returns ln of the density (or probability) of each
+            output given the value.
+        epsilon: The privacy level; infinite by default.
+
     """
 
     draw: Callable[[Any, np.random.Generator], Any]
@@ -141,7 +160,7 @@ class Local:
         checks.nonnegative("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
-        """What `draw` gives."""
+        """The outputs of `draw`."""
         output = np.asarray(called("draw", self.draw, bits, rng))
         if output.shape != bits.shape:
             raise InputError(f"draw must return shape {bits.shape}, got {output.shape}")
@@ -162,8 +181,8 @@ class Local:
         return one_round(n)
 
     def ddp(self, n: int) -> float:
-        """The privacy level itself."""
+        """The privacy level."""
         return self.epsilon
 
     def outcomes(self, n: int) -> None:
-        """Unknown."""
+        """None: outputs are not known."""

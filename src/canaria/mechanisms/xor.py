@@ -1,4 +1,4 @@
-"""Parities: worthless to a guesser who knows nothing, telling all to one who knows the others.
+"""Parities: worthless to a guesser who knows no bit, fully revealing to one who knows all others.
 
 Bits are -1 and +1, so the parity is their product.
 """
@@ -17,7 +17,7 @@ from canaria.mechanisms._protocol import Outcomes, Output, certain
 
 @dataclass(frozen=True)
 class Xor:
-    """Releases the product of all bits; the loss is 0 unless all others are known."""
+    """Releases the product of all bits; the loss is 0 unless all other bits are known."""
 
     adjacency: ClassVar[str] = "replace"
     epsilon: ClassVar[float] = math.inf
@@ -27,7 +27,7 @@ class Xor:
         return _parity(bits)
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """Certain for the last hidden element."""
+        """Infinite for the last hidden element, 0 for all others."""
         return certain(_last_hidden(output, known))
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
@@ -35,17 +35,22 @@ class Xor:
         return _all_but_one(n)
 
     def ddp(self, n: int) -> float:
-        """0 as soon as there is another element."""
+        """0 if there is more than one element."""
         return 0.0 if n > 1 else math.inf
 
     def outcomes(self, n: int) -> Outcomes:
-        """Both parities are alike."""
+        """One outcome stands for both parities."""
         return Outcomes(np.ones(1), np.ones(1))
 
 
 @dataclass(frozen=True)
 class XorRandomizedResponse:
-    """Releases the product of all bits through randomised response."""
+    """Releases the product of all bits through randomised response.
+
+    Attributes:
+        epsilon: The privacy level, at least 0.
+
+    """
 
     epsilon: float
     adjacency: ClassVar[str] = "replace"
@@ -69,17 +74,21 @@ class XorRandomizedResponse:
         return _all_but_one(n)
 
     def ddp(self, n: int) -> float:
-        """0 as soon as there is another element."""
+        """0 if there is more than one element."""
         return 0.0 if n > 1 else self.epsilon
 
     def outcomes(self, n: int) -> Outcomes:
-        """Both parities are alike."""
+        """One outcome stands for both parities."""
         return Outcomes(np.ones(1), np.ones(1))
 
 
 @dataclass(frozen=True)
 class XorInPairs:
-    """Releases the product of each pair of neighbours: useless in one run, everything adaptively."""
+    """Releases the product of each pair of neighbours.
+
+    One-run auditing shows nothing about it; adaptive auditing shows everything. The number of elements must
+    be even.
+    """
 
     adjacency: ClassVar[str] = "replace"
     epsilon: ClassVar[float] = math.inf
@@ -90,7 +99,7 @@ class XorInPairs:
         return bits[:, 0::2] * bits[:, 1::2]
 
     def loss(self, output: Output, known: Bits) -> Floats:
-        """Certain where the partner is known."""
+        """Infinite if the other element of the pair is known, else 0."""
         partner = known.reshape(len(known), -1, 2)[:, :, ::-1]
         signs = (output[:, :, None] * partner).reshape(known.shape)
         return certain(np.where(known == 0, signs, 0))
@@ -101,11 +110,11 @@ class XorInPairs:
         return np.arange(0, n, 2), np.arange(1, n, 2)
 
     def ddp(self, n: int) -> float:
-        """0: the partner is unknown."""
+        """0: the other element of the pair is unknown."""
         return 0.0
 
     def outcomes(self, n: int) -> Outcomes:
-        """All parities are alike."""
+        """One outcome stands for all parities."""
         _require_even(n)
         return Outcomes(np.ones((1, n // 2)), np.ones(1))
 

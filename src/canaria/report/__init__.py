@@ -13,7 +13,16 @@ __all__ = ["page_of"]
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
-    """The HTML of a report on one or several results."""
+    """The HTML of a report on one or several results.
+
+    Args:
+        results: The results.
+        title: The title of the page; by default the name of the result, or the number of audits.
+
+    Returns:
+        A page that needs no other file.
+
+    """
     from canaria.report.page import page
     from canaria.report.section import explain
 

@@ -44,7 +44,15 @@ _CONFIG: Final = {
 
 
 def charts(section: Section) -> dict[str, dict[str, Any]]:
-    """The specifications by name; a chart that has nothing to show is left out."""
+    """The charts of a section as Vega-Lite specifications; a chart with nothing to show is left out.
+
+    Args:
+        section: The explained result.
+
+    Returns:
+        The specifications, by name.
+
+    """
     made = {
         "claim": _claim(section),
         "confidence": _confidence(section),

@@ -1,7 +1,7 @@
-"""The report as one page that needs nothing else: styles, charts and their library are inside.
+"""The report as one HTML page that needs no other file: styles, charts and their library are inside.
 
-All text of results is escaped by Jinja; charts' data is JSON in a block that is not a script. A content
-security policy lets only our two scripts run, by their hashes, and lets nothing be loaded.
+All text of results is escaped by Jinja; the data of charts is JSON in a block that is not a script. A content
+security policy allows only our two scripts, by their hashes, and forbids loading anything.
 """
 
 import base64
@@ -20,7 +20,16 @@ from canaria.report.section import Section, at_once
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
-    """The HTML of a report on one or several results."""
+    """The HTML of a report on one or several results.
+
+    Args:
+        sections: The explained results.
+        title: The title of the page; by default the name of the result, or the number of audits.
+
+    Returns:
+        A page that needs no other file.
+
+    """
     from jinja2 import Environment
     from markupsafe import Markup
 

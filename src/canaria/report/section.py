@@ -23,7 +23,15 @@ _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 @dataclass(frozen=True)
 class Drop:
-    """One step of the ladder: what is lost between two values of epsilon, and how to lose less."""
+    """One step of the ladder, with advice on how to lose less.
+
+    Attributes:
+        gap: The name of the gap.
+        start: The epsilon above the step.
+        end: The epsilon below the step.
+        advice: How to lose less.
+
+    """
 
     gap: str
     start: float
@@ -32,17 +40,27 @@ class Drop:
 
     @property
     def lost(self) -> str:
-        """How much, in words."""
+        """The epsilon that is lost, as text."""
         return f"{self.start - self.end:.3f}"
 
 
 @dataclass(frozen=True)
 class Section:
-    """One result, and what is worked out from it for the reader.
+    """One result, and what is computed from it for the reader.
 
-    `by_confidence` holds the bound that the same evidence gives at other confidences, `by_guesses` what each
-    number of guesses would have shown had it alone been fixed in advance. Both explain; neither is a choice
-    that may be made after the fact.
+    The curves explain the bound; neither is a choice that may be made after the fact.
+
+    Attributes:
+        result: The result.
+        by_confidence: Confidences, and the bound that the same evidence gives at each.
+        by_guesses: Numbers of guesses, right guesses, and the bound if this number alone had been fixed in
+            advance.
+        projected: Whether `by_guesses` extrapolates a single number of guesses to other sizes.
+        derivation: The steps from the guesses to the bound, each with its epsilon.
+        drops: The steps of the ladder, with advice.
+        fixed: What was fixed before the bits were revealed.
+        checksum: The checksum of the result.
+
     """
 
     result: Result
@@ -63,7 +81,7 @@ class Section:
 
     @property
     def rule(self) -> str | None:
-        """The rule, and for the default what it does."""
+        """The rule; for the default rule also what it does."""
         rule = self.result.bound.rule
         return rule if rule is None else f"{rule}{words.RULES.get(rule, '')}"
 
@@ -79,7 +97,7 @@ class Section:
 
     @property
     def ladder_note(self) -> str | None:
-        """Where the ladder comes from, or why there is none; None where nobody expects one."""
+        """Where the ladder comes from, or why there is none; None if no ladder is expected."""
         if self.result.ladder is not None:
             return f"Computed from: {self.result.ladder.how}."
         return words.NO_LADDER if self.result.refuted else None
@@ -90,7 +108,7 @@ class Section:
         return words.ADJACENCY[self.result.bound.adjacency]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data for JSON."""
+        """The section as plain data for JSON."""
         return {
             "result": self.result.to_dict(),
             "verdict": self.result.verdict,
@@ -106,7 +124,16 @@ class Section:
 
 
 def explain(result: Result, checksum: str | None = None) -> Section:
-    """Work out what the reader is shown; `checksum` is that of the file the result came from."""
+    """Compute what the reader is shown.
+
+    Args:
+        result: The result.
+        checksum: The checksum of the file that the result came from; by default that of the result.
+
+    Returns:
+        The section of the report.
+
+    """
     bound = result.bound
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -128,7 +155,7 @@ def explain(result: Result, checksum: str | None = None) -> Section:
 
 
 def at_once(results: Sequence[Result]) -> str | None:
-    """With which confidence several bounds hold together, by the union bound; None for one."""
+    """The confidence with which several bounds hold together, by the union bound; None for one."""
     if len(results) < 2:
         return None
     wrong = sum(1 - Decimal(repr(result.bound.confidence)) for result in results)
@@ -137,7 +164,7 @@ def at_once(results: Sequence[Result]) -> str | None:
 
 
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
-    """The bound at other confidences; fewer where they take long."""
+    """The bound at other confidences; fewer of them if they take long."""
     found = {bound.confidence: bound.epsilon}
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for confidence in _CONFIDENCES:

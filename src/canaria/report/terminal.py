@@ -21,7 +21,13 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def show(sections: Sequence[Section], console: Console | None = None) -> None:
-    """Print what the page shows."""
+    """Print what the page shows.
+
+    Args:
+        sections: The explained results.
+        console: Where to print; by default standard output.
+
+    """
     screen = console or Console()
     for section in sections:
         for part in _parts(section):
@@ -131,7 +137,7 @@ def _curve(section: Section) -> Table:
 
 
 def _guesses(section: Section) -> Table:
-    """A few points of the curve, its last, and the one where the evidence speaks most clearly."""
+    """A few points of the curve, its last, and the one with the strongest evidence."""
     points = section.by_guesses
     chosen = {*points[:: max(1, len(points) // 8)], points[-1]}
     chosen |= {point for point in points if point[0] == section.result.bound.tally.taken}

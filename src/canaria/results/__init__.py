@@ -1,7 +1,7 @@
-"""Results: a bound, the claim it is held against, and what a reader needs to judge both.
+"""Results: a bound, the claim it is compared with, and what a reader needs to judge both.
 
-Made in one place, saved as JSON, read back and verified; nothing in a file is believed. A result knows
-nothing of training frameworks, and opens `report` only when it is asked to show itself.
+Results are made in one place, saved as JSON, read back and verified; nothing in a file is trusted. A result
+does not depend on training frameworks, and imports `report` only when a report is asked for.
 """
 
 from canaria.results.conformance import Conformance

@@ -1,4 +1,4 @@
-"""What a conformance test found: whether training shows what was stated about it."""
+"""The outcome of a conformance test: whether training shows what was stated about it."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -13,11 +13,17 @@ _ALARM: Final = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Conformance:
-    """What a correct implementation would show, what was seen, and how surprising that is.
+    """The outcome of a conformance test.
 
-    `noise` is the noise multiplier that the sums show, `weight` the mean contribution of an included
-    canary relative to what it should be; `parts` are the p-values that `p_value` joins, and `clearest` says
-    where the noise is most unlike what was stated. `level` is the false-alarm rate at which it is judged.
+    Attributes:
+        p_value: The joint p-value of the test.
+        noise: The noise multiplier that the sums show.
+        stated_noise: The stated noise multiplier.
+        weight: The mean contribution of an included canary, relative to the expected one (expected 1).
+        parts: The independent p-values that `p_value` combines, by name.
+        clearest: Where the noise differs most from what was stated.
+        level: The false-alarm rate of the test.
+
     """
 
     p_value: float
@@ -30,15 +36,15 @@ class Conformance:
 
     @property
     def conforms(self) -> bool:
-        """Whether nothing is wrong at that false-alarm rate: 1 in 1,000, unless a test has another."""
+        """Whether the p-value is at least `level`, which is 0.001 by default."""
         return self.p_value >= self.level
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The outcome as plain data for JSON."""
         return {**asdict(self), "conforms": self.conforms}
 
     def __str__(self) -> str:
-        """One sentence."""
+        """The noise, the canary weight and the p-value in one sentence."""
         verdict = "as a correct implementation would show" if self.conforms else "NOT what was stated"
         where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
         return (
@@ -48,6 +54,6 @@ class Conformance:
 
 
 def joined(parts: dict[str, float]) -> float:
-    """Fisher's method: one p-value of independent ones."""
+    """Fisher's method: one p-value from independent ones."""
     logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
     return float(stats.chi2.sf(logs, 2 * len(parts)))

@@ -1,15 +1,16 @@
 """From an epsilon down to a bound: how much of the rest each gap takes.
 
-With everything known about a mechanism the paper's order is used (`gaps`): epsilon, interference, outputs,
-elements. DP-SGD has no finite epsilon at delta = 0, so its ladder starts at the claim and asks first what
-the most exposed canary of a run shows to someone who knows all other bits:
+If everything is known about a mechanism, the order of the paper is used (`gaps`): epsilon, interference,
+outputs, elements. DP-SGD has no finite epsilon at delta = 0, so its ladder starts at the claim. The first
+step is what the most exposed canary of a run shows to someone who knows all other bits:
 
     claim -> outputs -> E max p(|loss|), others known -> interference -> E max p(|loss|), others hidden
           -> elements -> efficacy of the guesses that were taken -> chance -> bound.
 
 No step but the last goes up: revealing bits spreads a posterior, and the largest posterior is convex
-(Jensen); a mean of the largest is at most the largest; the first is cut at the claim. The last step is what
-the finite number of guesses, the looks at many numbers of them, delta and the confidence cost, and luck.
+(Jensen); a mean of the largest is at most the largest; the first is cut at the claim. The last step is the
+cost of the finite number of guesses, of looking at many numbers of them, of delta and of the confidence, and
+luck.
 """
 
 from typing import Final
@@ -32,7 +33,16 @@ _MOST_GAMES: Final = 50
 
 
 def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
-    """The ladder of a mechanism whose gaps are known; None where its epsilon is infinite."""
+    """The ladder of a mechanism whose gaps are known.
+
+    Args:
+        found: The gaps of the mechanism, from `canaria.theory.gaps`.
+        bound: The bound at the end of the ladder.
+
+    Returns:
+        The ladder, or None if the epsilon of the mechanism or the bound is infinite.
+
+    """
     if not np.isfinite(found.epsilon):
         return None
     levels = {
@@ -45,7 +55,16 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
 
 
 def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
-    """The ladder where only scores are known: the three gaps cannot be told apart; None if refuted."""
+    """The ladder if only scores are known, so that the three gaps cannot be told apart.
+
+    Args:
+        claimed: The claimed epsilon, at the top of the ladder.
+        bound: The bound at the end of the ladder.
+
+    Returns:
+        The ladder, or None if the bound lies above the claim or the claim is infinite.
+
+    """
     if not bound.epsilon <= claimed < np.inf:
         return None
     levels = {"elements, outputs, interference": bound.estimate}
@@ -54,13 +73,25 @@ def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
 
 
 def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Seed = 0) -> Ladder | None:
-    """The ladder of DP-SGD with n canaries, from simulated runs with the stated noise; None if refuted.
+    """The ladder of DP-SGD, from simulated runs with the stated noise.
 
-    >>> from canaria import play
-    >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, noise_multiplier=2.0)
-    >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
-    >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
-    ['outputs', 'interference', 'elements', 'chance']
+    Args:
+        mechanism: DP-SGD with its stated settings.
+        n: The number of canaries.
+        claimed: The claimed epsilon, at the top of the ladder.
+        bound: The bound at the end of the ladder.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
+
+    Returns:
+        The ladder, or None if the bound lies above the claim or the claim is infinite.
+
+    Example:
+        >>> from canaria import play
+        >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, noise_multiplier=2.0)
+        >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
+        >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
+        ['outputs', 'interference', 'elements', 'chance']
+
     """
     if not bound.epsilon <= claimed < np.inf:
         return None

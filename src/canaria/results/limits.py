@@ -1,4 +1,4 @@
-"""What a result may hold, so that anybody can check it within seconds: asked by its writer and its reader."""
+"""What a result may hold so that anyone can check it within seconds; used for writing and for reading."""
 
 import json
 import math
@@ -23,7 +23,7 @@ _PER_BYTE: Final = 1e-6
 
 
 def epsilon(name: str, value: object) -> float:
-    """An epsilon as files have it, the word inf for infinity."""
+    """An epsilon from a file; the word inf stands for infinity."""
     if value == "inf":
         return math.inf
     number = checks.nonnegative(name, value)
@@ -33,7 +33,7 @@ def epsilon(name: str, value: object) -> float:
 
 
 def seed(value: object) -> int | None:
-    """A seed that every reader of JSON takes for a whole number."""
+    """A seed that every JSON reader reads as an integer."""
     return None if value is None else checks.integer("seed", value, 0, 2**63)
 
 
@@ -45,14 +45,14 @@ def text(name: str, value: object) -> str:
 
 
 def lines(name: str, value: object) -> dict[str, str]:
-    """Texts by name, and not too many."""
+    """Texts by name, at most a fixed number of them."""
     if not isinstance(value, dict) or len(value) > MOST_LINES:
         raise InputError(f"{name} must be at most {MOST_LINES} texts by name, got {shown(value)}")
     return {text(name, key): text(name, line) for key, line in value.items()}
 
 
 def require_moderate(record: object) -> None:
-    """Refuse recorded evidence of so many parts, or so deeply nested, that reading it takes long."""
+    """Refuse recorded evidence that is too large or too deeply nested to be read quickly."""
     level, depth, parts = [record], 0, 0
     while level:
         if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
@@ -62,7 +62,7 @@ def require_moderate(record: object) -> None:
 
 
 def allowed(record: object) -> float:
-    """The seconds that recorded evidence may take: more, where there is much of it to read."""
+    """The seconds that recorded evidence may take; more if the file is large."""
     return ALLOWED + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
 
 
@@ -74,7 +74,7 @@ def require_quick(evidence: Evidence, delta: float, seconds: float, source: str)
 
 
 def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> InputError:
-    """What to say of evidence that takes too long."""
+    """The error for evidence that takes too long."""
     return InputError(
         f"{source} would take {seconds} s to recompute ({evidence.words}); at most {most:.0f} s are allowed"
     )

@@ -1,4 +1,4 @@
-"""What a result shows beside its bound: the histogram of the scores, and the ladder down from a claim."""
+"""What a result shows besides its bound: the histogram of the scores, and the ladder down from a claim."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,18 @@ CLAIM: Final = "the claim"
 
 @dataclass(frozen=True)
 class Histogram:
-    """Scores of included and of excluded elements, counted in bins between `edges`."""
+    """Scores of included and of excluded elements, counted in bins.
+
+    Attributes:
+        edges: The edges of the bins, rising.
+        included: The number of included elements in each bin.
+        excluded: The number of excluded elements in each bin.
+
+    Raises:
+        InputError: If the edges do not rise, if there are more than 400 bins, or if a count is not an integer
+            of at least 0.
+
+    """
 
     edges: tuple[float, ...]
     included: tuple[int, ...]
@@ -36,10 +47,26 @@ class Histogram:
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, bits: npt.ArrayLike, bins: int = 50) -> "Histogram | None":
-        """Count scores, those beyond the 0.1 % and 99.9 % quantiles in the outermost bins; None if all equal.
+        """Count scores in bins of equal width.
 
-        >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
-        Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
+        With more than 2,000 scores the bins span the 0.1 % to 99.9 % quantiles, and scores beyond are counted
+        in the outermost bins.
+
+        Args:
+            scores: One number per element; infinite scores are allowed.
+            bits: Which elements were included (booleans, 0/1 or -1/+1).
+            bins: The number of bins.
+
+        Returns:
+            The histogram, or None if all scores are equal or no bins can be made.
+
+        Raises:
+            InputError: If scores or bits are not usable.
+
+        Example:
+            >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
+            Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
+
         """
         values, included = (
             checks.vector("scores", scores, infinite=True),
@@ -63,12 +90,18 @@ class Histogram:
 
 
 def _rising(edges: Floats) -> bool:
-    """Whether edges rise, and by so little that their differences are numbers."""
+    """Whether the edges are finite and rise, and their differences do not overflow."""
     return bool(np.isfinite(edges).all() and np.abs(edges).max() < 1e300 and (np.diff(edges) > 0).all())
 
 
 class Step(NamedTuple):
-    """One step down from the claim: what is lost, and the epsilon that is left."""
+    """One step down from the claim.
+
+    Attributes:
+        gap: The name of the gap.
+        epsilon: The epsilon that is left below it.
+
+    """
 
     gap: str
     epsilon: float
@@ -76,9 +109,17 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Ladder:
-    """From an epsilon (`top` says which) down to the bound: where the rest is lost, step by step.
+    """The steps from an epsilon down to the bound, which show how much each gap takes.
 
-    `how` says where the numbers come from.
+    Attributes:
+        top: What the first epsilon is, such as "the claim".
+        epsilon: The epsilon at the top.
+        steps: The steps, from the top down.
+        how: Where the numbers come from.
+
+    Raises:
+        InputError: If there are more than 20 steps, or if an epsilon is negative or not finite.
+
     """
 
     top: str
@@ -94,7 +135,7 @@ class Ladder:
                 raise InputError(f"epsilon of the ladder must be finite, got {value}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The ladder as plain data for JSON."""
         return {
             "top": self.top,
             "epsilon": self.epsilon,

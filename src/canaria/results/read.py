@@ -1,4 +1,4 @@
-"""Reading a result file back. Nothing in a file is believed: what is wrong with it is an InputError."""
+"""Reading a result file back. Nothing in a file is trusted; whatever is wrong with it is an InputError."""
 
 import json
 import math
@@ -24,14 +24,31 @@ _LONGEST_LIST: Final = 20_000
 
 
 class Stored(NamedTuple):
-    """A result as it was stored, not yet checked, and the whole record."""
+    """A result as it was stored, not yet checked.
+
+    Attributes:
+        result: The result.
+        record: The whole content of the file.
+
+    """
 
     result: Result
     record: dict[str, Any]
 
 
 def read_result(source: str | Path) -> Stored:
-    """Read a result file (`-` is standard input); what is wrong with it is an InputError."""
+    """Read a result file, without checking its bound; `check` does that.
+
+    Args:
+        source: The path of the file; `-` is standard input.
+
+    Returns:
+        The result and the whole content of the file.
+
+    Raises:
+        InputError: If the file cannot be read, is not a result, or would take too long to check.
+
+    """
     name = "standard input" if str(source) == "-" else str(source)
     try:
         record = json.loads(_text(source, name), object_pairs_hook=_unique)

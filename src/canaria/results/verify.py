@@ -27,7 +27,14 @@ _IN_COMMANDS: Final = {"--delta": "delta", "--claimed": "claimed", "--confidence
 
 
 class Check(NamedTuple):
-    """A stored epsilon, the one its evidence gives, and what does not fit (nothing, if it holds)."""
+    """The outcome of checking a stored result.
+
+    Attributes:
+        stored: The stored epsilon.
+        recomputed: The epsilon that the evidence gives.
+        faults: What does not fit; empty if the result holds.
+
+    """
 
     stored: float
     recomputed: float
@@ -35,11 +42,11 @@ class Check(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the stored bound is no higher than its evidence allows, and says what it is."""
+        """Whether the stored bound, and all that is stored about it, follows from the evidence."""
         return not self.faults
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The outcome as plain data for JSON."""
         return {
             "stored": plain(self.stored),
             "recomputed": plain(self.recomputed),
@@ -49,7 +56,18 @@ class Check(NamedTuple):
 
 
 def read_checked(source: str | Path) -> Stored:
-    """Read a result to show it, with its bound recomputed; one that does not hold is an InputError."""
+    """Read a result and recompute its bound.
+
+    Args:
+        source: The path of the file; `-` is standard input.
+
+    Returns:
+        The result with the recomputed bound, and the whole content of the file.
+
+    Raises:
+        InputError: If the file cannot be read, is not a result, or does not hold.
+
+    """
     stored = read_result(source)
     again, faults = _recomputed(stored)
     if faults:
@@ -58,9 +76,19 @@ def read_checked(source: str | Path) -> Stored:
 
 
 def check(stored: Stored) -> Check:
-    """Recompute a bound from its evidence, and all that the record says about it.
+    """Recompute the bound of a stored result from its evidence, and everything that is stored about it.
 
     A stored bound that is lower than its evidence gives does not hold either: it could hide a refutation.
+
+    Args:
+        stored: A result as `read_result` returns it.
+
+    Returns:
+        The stored and the recomputed epsilon, and what does not fit.
+
+    Raises:
+        InputError: If the computation takes too long.
+
     """
     again, faults = _recomputed(stored)
     return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults))
@@ -103,7 +131,7 @@ def _compared(stored: Stored) -> tuple[Bound, list[str]]:
 
 
 def _other_rule(result: Result) -> list[str]:
-    """A rule of ours that cannot have made the evidence: counts relabelled to a kind that proves more."""
+    """A rule of canaria that cannot have made the evidence, such as counts relabelled as a stronger kind."""
     bound = result.bound
     try:
         rule = None if bound.rule is None else rule_of(bound.rule)
@@ -123,7 +151,7 @@ def _other_rule(result: Result) -> list[str]:
 
 
 def _never_tossed(included: int, total: int) -> list[str]:
-    """Coins that are never seen; of honest audits one in a million shows them, or less."""
+    """A fault if fair coins show this split with probability below one in a million."""
     chance = coins.fair_chance(included, total)
     if chance >= coins.IMPOSSIBLE:
         return []
@@ -132,7 +160,7 @@ def _never_tossed(included: int, total: int) -> list[str]:
 
 
 def _other_command(stored: Stored) -> list[str]:
-    """Options of the stored command that are not what the record holds."""
+    """Options of the stored command that differ from the record."""
     command, record = stored.result.command, stored.record
     try:
         words = shlex.split(command or "")
@@ -154,7 +182,7 @@ def _number(text: str) -> float | None:
 
 
 def _mislabelled(stored: Stored) -> list[str]:
-    """What a record says about itself and its training, beside the bound."""
+    """What the record says about itself and about training, besides the bound."""
     faults, record = [], stored.record
     if (found := stored.result.conformance) is not None:
         told = record["conformance"]["conforms"]
@@ -170,7 +198,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def _misfits(result: Result) -> list[str]:
-    """What is told beside the bound and does not fit it."""
+    """What is stored besides the bound and does not fit it."""
     faults, bound = [], result.bound
     if (histogram := result.histogram) is not None:
         counted = sum(histogram.included) + sum(histogram.excluded)

@@ -1,7 +1,7 @@
 """Rules: how scores become guesses, without sight of the bits.
 
-A rule is a frozen dataclass. Calling it with scores commits to guesses; only then may `reveal` meet
-them with the bits and weigh what was seen.
+A rule is a frozen dataclass. Calling it with scores commits to guesses. Only then does `reveal` compare them
+with the bits and return the evidence.
 """
 
 from canaria.rules._guesses import Commitment, Guesses, Rule, Telling

@@ -12,27 +12,41 @@ from canaria.evidence import Counts, Evidence
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """Which elements are guessed, in which order, and each guess: -1, +1, or 0 to abstain."""
+    """Which elements are guessed, in which order, and how.
+
+    Attributes:
+        order: The elements in the order of guessing.
+        signs: The guess for each of them: -1, +1, or 0 to abstain.
+
+    """
 
     order: Integers
     signs: Bits
 
     def hits(self, bits: Bits) -> Hits:
-        """Meet the guesses with the bits; an abstention is never right."""
+        """Compare the guesses with the bits; an abstention is never right.
+
+        Args:
+            bits: The hidden bits, -1 or +1, of all elements.
+
+        Returns:
+            Whether each guess was right, in the order of guessing.
+
+        """
         return np.asarray(bits[self.order] == self.signs)
 
 
 class Commitment(Protocol):
-    """What a rule commits to; `reveal` is the only place that sees bits."""
+    """What a rule commits to; `reveal` is the only place that sees the bits."""
 
     def reveal(self, bits: Bits) -> Evidence: ...
 
 
 class Rule(Protocol):
-    """Scores, higher meaning "+1 more likely", become a commitment; `rng` breaks ties.
+    """A function of the scores that commits to guesses.
 
-    Our rules also say which evidence they can have made (`could_have_made`), so that a result file that was
-    relabelled contradicts itself.
+    Higher scores mean "+1 more likely"; `rng` breaks ties. The rules of canaria also say which evidence they
+    can have made (`could_have_made`), so that a relabelled result file contradicts itself.
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...
@@ -46,13 +60,13 @@ class Checkable(Protocol):
 
 @runtime_checkable
 class Telling(Checkable, Protocol):
-    """A rule from whose evidence follows the least and the most number of included elements."""
+    """A rule whose evidence shows the smallest and the largest possible number of included elements."""
 
     def included(self, evidence: Evidence) -> tuple[int, int]: ...
 
 
 def nothing_guessed(evidence: Evidence) -> bool:
-    """Whether no guess was taken, which is what scores that are all equal lead to under any rule."""
+    """Whether no guess was taken, as with scores that are all equal."""
     return evidence == Counts(0, 0, evidence.elements)
 
 
@@ -64,7 +78,7 @@ class OneShot:
     weigh: Callable[[Hits], Evidence]
 
     def reveal(self, bits: Bits) -> Evidence:
-        """Meet the guesses with the bits."""
+        """Compare the guesses with the bits."""
         return self.weigh(self.guesses.hits(bits))
 
 
@@ -84,7 +98,7 @@ def falling(scores: Floats, rng: np.random.Generator) -> Integers:
 
 
 def highest(scores: Floats, k: int, rng: np.random.Generator) -> Integers:
-    """The k elements of highest score in no order, ties for the last places settled at random."""
+    """The k elements of highest score in no order; ties for the last places are broken at random."""
     last = np.partition(scores, len(scores) - k)[len(scores) - k]
     above, tied = np.flatnonzero(scores > last), np.flatnonzero(scores == last)
     return np.concatenate([above, rng.choice(tied, k - len(above), replace=False)])

@@ -1,4 +1,4 @@
-"""Rules by name, as the command line takes them."""
+"""Rules by their names on the command line."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -50,8 +50,20 @@ def _number(text: str) -> float:
 def parse_rule(text: str) -> Rule | AdaptiveRule:
     """The rule of that name.
 
-    >>> parse_rule("tails:100")
-    Tails(k=100)
+    Args:
+        text: ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K or budget:K:T,
+            where K is an integer and T a number.
+
+    Returns:
+        The rule.
+
+    Raises:
+        InputError: If there is no such rule, or if its number is out of range.
+
+    Example:
+        >>> parse_rule("tails:100")
+        Tails(k=100)
+
     """
     name, colon, number = text.partition(":")
     if name in _PLAIN and not colon:
@@ -77,10 +89,18 @@ _OURS: Final[dict[str, Callable[..., Checkable]]] = {
 
 
 def written(rule: object) -> str:
-    """How results record a rule: as it prints, with its module if it only borrows a name of ours.
+    """How results record a rule: as it prints, with its module if another rule has the same name.
 
-    >>> written(Tails(7))
-    'Tails(k=7)'
+    Args:
+        rule: The rule.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> written(Tails(7))
+        'Tails(k=7)'
+
     """
     text = repr(rule)
     borrowed = _OURS.get(text.partition("(")[0], type(rule)) is not type(rule)
@@ -88,10 +108,21 @@ def written(rule: object) -> str:
 
 
 def rule_of(written: str) -> Checkable | None:
-    """The rule that prints like this; None if it is not one of ours.
+    """The rule that prints like this.
 
-    >>> rule_of("Tails(k=7)"), rule_of("MyOwnRule()")
-    (Tails(k=7), None)
+    Args:
+        written: The text, as `written` returns it.
+
+    Returns:
+        The rule, or None if it is not a rule of canaria.
+
+    Raises:
+        InputError: If the text starts like a rule of canaria but is not how it prints.
+
+    Example:
+        >>> rule_of("Tails(k=7)"), rule_of("MyOwnRule()")
+        (Tails(k=7), None)
+
     """
     name, _, rest = written.partition("(")
     if name not in _OURS:

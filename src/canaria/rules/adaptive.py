@@ -1,7 +1,7 @@
-"""Rules that may abstain on what revealed bits tell, with evidence that allows it.
+"""Rules that may abstain depending on revealed bits, with evidence that allows this.
 
-They are asked round by round. Scores must be privacy losses; in one round they are maximum-likelihood
-guessers like any other.
+They decide round by round. Scores must be privacy losses; in a single round these rules are
+maximum-likelihood guessers like the others.
 """
 
 import math
@@ -20,10 +20,10 @@ _ROUNDING: Final = 1e-12
 
 @runtime_checkable
 class AdaptiveRule(Protocol):
-    """Decides round by round, then weighs what was right.
+    """A rule that decides round by round, and then weighs which guesses were right.
 
-    `decide` sees the losses of a round given the bits revealed before, and how many guesses were taken
-    so far; it returns -1, +1, or 0 to abstain. `weigh` gets the losses that each guess was decided on.
+    `decide` sees the losses of a round given the bits revealed before, and how many guesses were taken so
+    far; it returns -1, +1, or 0 to abstain. `weigh` gets the losses on which each guess was decided.
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits: ...
@@ -34,8 +34,8 @@ class AdaptiveRule(Protocol):
 class ChoosingRule(AdaptiveRule, Protocol):
     """An adaptive rule that also chooses which of the hidden elements to guess next.
 
-    `choose` sees the losses of the hidden elements given all revealed bits and returns positions among
-    them; none ends the game.
+    `choose` sees the losses of the hidden elements given all revealed bits and returns positions among them;
+    an empty choice ends the game.
     """
 
     def choose(self, losses: Floats) -> Integers: ...
@@ -45,22 +45,22 @@ class ChoosingRule(AdaptiveRule, Protocol):
 class Bet:
     """Guess every sign and bet on it with confidence p(|loss|); gives `Bets`.
 
-    Losses are capped at ln(4 n): no bet stakes everything.
+    Losses are capped at ln(4 n), so that no bet stakes everything.
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits:
-        """Every element that says anything."""
+        """Guess every element whose loss is not 0."""
         return np.sign(losses).astype(np.int8)
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
-        """The wealth of the bets; without any guess, that of one that was not worth a bet."""
+        """The bets; if there was no guess, a single bet without a stake."""
         if len(hits) == 0:
             return Bets([0.5], [0], elements)
         capped = np.minimum(np.abs(losses), _largest_loss(elements))
         return Bets(special.expit(capped), hits, elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every guess was bet on by its own capped loss."""
+        """Whether every confidence is that of a capped loss."""
         if not isinstance(evidence, Bets) or evidence.confidences is None:
             return False
         surest = float(special.expit(_largest_loss(evidence.elements)))
@@ -70,7 +70,12 @@ class Bet:
 
 @dataclass(frozen=True)
 class SurestFirst:
-    """Always guess next the `block` hidden elements of largest |loss|, and bet on them; gives `Bets`."""
+    """Guess the hidden elements of largest |loss| next, and bet on them; gives `Bets`.
+
+    Attributes:
+        block: How many elements are guessed before their bits are revealed.
+
+    """
 
     block: int = 1
 
@@ -78,19 +83,19 @@ class SurestFirst:
         checks.assign(self, block=checks.integer("block", self.block, 1))
 
     def choose(self, losses: Floats) -> Integers:
-        """The surest hidden elements."""
+        """The hidden elements of largest |loss|."""
         return np.argsort(-np.abs(losses), kind="stable")[: self.block]
 
     def decide(self, losses: Floats, taken: int) -> Bits:
-        """Every element that says anything."""
+        """Guess every element whose loss is not 0."""
         return Bet().decide(losses, taken)
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
-        """The wealth of the bets."""
+        """The bets, as in `Bet`."""
         return Bet().weigh(hits, losses, elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every guess was bet on by its own capped loss."""
+        """Whether every confidence is that of a capped loss."""
         return Bet().could_have_made(evidence)
 
 
@@ -98,7 +103,12 @@ class SurestFirst:
 class UpTo:
     """Guess where |loss| is at least t, until `budget` guesses are taken; gives `Budget`.
 
-    `budget` is fixed in advance. Within a round the surest elements come first.
+    Within a round the elements of largest |loss| come first.
+
+    Attributes:
+        budget: The number of guesses at which guessing stops, fixed in advance.
+        t: The smallest |loss| that is guessed.
+
     """
 
     budget: int
@@ -109,7 +119,7 @@ class UpTo:
         checks.assign(self, budget=budget, t=t)
 
     def decide(self, losses: Floats, taken: int) -> Bits:
-        """The surest elements above the threshold, while the budget lasts."""
+        """The elements of largest |loss| above the threshold, until the budget is spent."""
         sizes = np.abs(losses)
         surest = np.argsort(-sizes, kind="stable")[: max(0, self.budget - taken)]
         chosen = surest[(sizes[surest] >= self.t) & (sizes[surest] > 0)]
@@ -118,21 +128,24 @@ class UpTo:
         return signs
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
-        """What was right within the budget."""
+        """The right guesses within the budget."""
         checks.integer("budget", self.budget, 1, elements, "elements")
         return Budget(int(hits.sum()), len(hits), self.budget, elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether guessing was to stop at this budget."""
+        """Whether the evidence has this budget."""
         return isinstance(evidence, Budget) and evidence.budget == self.budget
 
 
 @dataclass(frozen=True)
 class All:
-    """Guess every element, +1 where the loss is 0; only signs adapt, so this gives `Counts`."""
+    """Guess every element, +1 where the loss is 0; gives `Counts`.
+
+    Only the signs depend on revealed bits, so counts are valid.
+    """
 
     def decide(self, losses: Floats, taken: int) -> Bits:
-        """Every element."""
+        """Guess every element."""
         return np.where(losses >= 0, np.int8(1), np.int8(-1))
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
@@ -140,10 +153,10 @@ class All:
         return Counts(int(hits.sum()), len(hits), elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether guesses were counted, as many as there were elements in the rounds."""
+        """Whether the evidence is a count."""
         return isinstance(evidence, Counts)
 
 
 def _largest_loss(elements: int) -> float:
-    """Losses are capped here: a guess beyond is as good as certain, and no bet stakes everything."""
+    """The cap of losses: a guess beyond it is as good as certain, and no bet stakes everything."""
     return math.log(4 * elements)

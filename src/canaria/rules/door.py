@@ -1,9 +1,9 @@
-"""The one door through which every rule is played: it never sees the order of a list.
+"""The one place where every rule is played; a rule never sees the order of the list.
 
-A list is often sorted by the hidden bits (members first, as in most files). The bits are fair coins all the
-same, but a rule that breaks ties, bets or stops by position would read them off the list. So the elements of
-a round are put in random order before a rule sees their scores, and the bits that it is handed afterwards
-are in the same random order.
+A list is often sorted by the hidden bits (members first, as in most files). The bits are still fair coins,
+but a rule that breaks ties, bets or stops by position would read them off the list. The elements of a round
+are therefore put in random order before a rule sees their scores, and the bits that it gets afterwards are in
+the same random order.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _Part = tuple[Integers, Bits, Floats]
 def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator) -> Guessed:
     """Let a rule commit to guesses from the scores alone, then reveal the bits.
 
-    The guesses come back in the numbering of the list; they are None where a rule of a user keeps them.
+    The guesses use the numbering of the list; they are None if a user's rule does not show them.
     """
     order = rng.permutation(len(scores))
     commitment = rule(scores[order], rng)
@@ -49,7 +49,7 @@ def guess_in_rounds(
     rounds: tuple[Integers, ...],
     rng: np.random.Generator,
 ) -> list[Guessed]:
-    """Guess a round in every trial, reveal it, and go on."""
+    """In every trial, guess a round, reveal it, and continue with the next."""
     trials = range(len(bits))
     known = np.zeros_like(bits)
     taken = np.zeros(len(bits), dtype=np.int64)
@@ -71,7 +71,7 @@ def guess_by_choice(
     bits: Bits,
     rng: np.random.Generator,
 ) -> Guessed:
-    """Let the rule choose what to guess next, reveal it, and go on until it chooses nothing."""
+    """Let the rule choose what to guess next, reveal it, and continue until it chooses nothing."""
     known = np.zeros((1, len(bits)), dtype=np.int8)
     parts: list[_Part] = []
     taken = 0
@@ -95,7 +95,7 @@ def _chosen(rule: ChoosingRule, hidden: Integers, scores: Floats) -> Integers:
 
 
 def _decided(rule: AdaptiveRule, elements: Integers, scores: Floats, taken: int) -> _Part:
-    """The elements that the rule guesses in a round, its guesses, and the scores they rest on."""
+    """The elements that the rule guesses in a round, its guesses, and the scores they are based on."""
     signs = rule.decide(scores[elements], taken)
     guessed = np.flatnonzero(signs)
     return elements[guessed], signs[guessed], scores[elements[guessed]]
@@ -110,7 +110,7 @@ def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
 
 
 def _require_all_counted(evidence: Evidence, total: int) -> None:
-    """Delta is charged for every hidden bit: a user's rule must not leave out what it passed over."""
+    """Delta is charged for every hidden bit, so a user's rule must count the elements that it left out."""
     for part in getattr(evidence, "parts", (evidence,)):
         if part is not evidence:
             _require_all_counted(part, total)

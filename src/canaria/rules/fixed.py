@@ -1,4 +1,4 @@
-"""Rules that guess in one go: a fixed number, a threshold, or every element by weight."""
+"""Rules that guess all at once: a fixed number of elements, those above a threshold, or all by weight."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,12 @@ from canaria.rules._guesses import (
 
 @dataclass(frozen=True)
 class Top:
-    """Guess +1 for the k highest scores; gives `Counts`."""
+    """Guess +1 for the k highest scores; gives `Counts`.
+
+    Attributes:
+        k: The number of guesses, fixed in advance.
+
+    """
 
     k: int
 
@@ -44,7 +49,14 @@ class Top:
 
 @dataclass(frozen=True)
 class Tails:
-    """Guess +1 for the k/2 highest scores and -1 for the k/2 lowest; gives `Counts`."""
+    """Guess +1 for the k/2 highest scores and -1 for the k/2 lowest; gives `Counts`.
+
+    If k is odd, the extra guess is a highest score.
+
+    Attributes:
+        k: The number of guesses, fixed in advance.
+
+    """
 
     k: int
 
@@ -63,7 +75,7 @@ class Tails:
         return _of_guesses(self.k, evidence)
 
     def included(self, evidence: Evidence) -> tuple[int, int]:
-        """As many as all right guesses at the lower end, or all at the upper end, leave."""
+        """The fewest and the most: all right guesses at the lower end, or all at the upper end."""
         right, taken = evidence.tally(0.0)
         lower = taken // 2
         fewest = lower - right + 2 * max(0, right - lower)
@@ -73,10 +85,14 @@ class Tails:
 
 @dataclass(frozen=True)
 class Surest:
-    """Guess the signs of the k scores of largest size; gives `Counts`.
+    """Guess the signs of the k scores of largest absolute value; gives `Counts`.
 
-    With privacy losses as scores this is the maximum-likelihood guesser of the paper, which has the
-    best expected accuracy of all that take k guesses. A score of 0 is guessed as +1.
+    With privacy losses as scores this is the maximum-likelihood guesser of the paper, which has the best
+    expected accuracy of all that take k guesses. A score of 0 is guessed as +1.
+
+    Attributes:
+        k: The number of guesses, fixed in advance.
+
     """
 
     k: int
@@ -85,7 +101,7 @@ class Surest:
         checks.assign(self, k=checks.integer("k", self.k, 1))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
-        """Commit to the k scores of largest size."""
+        """Commit to the k scores of largest absolute value."""
         taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         surest = highest(np.abs(scores), taken, rng)
         guesses = Guesses(surest, np.where(scores[surest] >= 0, 1, -1).astype(np.int8))
@@ -98,10 +114,14 @@ class Surest:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Guess the sign of every score of size at least t; gives `UncommittedCounts`.
+    """Guess the sign of every score of absolute value at least t; gives `UncommittedCounts`.
 
-    The number of guesses comes out of the scores, so the sharper delta rule of committed counts
-    does not apply. t may be infinite: then only certain guesses (infinite losses) are taken.
+    The number of guesses depends on the scores, so the sharper delta rule of committed counts does not apply.
+    t may be infinite: then only certain guesses (infinite losses) are taken.
+
+    Attributes:
+        t: The smallest absolute value that is guessed.
+
     """
 
     t: float
@@ -110,7 +130,7 @@ class Threshold:
         checks.assign(self, t=checks.nonnegative("t", self.t))
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
-        """Commit to the scores of size at least t; there are no ties to break."""
+        """Commit to the scores of absolute value at least t; there are no ties to break."""
         taken = np.flatnonzero((np.abs(scores) >= self.t) & (scores != 0))
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         total = len(scores)
@@ -120,13 +140,13 @@ class Threshold:
         )
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the number of guesses came out of the scores."""
+        """Whether the number of guesses depended on the scores."""
         return nothing_guessed(evidence) or isinstance(evidence, UncommittedCounts)
 
 
 @dataclass(frozen=True)
 class Soft:
-    """Scores are privacy losses; guess every sign and weigh it by its loss; gives `Weighted`."""
+    """Guess every sign and weigh it by its score, which must be a privacy loss; gives `Weighted`."""
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to every sign; there are no ties to break."""
@@ -134,7 +154,7 @@ class Soft:
         return OneShot(guesses, lambda hits: Weighted(hits, losses=scores))
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every element is weighed by its loss; one that says nothing is never right."""
+        """Whether every element is weighed by its loss, and no loss of 0 counts as right."""
         return nothing_guessed(evidence) or (
             isinstance(evidence, Weighted)
             and evidence.losses is not None
@@ -143,7 +163,7 @@ class Soft:
         )
 
     def included(self, evidence: Evidence) -> tuple[int, int]:
-        """Exactly those whose sign is right and positive, or wrong and negative; a loss of 0 hides one."""
+        """The number of elements guessed +1 and right, or -1 and wrong; losses of 0 leave it open."""
         if not isinstance(evidence, Weighted) or evidence.losses is None:
             return 0, evidence.elements
         known = evidence.losses != 0

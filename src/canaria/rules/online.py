@@ -1,4 +1,4 @@
-"""The adaptive rule: learn from revealed bits how far a score can be trusted, and bet."""
+"""A rule that learns from revealed bits how far a score can be trusted, and bets."""
 
 import math
 from dataclasses import dataclass
@@ -21,10 +21,14 @@ _LARGEST_FEATURE: Final = 8.0
 class Online:
     """Reveal the elements from the middle of the ranking outward, in blocks, and bet on each block.
 
-    The confidence of a guess is the prediction of regularised logistic fits, made from the blocks
-    revealed before and discounted for what they do not know yet. The middle of the ranking teaches and
-    costs little; the tails, where the money is, come when the map is known best. Two maps compete, one
-    of the score and one of its rank, weighed by how well they predicted earlier blocks. Gives `Bets`.
+    The confidence of a guess is the prediction of regularised logistic fits to the blocks revealed before,
+    discounted for their uncertainty. The elements in the middle of the ranking teach the fit and cost little;
+    the tails, which matter most, come last, when the fit is best. Two fits compete, one on the score and one
+    on its rank, weighted by how well they predicted earlier blocks. Gives `Bets`.
+
+    Attributes:
+        blocks: The number of blocks, at least 2.
+
     """
 
     blocks: int = 30
@@ -40,7 +44,7 @@ class Online:
         return OnlineRounds(features, tuple(parts))
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every element was bet on, blindly in the first block, never surer than the rule ever is."""
+        """Whether every element was bet on: at 1/2 in the first block, and never above the cap."""
         if nothing_guessed(evidence):
             return True
         if not isinstance(evidence, Bets) or evidence.confidences is None:
@@ -53,13 +57,29 @@ class Online:
 
 @dataclass(frozen=True, eq=False)
 class OnlineRounds:
-    """The committed rounds. Within `reveal` a guess is handed only the bits of earlier rounds."""
+    """The committed rounds of `Online`; a guess sees only the bits of earlier rounds.
+
+    Attributes:
+        features: The features of the two fits.
+        rounds: The elements of each block.
+
+    """
 
     features: Floats
     rounds: tuple[Integers, ...]
 
     def guess(self, known: Bits, block: Integers, trust: Floats) -> tuple[Guesses, Floats, Floats]:
-        """Guesses for a block, their confidences, and each map's Pr[+1], from the known bits alone."""
+        """Guess a block from the known bits alone.
+
+        Args:
+            known: The revealed bits, -1 or +1, and 0 where hidden.
+            block: The elements to guess.
+            trust: The log likelihood of each fit on the earlier blocks.
+
+        Returns:
+            The guesses, their confidences, and Pr[+1] according to each fit.
+
+        """
         seen = np.flatnonzero(known)
         chances = np.array(
             [_predict(feature[seen], known[seen] > 0, feature[block]) for feature in self.features]
@@ -70,11 +90,27 @@ class OnlineRounds:
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 
     def reveal(self, bits: Bits) -> Bets:
-        """Guess a round, reveal its bits, learn, and go on."""
+        """Guess a round, reveal its bits, learn, and continue with the next.
+
+        Args:
+            bits: The hidden bits, -1 or +1.
+
+        Returns:
+            The evidence.
+
+        """
         return self.play(bits)[1]
 
     def play(self, bits: Bits) -> tuple[Guesses, Bets]:
-        """The guesses that revealing led to, in order, and what they amount to."""
+        """Play all rounds.
+
+        Args:
+            bits: The hidden bits, -1 or +1.
+
+        Returns:
+            The guesses in order, and their evidence.
+
+        """
         known = np.zeros_like(bits)
         trust = np.zeros(len(self.features))
         signs, confidences = [], []
@@ -90,7 +126,7 @@ class OnlineRounds:
 
 
 def _surest(elements: int) -> float:
-    """The most confidence that is ever stated."""
+    """The largest confidence that is ever stated."""
     return 1 - 1 / (2 * elements)
 
 

@@ -16,11 +16,11 @@ SHARES: Final = (0.7, 0.15, 0.15)
 
 @dataclass(frozen=True)
 class Ranked:
-    """Three orders, fixed in advance: both tails alternating, top only, bottom only.
+    """Rank the guesses in three orders: both tails alternating, top only, bottom only.
 
-    The bound is the largest of the three, both tails tested at 0.7 of the error probability and the
-    one-sided orders at 0.15 each: most leaks tell at both ends. Blind to the bits: only the order of the
-    scores is used, and ties are broken at random. Gives a `Split` of three `Ranking`s.
+    The bound is the largest of the three, both tails tested at 0.7 of the error probability and the one-sided
+    orders at 0.15 each, because most leaks show at both ends. Only the order of the scores is used, and ties
+    are broken at random. Gives a `Split` of three `Ranking`s.
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
@@ -53,7 +53,7 @@ class Ranked:
         )
 
     def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The right guesses of the top-only order, which guesses that all are included."""
+        """The right guesses of the top-only order, which guesses that every element is included."""
         top = evidence.parts[1] if isinstance(evidence, Split) else None
         if not isinstance(top, Ranking):
             return 0, evidence.elements
@@ -72,7 +72,7 @@ class RankedOrders:
         return self.orders[0]
 
     def reveal(self, bits: Bits) -> Split:
-        """Meet each order with the bits."""
+        """Compare each order with the bits."""
         return Split(tuple(Ranking(guesses.hits(bits)) for guesses in self.orders), SHARES)
 
 
@@ -99,7 +99,7 @@ def _agree(both: Ranking, top: Ranking, bottom: Ranking) -> bool:
 
 
 def _between(ranking: Ranking, taken: Integers) -> tuple[Integers, Integers]:
-    """The fewest and the most right guesses among the first so many, from the looks before and after."""
+    """The fewest and the most right guesses among the first `taken`, from the looks before and after."""
     grid, counts = np.append(0, ranking.grid), np.append(0, ranking.counts)
     after = np.searchsorted(grid, taken)
     before = np.maximum(after - 1, 0)

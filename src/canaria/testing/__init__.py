@@ -1,7 +1,7 @@
 """Privacy claims as tests: assertions, and a pytest plugin with one false-alarm rate for a whole suite.
 
-pytest imports this package in every run on a machine where canaria is installed, so it imports nothing before
-a test asks for it.
+pytest imports this package in every run on a machine where canaria is installed. It therefore imports nothing
+else until a test needs it.
 """
 
 from typing import TYPE_CHECKING, Any

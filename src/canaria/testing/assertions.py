@@ -1,8 +1,9 @@
 """Privacy claims as tests: an assertion that fails when an audit refutes the claim.
 
 For a mechanism that keeps its claim, a test fails with probability at most 1 - confidence, over the hidden
-bits and the noise; with a fixed seed it is the same each time. Passing is not a proof of privacy: it says
-that this audit, with this score, did not refute the claim. A test that could not fail at all is an error.
+bits and the noise; with a fixed seed the outcome is the same each time. Passing is not a proof of privacy: it
+says that this audit, with this score, did not refute the claim. A test that could not fail at all is an
+error.
 
 The pytest plugin (`canaria.testing.pytest_plugin`) splits one false-alarm rate over a whole suite.
 """
@@ -31,10 +32,18 @@ ELEMENTS: Final = 1000
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim held against an audit, and whether the test passed.
+    """A claim compared with an audit, and whether the test passed.
 
-    For correct code `passed` is False with probability at most 1 - confidence of the bound, plus the level at
-    which conformance is judged.
+    For correct code `passed` is False with probability at most 1 - confidence of the bound, plus the level of
+    the conformance test.
+
+    Attributes:
+        bound: The bound of the audit.
+        claim: The claim.
+        conformance: The outcome of the conformance test; None if there was none.
+        seed: The seed of the audit, if it is known.
+        notes: What the reader should know about the test.
+
     """
 
     bound: Bound
@@ -51,16 +60,16 @@ class Verdict:
 
     @property
     def conforms(self) -> bool:
-        """Whether training shows what was stated, as far as that was tested."""
+        """Whether training conforms to what was stated, as far as that was tested."""
         return self.conformance is None or self.conformance.conforms
 
     @property
     def passed(self) -> bool:
-        """Whether neither the bound nor the conformance speaks against the claim."""
+        """Whether the claim is not refuted and training conforms."""
         return not self.refuted and self.conforms
 
     def result(self, name: str, command: str | None = None) -> Result:
-        """To be kept: `canaria verify` and `canaria report` read it."""
+        """The result, for `canaria verify` and `canaria report`."""
         facts = {"notes": "; ".join(self.notes)} if self.notes else {}
         return Result(
             self.bound,
@@ -73,7 +82,7 @@ class Verdict:
         )
 
     def __str__(self) -> str:
-        """The sentence of the bound, and what training shows where that was tested."""
+        """The sentence of the bound, and the outcome of the conformance test if there was one."""
         lines = [
             f"the claim epsilon = {self.claim.epsilon:.6g} at delta {self.claim.delta:g} is "
             f"{'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"
@@ -105,21 +114,38 @@ def assert_private(
 ) -> Bound:
     """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP.
 
-    `delta` is part of the claim; pure DP is `delta=0`.
-    `mechanism`, `score`, `rule`, `n` (1,000 if not given), `rounds` and `pairs` are those of `canaria.play`.
-    The claim is about the adjacency that the game tests: add-remove for a function that includes elements
-    or not, replace-one with `pairs`; give `adjacency` to have that checked. In place of a mechanism an audit
-    that was already made may be given: a `Bound`, what `together` gives, evidence, or anything with
-    `bound(delta, confidence)`, such as the `Transcript` of `classic`; it is held to this confidence, whatever
-    it was asked before.
+    The claim is about the adjacency that the game tests: add-remove for a function that includes elements or
+    not, replace-one with `pairs`.
 
-    Raises AssertionError with the sentence of the bound, and InputError where no outcome could have refuted
-    the claim. Returns the bound.
+    Args:
+        mechanism: A mechanism or a function, as in `canaria.play`. An audit that was already made may be
+            given instead: a `Bound`, the result of `together`, evidence, or an object with
+            `bound(delta, confidence)`, such as the `Transcript` of `classic`. Its bound is computed again at
+            this confidence.
+        epsilon: The claimed epsilon.
+        delta: The claimed delta; 0 for pure DP.
+        score: As in `canaria.play`.
+        rule: As in `canaria.play`.
+        n: As in `canaria.play`; 1,000 if neither `n` nor `pairs` is given.
+        rounds: As in `canaria.play`.
+        pairs: As in `canaria.play`.
+        adjacency: The adjacency of the claim, to be checked against that of the game; None for no check.
+        confidence: A correct mechanism fails with probability at most 1 - confidence.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
 
-    >>> from canaria import assert_private
-    >>> from canaria.mechanisms import RandomizedResponse
-    >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
-    True
+    Returns:
+        The bound.
+
+    Raises:
+        AssertionError: If the claim is refuted; the message is the sentence of the bound.
+        InputError: If an argument is not usable, or if no outcome could have refuted the claim.
+
+    Example:
+        >>> from canaria import assert_private
+        >>> from canaria.mechanisms import RandomizedResponse
+        >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
+        True
+
     """
     __tracebackhide__ = True
     game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
@@ -140,11 +166,28 @@ def assert_private_training(
 ) -> Bound:
     """Fail if an audited training run refutes the claim, or is not what it was stated to be.
 
-    `audit` is an attached audit whose training is done, or its `Recording` (with JAX:
-    `audit.recording(noise_state)`). The bound and the conformance test each get half of the false-alarm
-    probability 1 - confidence; `conformance=False` gives all of it to the bound. Conformance finds faults
-    long before the claim is refuted; it assumes the Gaussian mechanism and Poisson sampling. For dense
-    canaries its p-value is approximate. Give the `adjacency` of the claim to have it checked.
+    The bound and the conformance test each get half of the false-alarm probability 1 - confidence. The
+    conformance test finds faults long before the claim is refuted. It assumes the Gaussian mechanism and
+    Poisson sampling. For dense canaries its p-value is approximate.
+
+    Args:
+        audit: An attached audit after training, or its `Recording` (with JAX:
+            `audit.recording(noise_state)`).
+        epsilon: The claimed epsilon.
+        delta: The claimed delta.
+        rule: How scores become guesses, as in `Recording.bound`.
+        adaptive: Whether bits are revealed during guessing, as in `Recording.bound`.
+        conformance: Whether to test conformance; False gives the whole false-alarm probability to the bound.
+        adjacency: The adjacency of the claim, to be checked against that of the audit; None for no check.
+        confidence: Correct training fails with probability at most 1 - confidence.
+
+    Returns:
+        The bound.
+
+    Raises:
+        AssertionError: If the claim is refuted or training does not conform.
+        InputError: If an argument is not usable, or if no outcome could have made the test fail.
+
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
@@ -167,7 +210,7 @@ def examine(
     *,
     rng: Seed = None,
 ) -> Verdict:
-    """Play a game against a mechanism, or take an audit that was made, and hold it against the claim."""
+    """Play a game against a mechanism, or take an audit that was made, and compare it with the claim."""
     __tracebackhide__ = True
     checks.confidence(confidence)
     if is_audit(mechanism):
@@ -194,7 +237,7 @@ def examine_training(
     *,
     conformance: bool = True,
 ) -> Verdict:
-    """Hold an audited training run against the claim, and against what was stated about it."""
+    """Compare an audited training run with the claim, and with what was stated about it."""
     __tracebackhide__ = True
     level = (1 - checks.confidence(confidence)) / (2 if conformance else 1)
     test = getattr(audit, "conformance", None)
@@ -214,13 +257,13 @@ def examine_training(
 
 
 def is_audit(value: object) -> bool:
-    """Whether a value is an audit that was already made, and not a mechanism to be played against."""
+    """Whether a value is an audit that was already made, rather than a mechanism."""
     asked = any(callable(getattr(value, name, None)) for name in ("bound", "p_value"))
     return made_bound(value) is not None or (asked and not hasattr(value, "sample"))
 
 
 def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float) -> None:
-    """Rules that believe stated losses cannot refute a claim that no stated loss exceeds."""
+    """Refuse rules that trust stated losses: they cannot refute a claim that no stated loss exceeds."""
     __tracebackhide__ = True
     rule = Bet() if game.get("rule") is None and game.get("rounds") is not None else game.get("rule")
     stated = getattr(mechanism, "epsilon", math.inf)
@@ -234,7 +277,7 @@ def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float
 
 
 def _quietly(audit: object, delta: float, confidence: float, **how: object) -> tuple[Bound, tuple[str, ...]]:
-    """The bound, and as a note the warning that what was guessed could not have refuted anything."""
+    """The bound, with a note instead of the warning that the guesses could not have refuted anything."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NothingRefutableWarning)
         bound = bound_of(audit, delta, confidence, **how)
@@ -246,7 +289,7 @@ def _quietly(audit: object, delta: float, confidence: float, **how: object) -> t
 
 
 def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
-    """What the reader of a test that passed must know: that what was guessed, or staked, was too little."""
+    """A note for a passed test in which too little was guessed or staked to refute the claim."""
     if bound.refutes(claim):
         return ()
     best = bound.evidence.with_all_right()
@@ -265,7 +308,7 @@ def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
 
 
 def _hopeless(bound: Bound, claim: ApproximateDP) -> str:
-    """Why an audit of this size could not have refuted the claim, whatever it saw; empty if it could."""
+    """Why an audit of this size could not have refuted the claim, whatever the outcome; empty if it could."""
     evidence, claimed = bound.evidence, claim.epsilon
     if bound.refutes(claim):
         return ""

@@ -1,16 +1,16 @@
 """A pytest plugin: privacy claims as tests, with one false-alarm rate for the whole suite.
 
-Every audit gets the same part of the alarm rate: `--privacy-alarm-rate` over `privacy_audits`, the number of
-audits that the whole suite may make (100 unless the ini file says otherwise). By the union bound a suite of
-correct mechanisms fails with at most that probability, over the hidden bits and the noise, however the audits
-depend on each other. Audits are counted when the tests are collected, before any of them runs; more than
-`privacy_audits`, or a test that makes more than it declares, is an error.
+Every audit gets the same part of the alarm rate: `--privacy-alarm-rate` divided by `privacy_audits`, the
+number of audits that the whole suite may make (100 unless the ini file says otherwise). By the union bound a
+suite of correct mechanisms fails with at most that probability, over the hidden bits and the noise, however
+the audits depend on each other. Audits are counted when the tests are collected, before any of them runs;
+more than `privacy_audits`, or a test that makes more than it declares, is an error.
 
-Seeds follow from `--privacy-seed`, the test's name and the number of the audit in it. So a test shows the
-same and is judged the same each time, in its suite, alone, selected by -k or repeated after a failure.
+Seeds follow from `--privacy-seed`, the test's name and the number of the audit in it. A test therefore has
+the same outcome each time: in its suite, alone, selected by -k or repeated after a failure.
 
-pytest imports this module in every run on the machine where canaria is installed, so it imports nothing else
-before a test asks for it.
+pytest imports this module in every run on a machine where canaria is installed, so it imports nothing else
+until a test needs it.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ _ENDED: Final = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, in a group of their own."""
+    """Add the options, in their own group."""
     group = parser.getgroup("canaria", "privacy tests (canaria)")
     group.addoption(
         "--privacy-alarm-rate",
@@ -75,13 +75,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and what holds for this session."""
+    """Register the marker, and the suite of this session."""
     config.addinivalue_line("markers", _MARKER)
     config.pluginmanager.register(Suite(config), _SUITE)
 
 
 class Suite:
-    """One session: its alarm rate, over how many audits it is split, and what they showed."""
+    """One session: its alarm rate, the number of audits it is split over, and their outcomes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.rate, self.seed = _rate(config), _seed(config)
@@ -93,18 +93,18 @@ class Suite:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist the seed, which may have been drawn."""
+        """Send the seed, which may have been drawn at random, to a worker of pytest-xdist."""
         node.workerinput["canaria_seed"] = self.seed
 
     def pytest_report_header(self) -> list[str]:
-        """The seed, where nobody else knows it."""
+        """Print the seed if it was drawn at random."""
         return [f"privacy seed: {self.seed}, drawn; repeat with --privacy-seed {self.seed}"] * self.drawn
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the audits of the selected tests; all workers of pytest-xdist collect the same.
 
-        Markers of tests that use none of our fixtures may be somebody else's: too many of them are no error
-        before one of these tests asks for an audit after all.
+        Tests that use none of our fixtures may carry another plugin's marker of the same name. Too many of
+        these are not an error unless one of the tests makes an audit after all.
         """
         for item in session.items:
             item.stash[_COUNTED] = declared(item)
@@ -113,7 +113,7 @@ class Suite:
             raise pytest.UsageError(self.too_many())
 
     def too_many(self) -> str:
-        """What to say where more audits are declared than the alarm rate is split over."""
+        """The error if more audits are declared than the alarm rate is split over."""
         return (
             f"these tests declare {_audits(self.declared)}, but privacy_audits = {self.audits}: the alarm "
             f"rate is split over no more; set privacy_audits = {self.declared}, or more, in the pytest ini "
@@ -122,7 +122,7 @@ class Suite:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Note that a test has run to its end: before, only its subtests are reported."""
+        """Note that a test has run to its end; before that, only its subtests are reported."""
         yield
         item.stash[_ENDED] = True
 
@@ -130,7 +130,7 @@ class Suite:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Let the report carry what audits showed, from workers too."""
+        """Put the outcomes of audits into the report, from workers too."""
         report = yield
         audits, ended = item.stash.get(_MADE, None), item.stash.get(_ENDED, False)
         idle = audits is not None and audits.made == 0 < audits.allowed
@@ -144,7 +144,7 @@ class Suite:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what audits showed; a test that is run again replaces its lines."""
+        """Keep the outcomes of audits; a test that is run again replaces its lines."""
         for line in getattr(report, "canaria", ()):
             self.seen[line["name"]] = line
 
@@ -172,7 +172,8 @@ class Suite:
 def declared(item: pytest.Item) -> int:
     """How many audits a test may make: as marked, or one for each of our fixtures that it uses.
 
-    A marker of that name in a test that uses neither may be somebody else's, and is not judged.
+    A test that uses none of our fixtures may carry another plugin's marker of that name, which is not
+    checked.
     """
     used = _fixtures(item)
     mark = item.get_closest_marker("privacy")
@@ -196,7 +197,7 @@ def _fixtures(item: pytest.Item) -> int:
 
 @dataclass(repr=False)
 class Audits:
-    """The audits of one test: how many it may make, and has made, and what they show."""
+    """The audits of one test: how many it may make, how many it has made, and their outcomes."""
 
     suite: Suite
     item: pytest.Item
@@ -213,7 +214,7 @@ class Audits:
         return f"{self.made} of {self.allowed}"
 
     def begin(self) -> tuple[float, int]:
-        """The confidence of every audit of the suite, and a seed; once all are made, an error."""
+        """The confidence of every audit of the suite, and a seed; an error if there are too many."""
         __tracebackhide__ = True
         from canaria._core.errors import InputError
         from canaria.evidence.together import confidence_at
@@ -236,7 +237,7 @@ class Audits:
         return confidence_at(self.suite.rate / self.suite.audits), seed
 
     def settle(self, verdict: "Verdict") -> "Bound":
-        """Note what an audit showed, and fail if that is against the claim."""
+        """Note the outcome of an audit, and fail if it is against the claim."""
         __tracebackhide__ = True
         node = self.item.nodeid
         name = node if self.allowed == 1 else f"{node} audit {self.made}"
@@ -258,13 +259,13 @@ class Audits:
 
 @dataclass(frozen=True)
 class GameAssertion:
-    """What the fixture `assert_private` gives."""
+    """The value of the fixture `assert_private`."""
 
     audits: Audits
 
     @property
     def seed(self) -> int:
-        """The seed of the next audit, for whatever else a test draws."""
+        """The seed of the next audit, for other random numbers of a test."""
         return self.audits.seed
 
     def __call__(
@@ -294,7 +295,7 @@ class GameAssertion:
 
 @dataclass(frozen=True)
 class TrainingAssertion:
-    """What the fixture `assert_private_training` gives."""
+    """The value of the fixture `assert_private_training`."""
 
     audits: Audits
 
@@ -328,7 +329,7 @@ class TrainingAssertion:
 
 @pytest.fixture
 def _privacy_audits(request: pytest.FixtureRequest) -> Audits:
-    """What the privacy fixtures of one test share; made anew when a test is run again."""
+    """What the privacy fixtures of one test share; made again when a test is run again."""
     suite = request.config.pluginmanager.get_plugin(_SUITE)
     assert isinstance(suite, Suite)
     request.node.stash[_LINES], request.node.stash[_ENDED] = [], False

@@ -1,7 +1,7 @@
 """How well a mechanism can be audited in one run: efficacy, the three gaps, tightness.
 
-This is the theory of the paper (docs/paper.md maps it): expectations over games, not bounds. Nothing here
-knows of rules, results or training.
+This is the theory of the paper (see docs/paper.md): expectations over games, not bounds. This package does
+not depend on rules, results or training.
 """
 
 from canaria.theory.efficacy import (

@@ -29,7 +29,14 @@ THEORY: Final = 0x74686579
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A probability of guessing right, its standard error (0 if exact), and how it was found."""
+    """A probability of guessing right.
+
+    Attributes:
+        value: The probability.
+        error: Its standard error; 0 if it is exact.
+        how: How it was found: "exact", "closed form" or simulated.
+
+    """
 
     value: float
     error: float = 0.0
@@ -37,18 +44,33 @@ class Accuracy:
 
     @property
     def epsilon(self) -> float:
-        """p^{-1}(value): the epsilon at which this accuracy is the best possible."""
+        """The epsilon at which this accuracy is the best possible, p^{-1}(value)."""
         return float(special.logit(min(max(self.value, 0.5), 1.0)))
 
 
 def efficacy(
     mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Accuracy:
-    """E*_k: the best expected accuracy over all guessers that take k of n guesses (all, if k is None).
+    """The best expected accuracy E*_k over all guessers that take k of n guesses.
 
-    >>> from canaria.mechanisms import NameAndShame
-    >>> efficacy(NameAndShame(), n=100, k=10).value
-    0.55
+    Args:
+        mechanism: The mechanism.
+        n: The number of elements.
+        k: The number of guesses; by default all n.
+        trials: The number of simulated games, if outputs cannot be enumerated and no closed form is known.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The accuracy, with its standard error.
+
+    Raises:
+        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
+
+    Example:
+        >>> from canaria.mechanisms import NameAndShame
+        >>> efficacy(NameAndShame(), n=100, k=10).value
+        0.55
+
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
@@ -65,18 +87,58 @@ def ae_ac_ddp(
     """Average-element average-case distributional DP over the k most exposed elements.
 
     By the paper's theorems on optimal efficacy this is E*_k itself.
+
+    Args:
+        mechanism: As in `efficacy`.
+        n: As in `efficacy`.
+        k: As in `efficacy`.
+        trials: As in `efficacy`.
+        rng: As in `efficacy`.
+
+    Returns:
+        The accuracy, with its standard error.
+
+    Raises:
+        InputError: As in `efficacy`.
+
     """
     return efficacy(mechanism, n, k, trials, rng)
 
 
 def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
-    """AC: average-case distributional DP, the expected accuracy on the most exposed element."""
+    """Average-case distributional DP (AC): the expected accuracy on the most exposed element.
+
+    Args:
+        mechanism: The mechanism.
+        n: The number of elements.
+        trials: The number of simulated games, if outputs cannot be enumerated.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The accuracy, with its standard error.
+
+    Raises:
+        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
+
+    """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
 
 
 def ddp(mechanism: Mechanism, n: int) -> float:
-    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon."""
+    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon.
+
+    Args:
+        mechanism: The mechanism.
+        n: The number of elements.
+
+    Returns:
+        The largest |loss|; it may be infinite.
+
+    Raises:
+        InputError: If n is not a positive integer.
+
+    """
     return mechanism.ddp(checks.integer("n", n, 1))
 
 
@@ -84,6 +146,19 @@ def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: See
     """Mean over elements of TV(law of O given S_i = -1, law of O given S_i = +1).
 
     TV = E[tanh(|loss_i| / 2)]; E*_n = 1/2 + TV / 2.
+
+    Args:
+        mechanism: The mechanism.
+        n: The number of elements.
+        trials: The number of simulated games, if outputs cannot be enumerated.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The total variation, with its standard error.
+
+    Raises:
+        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
+
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)
@@ -107,7 +182,7 @@ def means(
 ) -> tuple[list[Accuracy], Floats]:
     """Means of several statistics of |loss| over the same outcomes or games, in blocks.
 
-    Also the covariance matrix of these means (zero if exact), so that differences have their errors.
+    Also the covariance matrix of these means (zero if exact), which gives the errors of differences.
     """
     block = max(1, _BLOCK // n)
     outcomes = mechanism.outcomes(n)

@@ -15,9 +15,22 @@ def demonstrate_full_knowledge(
 ) -> str:
     """Show that full-knowledge auditing accuses a correct mechanism; the text says that it is invalid.
 
-    The mechanism releases the parity of all bits through randomised response, so it is epsilon-DP.
-    Knowing all other bits, every element is guessed right exactly when the released parity is true:
-    V is n with probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
+    The mechanism releases the parity of all bits through randomised response, so it is epsilon-DP. Knowing
+    all other bits, every element is guessed right exactly when the released parity is true: V is n with
+    probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
+
+    Args:
+        epsilon: The epsilon of the mechanism.
+        n: The number of elements, at least 2.
+        trials: The number of simulated audits.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        A text that says how often the true claim is refuted.
+
+    Raises:
+        InputError: If an argument is out of range.
+
     """
     checks.integer("n", n, 2)
     generator = seeds.generator(rng, THEORY)

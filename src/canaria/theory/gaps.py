@@ -1,4 +1,4 @@
-"""The three gaps between what one run can show and what is true."""
+"""The three gaps between what one run can show and the true epsilon."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -19,10 +19,20 @@ from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 
 @dataclass(frozen=True)
 class Gaps:
-    """Efficacy, and what separates it from p(epsilon): elements, outputs, interference.
+    """Efficacy, and the three gaps between it and p(epsilon): elements, outputs, interference.
 
-    *Elements*: guesses must be spent on elements that are less exposed than the worst. *Outputs*: the
-    one output seen need not be the worst. *Interference*: the other hidden bits blur each element.
+    *Elements*: guesses must be spent on elements that are less exposed than the worst. *Outputs*: the one
+    output seen need not be the worst. *Interference*: the other hidden bits blur each element.
+
+    Attributes:
+        n: The number of elements.
+        k: The number of guesses.
+        efficacy: The best expected accuracy E*_k.
+        average_case: The expected accuracy on the most exposed element (AC).
+        elements_error: The standard error of the elements gap.
+        ddp: Distributional DP, in units of epsilon.
+        epsilon: The epsilon of the mechanism.
+
     """
 
     n: int
@@ -36,17 +46,17 @@ class Gaps:
 
     @property
     def ladder(self) -> tuple[float, float, float, float]:
-        """Efficacy, AC, p(DDP), p(epsilon): each at most the next."""
+        """Efficacy, AC, p(DDP) and p(epsilon): each is at most the next."""
         levels = special.expit([self.ddp, self.epsilon])
         return self.efficacy.value, self.average_case.value, float(levels[0]), float(levels[1])
 
     @property
     def ladder_epsilon(self) -> tuple[float, float, float, float]:
-        """The same in units of epsilon."""
+        """The same four levels in units of epsilon."""
         return self.efficacy.epsilon, self.average_case.epsilon, self.ddp, self.epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data; gaps in accuracy, and in epsilon with the suffix."""
+        """Everything as plain data for JSON; names that end in `_epsilon` are in units of epsilon."""
         names = ("elements", "outputs", "interference")
         return {
             "n": self.n,
@@ -76,14 +86,29 @@ class Gaps:
 
 
 def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None) -> Gaps:
-    """Decompose what one-run auditing with k of n guesses loses (all n, if k is None).
+    """Decompose what one-run auditing with k of n guesses loses.
 
-    Efficacy and average case come from the same outcomes or games, so that no gap is negative. Where DDP is
-    known as an upper limit only (`Symmetric`), interference is a lower and outputs an upper limit.
+    Efficacy and average case come from the same outcomes or games, so that no gap is negative. If DDP is only
+    known as an upper limit (`Symmetric`), interference is a lower limit and outputs an upper limit.
 
-    >>> from canaria.mechanisms import Xor
-    >>> gaps(Xor(), n=10).to_dict()["interference"]
-    0.5
+    Args:
+        mechanism: The mechanism.
+        n: The number of elements.
+        k: The number of guesses; by default all n.
+        trials: The number of simulated games, if outputs cannot be enumerated.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The gaps.
+
+    Raises:
+        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
+
+    Example:
+        >>> from canaria.mechanisms import Xor
+        >>> gaps(Xor(), n=10).to_dict()["interference"]
+        0.5
+
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
@@ -117,6 +142,6 @@ def _in_epsilon(accuracy: Accuracy) -> float:
 
 
 def _steps(ladder: tuple[float, ...]) -> list[float]:
-    """Differences of neighbours; two infinities, or less than rounding makes, are no gap."""
+    """Differences of neighbours; two infinities, or a difference below the rounding error, give 0."""
     steps = [0.0 if low == high else high - low for low, high in pairwise(ladder)]
     return [0.0 if abs(step) < 1e-12 else step for step in steps]

@@ -24,7 +24,15 @@ from canaria.theory.efficacy import THEORY, simulated_sizes
 
 @dataclass(frozen=True)
 class Tightness:
-    """For each n: how many elements have |loss| at least `level`, on average and in the worst 5 %."""
+    """How many elements have |loss| of at least `level`, for each n.
+
+    Attributes:
+        level: The level.
+        sizes: The numbers of elements n.
+        mean: The mean number of exposed elements, for each n.
+        low: The 5 % quantile of the number of exposed elements, for each n.
+
+    """
 
     level: float
     sizes: tuple[int, ...]
@@ -39,11 +47,26 @@ def tightness(
     trials: int = 200,
     rng: Seed = None,
 ) -> Tightness:
-    """Simulate how the number of exposed elements grows with n; `make(n)` gives the mechanism.
+    """Simulate how the number of exposed elements grows with n.
 
-    >>> from canaria.mechanisms import RandomizedResponse
-    >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
-    (10.0, 100.0)
+    Args:
+        make: A function that returns the mechanism for n elements.
+        sizes: The numbers of elements n.
+        level: An element is exposed if its |loss| is at least this.
+        trials: The number of simulated games for each n.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The mean and the 5 % quantile of the number of exposed elements, for each n.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    Example:
+        >>> from canaria.mechanisms import RandomizedResponse
+        >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
+        (10.0, 100.0)
+
     """
     level = checks.nonnegative("level", level)
     checks.integer("trials", trials, 1)
@@ -61,23 +84,50 @@ def tightness(
 
 
 def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
-    """Expected certain guesses (tau = infinity) of Count-in-Sets with n / size whole sets.
+    """Expected number of certain guesses (tau = infinity) of Count-in-Sets with n / size whole sets.
 
-    Per set: size 2^-(size - 1) in one run, 2 - 2^-(size - 1) adaptively (reveal one after the other; once
-    the rest of the set is all or none, the rest is certain).
+    Per set: size 2^-(size - 1) in one run, 2 - 2^-(size - 1) adaptively. The adaptive guesser reveals the
+    elements of a set one after the other; as soon as all or none of the rest are included, the rest is
+    certain.
 
-    >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
-    (1.953125, 199.8046875)
+    Args:
+        n: The number of elements.
+        size: The number of elements in a set.
+        adaptive: Whether bits are revealed one after the other.
+
+    Returns:
+        The expected number.
+
+    Raises:
+        InputError: If `size` is not a positive integer.
+
+    Example:
+        >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
+        (1.953125, 199.8046875)
+
     """
     whole = 2.0 ** -(checks.integer("size", size, 1) - 1)
     return n / size * (2 - whole if adaptive else size * whole)
 
 
 def exposed_elements(n: int, size: int, level: float) -> float:
-    """Expected elements of Count-in-Sets (n / size whole sets) with |loss| at least `level`, one run.
+    """Expected number of elements of Count-in-Sets with |loss| of at least `level`, in one run.
 
-    >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
-    True
+    Args:
+        n: The number of elements, in n / size whole sets.
+        size: The number of elements in a set.
+        level: An element is exposed if its |loss| is at least this.
+
+    Returns:
+        The expected number.
+
+    Raises:
+        InputError: If `size` is not a positive integer.
+
+    Example:
+        >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
+        True
+
     """
     counts = np.arange(checks.integer("size", size, 1) + 1)
     with np.errstate(divide="ignore"):

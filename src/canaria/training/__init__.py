@@ -1,7 +1,7 @@
-"""Audits of DP training, whatever framework trains: canaries, recording, conformance, planning.
+"""Audits of DP training in any framework: canaries, recording, conformance, planning.
 
-A framework's adapter (`canaria.integrations`) puts the canaries in and leaves a `Recording` behind; all that
-follows happens here. No framework is imported.
+The adapter of a framework (`canaria.integrations`) injects the canaries and leaves a `Recording`; everything
+after that happens here. No framework is imported.
 """
 
 from canaria._core.errors import TrainingDivergedError

@@ -1,4 +1,4 @@
-"""Gradient canaries: how many, where, how they get into training, and the coins that include them."""
+"""Gradient canaries: how many, where, how they are injected, and the coins that include them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -32,7 +32,17 @@ INJECTIONS: Final = {
 
 @dataclass(frozen=True)
 class Dirac:
-    """`count` canaries, each the unit vector of one coordinate, `per_coordinate` to each."""
+    """Canaries that are unit vectors, each of one coordinate.
+
+    Attributes:
+        count: The number of canaries.
+        per_coordinate: The number of canaries to a coordinate; some have fewer if `count` is not a multiple
+            of it.
+
+    Raises:
+        InputError: If not 1 <= per_coordinate <= count.
+
+    """
 
     count: int
     per_coordinate: int = 1
@@ -43,25 +53,38 @@ class Dirac:
 
     @property
     def words(self) -> str:
-        """The design for people."""
+        """The design in words."""
         return f"{self.count} unit gradients, {self.per_coordinate} to a coordinate"
 
     @property
     def coordinates(self) -> int:
-        """How many coordinates carry canaries; canary i sits on coordinate i modulo this."""
+        """The number of coordinates with canaries; canary i is on coordinate i modulo this."""
         return -(-self.count // self.per_coordinate)
 
     @property
     def most(self) -> int:
-        """The most canaries on one coordinate: `per_coordinate`, or fewer where they spread more evenly."""
+        """The largest number of canaries on one coordinate, at most `per_coordinate`.
+
+        It is smaller than `per_coordinate` if the canaries spread more evenly.
+        """
         return -(-self.count // self.coordinates)
 
 
 @dataclass(frozen=True)
 class Dense:
-    """`count` random canaries of norm 1 over the same `coordinates`: signs, equally large everywhere.
+    """Random canaries of norm 1 that all use the same coordinates.
 
-    They interfere with each other, less so the more coordinates there are. `seed` draws the signs.
+    Each canary has independent random signs and the same absolute value in every coordinate. The canaries
+    interfere with each other; the more coordinates there are, the less they do.
+
+    Attributes:
+        count: The number of canaries, at most 8,000.
+        coordinates: The number of coordinates.
+        seed: The seed of the signs.
+
+    Raises:
+        InputError: If an attribute is not an integer in its range.
+
     """
 
     count: int
@@ -75,11 +98,11 @@ class Dense:
 
     @property
     def words(self) -> str:
-        """The design for people."""
+        """The design in words."""
         return f"{self.count} random directions over the same {self.coordinates} coordinates"
 
     def gradients(self) -> Floats:
-        """The canaries, (count, coordinates)."""
+        """The canaries, as an array of shape (count, coordinates)."""
         return unit_rows(self.count, self.coordinates, np.random.default_rng(self.seed))
 
 
@@ -87,7 +110,7 @@ Design = Dirac | Dense
 
 
 def design_of(canaries: int | Design, per_coordinate: int) -> Design:
-    """A number of Dirac canaries, or a design as it is."""
+    """A number of Dirac canaries as a design; a design as it is."""
     if isinstance(canaries, Dirac | Dense):
         if per_coordinate != 1:
             raise InputError("per_coordinate goes with a number of canaries; a design holds its own")
@@ -96,6 +119,6 @@ def design_of(canaries: int | Design, per_coordinate: int) -> Design:
 
 
 def hidden_bits(count: int, seed: int) -> Bits:
-    """The coins of the canaries, from a stream of their own."""
+    """The coins of the canaries, from their own random stream."""
     rng = seeds.generator(seed, _BITS)
     return 2 * rng.integers(0, 2, count, dtype=np.int8) - np.int8(1)

@@ -1,23 +1,23 @@
-"""Does the code do what it says? The law of the canaries' sums under a correct DP-SGD, as a test.
+"""The conformance test: whether the sums of the canaries follow the law of a correct DP-SGD.
 
-A lower bound refutes a claim only when the fault is large. A correct implementation, though, gives sums
-whose law is known once the bits are: on a coordinate with m included canaries, Binomial(T m, q) +
-N(0, T sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped to a standard
-normal z by its own distribution function, so z is a vector of independent N(0, 1) if the code is correct,
-and is split into independent parts, each with an exact p-value:
+A lower bound refutes a claim only when the fault is large. Under a correct implementation, however, the law
+of the sums is known once the bits are: on a coordinate with m included canaries, Binomial(T m, q) + N(0, T
+sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped to a standard normal z by
+its own distribution function, so z is a vector of independent N(0, 1) if the code is correct. It is split
+into independent parts, each with an exact p-value:
 
     offset   along (1, ..., 1): something was added everywhere;
-    weight   along the number of included canaries: they weigh more or less than they should;
+    weight   along the number of included canaries: their weight is not 1;
     layers   what is left of these two directions within each parameter: they differ between parameters;
     noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
 
-The smallest p-value over parameters counts as often as there are parameters (Sidak). Sums over steps cannot
-tell noise that comes and goes; the difference of two steps, on coordinates without an included canary, is
-N(0, 2 sigma^2) and independent of the sums:
+The smallest p-value over parameters is corrected for the number of parameters (Sidak). Sums over steps cannot
+show noise that varies from step to step. The difference of two steps, on coordinates without an included
+canary, is N(0, 2 sigma^2) and independent of the sums:
 
-    steps    the squared differences of every pair of steps, chi-squared, again by the smallest.
+    steps    the squared differences of every pair of steps, chi-squared, again by the smallest p-value.
 
-Fisher's method joins them into one p-value, uniform for correct code. This assumes the Gaussian mechanism
+Fisher's method combines them into one p-value, uniform for correct code. This assumes the Gaussian mechanism
 and Poisson sampling; it is never a bound on epsilon.
 """
 
@@ -38,9 +38,14 @@ FEWEST: Final = 4
 
 
 class Pairs(NamedTuple):
-    """Of steps 1 and 2, 3 and 4, ...: squared differences, summed over places, in units of their variance.
+    """Squared differences of the steps 1 and 2, 3 and 4, and so on.
 
-    The places are coordinates without an included canary.
+    They are summed over the coordinates without an included canary, in units of their variance.
+
+    Attributes:
+        squares: One sum per pair of steps.
+        places: The number of these coordinates.
+
     """
 
     squares: Floats
@@ -61,7 +66,21 @@ def conformance(
     sample_rate: float | None = None,
     steps: int | None = None,
 ) -> Conformance:
-    """Test an audited training run against the law of a correct one (by default with its stated settings)."""
+    """Test whether an audited training run follows the law of a correct DP-SGD.
+
+    Args:
+        audit: An attached audit after training, or its `Recording`.
+        noise_multiplier: The noise multiplier to test; by default the stated one.
+        sample_rate: The sampling rate to test; by default the stated one.
+        steps: The number of steps to test; by default the recorded one.
+
+    Returns:
+        The p-value and its parts, and the noise and the canary weight that the sums show.
+
+    Raises:
+        InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
+
+    """
     return audit.conformance(noise_multiplier, sample_rate, steps)
 
 
@@ -74,16 +93,31 @@ def of_dirac(
     layers: tuple[int, ...] = (),
     pairs: "Pairs | None" = None,
 ) -> Conformance:
-    """For Dirac canaries: `included` holds their number on each coordinate. Exact.
+    """The conformance test for Dirac canaries; its p-value is exact.
 
-    `layers` says how many coordinates lie in each parameter, in order.
+    Args:
+        sums: The sum of all steps on each coordinate, in units of the clip norm.
+        included: The number of included canaries on each coordinate.
+        steps: The number of steps.
+        sample_rate: The stated sampling rate.
+        noise_multiplier: The stated noise multiplier.
+        layers: The number of coordinates in each parameter, in order.
+        pairs: The squared differences of pairs of steps; None leaves out that part of the test.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> m = rng.integers(0, 2, 1000)
-    >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
-    >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
-    True
+    Returns:
+        The p-value and its parts, and the noise and the canary weight that the sums show.
+
+    Raises:
+        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> m = rng.integers(0, 2, 1000)
+        >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
+        >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
+        True
+
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
     scale = math.sqrt(steps) * noise_multiplier
@@ -111,9 +145,26 @@ def of_dense(
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
 ) -> Conformance:
-    """For dense canaries: the sums are whitened by their covariance given the bits.
+    """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
-    Exact but for the binomial participations, which are taken as normal: they are a small part of each sum.
+    The p-value is exact except that the binomial participations, a small part of each sum, are treated as
+    normal.
+
+    Args:
+        sums: The sum of all steps on each coordinate, in units of the clip norm.
+        gradients: The canaries, (canaries, coordinates).
+        included: Whether each canary is included.
+        steps: The number of steps.
+        sample_rate: The stated sampling rate.
+        noise_multiplier: The stated noise multiplier.
+        layers: The number of coordinates in each parameter, in order.
+
+    Returns:
+        The p-value and its parts, and the noise and the canary weight that the sums show.
+
+    Raises:
+        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
+
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
     active = gradients[included]
@@ -143,7 +194,7 @@ def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -
 
 
 def _slope(included: Integers, seen: Floats) -> float:
-    """The least-squares weight of one included canary; 1 where it cannot be told."""
+    """The least-squares weight of one included canary; 1 if it cannot be estimated."""
     centred = included - included.mean()
     total = float(centred @ centred)
     return float(centred @ seen) / total if total > 0 else 1.0
@@ -214,7 +265,7 @@ def _two_sided_normal(value: float) -> float:
 
 
 def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
-    """Of independent chi-squared values: the smallest two-sided p-value, paid for, and whose it is."""
+    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place."""
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0

@@ -1,8 +1,8 @@
-"""What a training audit leaves behind, whatever framework trained: from the record to the bound.
+"""The record of an audited training run, in any framework, and the bound that follows from it.
 
-The canaries are unit gradients of our own (times the clip norm). A hidden fair coin decides for each
-whether it is included; an excluded one contributes a zero gradient. The record holds what the noisy sums
-of all steps say about them; the bits are revealed to the guesser only as the game allows.
+The canaries are unit gradients (times the clip norm) that canaria makes. A hidden fair coin decides for each
+whether it is included; an excluded one contributes a zero gradient. The record holds what the noisy sums of
+all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,28 @@ _DENSE_ROUNDS: Final = 64
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recording:
-    """One audited training run: hidden bits and what the noisy sums say.
+    """One audited training run: the hidden bits, and what the noisy sums show about the canaries.
 
-    `sums` is the sum of all steps at the canaries' coordinates, in units of the clip norm, the real rows'
-    clipped gradients subtracted. `table` holds L(m) for m = 0 ... `design.most` (theory, section 7) for
-    Dirac canaries, None for dense ones. `sample_rate` and `noise_multiplier` are what training stated; a
-    bound holds whether or not they are true. `layers` and `pairs` are for conformance alone.
+    A bound holds whether or not the stated sampling rate and noise multiplier are true.
+
+    Attributes:
+        design: The canaries, `Dirac` or `Dense`.
+        bits: The hidden bits, -1 or +1.
+        sums: The sum of all steps at the coordinates of the canaries, in units of the clip norm, after
+            subtracting the clipped gradients of the real rows.
+        table: For Dirac canaries, L(m) for m = 0 ... `design.most` (theory, section 7); None for dense ones.
+        steps: The number of recorded steps.
+        sample_rate: The stated sampling rate.
+        noise_multiplier: The stated noise multiplier.
+        injection: How the canaries were injected: "rows", "sum" or "head".
+        seed: The seed of the audit.
+        layers: The number of coordinates in each parameter; only for the conformance test.
+        pairs: The squared differences of pairs of steps; only for the conformance test.
+
+    Raises:
+        InputError: If no training step was recorded.
+        TrainingDivergedError: If the sums are not finite.
+
     """
 
     design: Design
@@ -64,7 +80,19 @@ class Recording:
             )
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
-        """How much the record speaks for each canary, given the bits in `known` (0 where hidden)."""
+        """The score of each canary, given the revealed bits; higher means included.
+
+        Args:
+            known: The revealed bits, -1 or +1, and 0 where hidden.
+            score: "likelihood" or "sum"; dense canaries have only one score, whatever is given.
+
+        Returns:
+            One score per canary, 0 where the bit is revealed.
+
+        Raises:
+            InputError: If the score is unknown.
+
+        """
         if score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")
         if isinstance(self.design, Dense):
@@ -89,11 +117,11 @@ class Recording:
 
     @property
     def _noise_multiplier(self) -> float:
-        """A positive noise multiplier: without noise scores assume little, to stay finite."""
+        """The noise multiplier, but at least 0.001, so that scores stay finite without noise."""
         return max(self.noise_multiplier, 1e-3)
 
     def rounds(self) -> tuple[Integers, ...]:
-        """The order of the adaptive game: for Dirac, one canary of every coordinate after the other."""
+        """The order of the adaptive game; for Dirac canaries a round has one canary of every coordinate."""
         count = len(self.bits)
         size = self.design.coordinates if isinstance(self.design, Dirac) else -(-count // _DENSE_ROUNDS)
         return tuple(np.arange(start, min(start + size, count)) for start in range(0, count, size))
@@ -106,7 +134,21 @@ class Recording:
         adaptive: bool = False,
         rng: Seed = None,
     ) -> Transcript:
-        """Play the game on the record: guess the bits, one run or adaptively."""
+        """Play the game on the record: guess the bits, in one run or adaptively.
+
+        Args:
+            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
+
+        Returns:
+            The transcript of the game.
+
+        Raises:
+            InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
+
+        """
         return replay_own(
             self.bits,
             self.sums,
@@ -130,8 +172,23 @@ class Recording:
     ) -> Bound:
         """The lower bound on epsilon that the training run proves.
 
-        By default the guesses are ranked by their likelihood (`Ranked`); `adaptive=True` reveals bits as it
-        goes and bets (`Bet`). Choose before you look: the best of several is not a bound.
+        Choose the rule, the score and `adaptive` before looking at any bound: the best of several is not a
+        bound.
+
+        Args:
+            delta: The delta at which epsilon is bounded.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
+
+        Returns:
+            The bound, with its evidence.
+
+        Raises:
+            InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
+
         """
         return self.transcript(rule, score=score, adaptive=adaptive, rng=rng).bound(delta, confidence)
 
@@ -141,7 +198,20 @@ class Recording:
         sample_rate: float | None = None,
         steps: int | None = None,
     ) -> Conformance:
-        """Whether the sums are what correct DP-SGD with these settings (by default as stated) shows."""
+        """Test whether the sums follow the law of a correct DP-SGD.
+
+        Args:
+            noise_multiplier: The noise multiplier to test; by default the stated one.
+            sample_rate: The sampling rate to test; by default the stated one.
+            steps: The number of steps to test; by default the recorded one.
+
+        Returns:
+            The p-value and its parts, and the noise and the canary weight that the sums show.
+
+        Raises:
+            InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
+
+        """
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         settings = (
             checks.integer("steps", self.steps if steps is None else steps, 1),
@@ -170,10 +240,24 @@ class Recording:
         adjacency: str = "unspecified",
         name: str = "training run",
     ) -> Result:
-        """The bound, the claim and the conformance: to be printed, saved, and made into a report.
+        """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
 
-        `delta` is that of the claim: without it the bound is at delta 0, and a claim is refused. Give the
-        `adjacency` of the claim to have it checked.
+        Args:
+            claimed: The claimed epsilon; None if there is no claim.
+            delta: The delta of the claim, required with a claim. Without it the bound is at delta 0.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            rule: How scores become guesses, as in `bound`.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            adjacency: The adjacency of the claim, to be checked against that of the audit.
+            name: What was audited.
+
+        Returns:
+            The result.
+
+        Raises:
+            InputError: If an argument is not usable, or if a claim is given without its delta.
+
         """
         if claimed is not None and delta is None:
             raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
@@ -202,7 +286,7 @@ class Recording:
         )
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
-        """Gap by gap where the guesser is the one whose law is known: one run, by the likelihood."""
+        """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
         if claimed is None:
             return None
         if isinstance(self.design, Dense) or not plain:

@@ -1,4 +1,4 @@
-"""The figures of the paper and ours: one flat file each."""
+"""The figures of the paper and our own: one module each."""
 
 from typing import Final
 

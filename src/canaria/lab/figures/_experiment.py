@@ -1,4 +1,4 @@
-"""What an experiment is: points, a block of repetitions at a point, and a chart of the means."""
+"""What an experiment is: points, blocks of repetitions at each point, and a chart of the means."""
 
 import math
 import zlib
@@ -15,9 +15,18 @@ Row = dict[str, Any]
 class Experiment:
     """One figure.
 
-    `block(point, trials, rng)` plays `trials` repetitions at a point and returns a row per
-    repetition and series, with `value` and whatever says where it belongs (x, series, panel).
-    `chart(rows)` draws the means.
+    Attributes:
+        name: The name on the command line.
+        about: What the figure shows.
+        points: The points at which the experiment is run.
+        quick_points: The points of a quick run.
+        block: A function `(point, trials, rng)` that plays the repetitions at a point. It returns a row per
+            repetition and series, with `value` and the keys that say where it belongs (x, series, panel).
+        chart: A function of the summarised rows that draws the means.
+        trials: The number of repetitions at each point.
+        quick_trials: The number of repetitions in a quick run.
+        block_size: The number of repetitions in a block.
+
     """
 
     name: str
@@ -40,7 +49,15 @@ def generator(seed: int, name: str, point: int, block: int) -> np.random.Generat
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """Mean, standard error and number of repetitions of every group of rows, in order of appearance."""
+    """Mean, standard error and number of repetitions of every group of rows, in order of appearance.
+
+    Args:
+        rows: Rows with `value`; rows that agree in all other keys form a group.
+
+    Returns:
+        One row per group, with `mean`, `error` and `trials`.
+
+    """
     groups: dict[tuple[tuple[str, Any], ...], list[float]] = {}
     for row in rows:
         key = tuple((name, value) for name, value in row.items() if name != "value")

@@ -23,7 +23,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
-    """One sample serves every rule that guesses in one go."""
+    """One sample for every rule that guesses all at once."""
     n, seed = point * DIMENSION, int(rng.integers(2**62))
     optimal, paper = paper_mechanism(2.0), paper_mechanism(2.0, "sum")
     bits = 2 * rng.integers(0, 2, (trials, n), dtype=np.int8) - np.int8(1)

@@ -13,7 +13,7 @@ GUESSES: Final = (10, 20, 50, 100, 200, 400, 800, 1600, 3200, 5000)
 
 
 def block(point: float, trials: int, rng: np.random.Generator) -> list[Row]:
-    """One run serves every k."""
+    """One run for every k."""
     bits, scores = sums(paper_mechanism(point, "sum"), ELEMENTS, trials, rng)
     return [
         row

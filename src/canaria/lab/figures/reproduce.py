@@ -17,7 +17,15 @@ from canaria.lab.store import Store, source_digest
 
 
 class Plan(NamedTuple):
-    """Which experiments, how many repetitions of each (None: their own), which seed."""
+    """Which experiments to run.
+
+    Attributes:
+        names: The names of the experiments.
+        quick: Whether to use fewer points and repetitions.
+        trials: The number of repetitions; None uses that of each experiment.
+        seed: The seed.
+
+    """
 
     names: tuple[str, ...]
     quick: bool = False
@@ -25,13 +33,23 @@ class Plan(NamedTuple):
     seed: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """What decides the results: also the code, so that no run is resumed by another."""
+        """What decides the results, including the code, so that a run is not resumed by different code."""
         chosen = {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
         return {**chosen, "canaria": __version__, "code": source_digest()}
 
 
 class Block(NamedTuple):
-    """A block of repetitions at a point."""
+    """A block of repetitions at a point.
+
+    Attributes:
+        name: The name of the experiment.
+        quick: Whether the point is one of the quick points.
+        point: The index of the point.
+        block: The index of the block at this point.
+        trials: The number of repetitions.
+        seed: The seed of the run.
+
+    """
 
     name: str
     quick: bool
@@ -42,12 +60,26 @@ class Block(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The name of its file."""
+        """The name of the block in the store."""
         return f"{self.name}/{self.point}-{self.block}"
 
 
 def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
-    """Check what is asked for."""
+    """Check which experiments are asked for.
+
+    Args:
+        names: The names of the experiments; an empty list means all.
+        quick: Whether to use fewer points and repetitions.
+        trials: The number of repetitions, at least 2; None uses that of each experiment.
+        seed: The seed.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: If an experiment is unknown, or if `trials` is out of range.
+
+    """
     for name in names:
         if name not in EXPERIMENTS:
             meant = nearest(name, EXPERIMENTS)
@@ -58,14 +90,35 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
 
 
 def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed: int) -> list[Row]:
-    """Play one block; the same wherever it runs."""
+    """Play one block; the rows are the same on every engine.
+
+    Args:
+        name: The name of the experiment.
+        quick: Whether the point is one of the quick points.
+        point: The index of the point.
+        block: The index of the block at this point.
+        trials: The number of repetitions.
+        seed: The seed of the run.
+
+    Returns:
+        The rows.
+
+    """
     experiment = EXPERIMENTS[name]
     points = experiment.quick_points if quick else experiment.points
     return experiment.block(points[point], trials, generator(seed, name, point, block))
 
 
 def blocks(planned: Plan) -> Iterator[Block]:
-    """All blocks of a plan."""
+    """All blocks of a plan.
+
+    Args:
+        planned: The plan.
+
+    Yields:
+        One block after the other.
+
+    """
     for name in planned.names:
         experiment = EXPERIMENTS[name]
         total = planned.trials or (experiment.quick_trials if planned.quick else experiment.trials)
@@ -78,9 +131,20 @@ def blocks(planned: Plan) -> Iterator[Block]:
 def reproduce(
     planned: Plan, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
 ) -> list[Path]:
-    """Play what is missing, then write data and pictures of every experiment.
+    """Play the blocks that are missing, then write the data and pictures of every experiment.
 
-    `on_block(done, total)` is told after every block.
+    Args:
+        planned: Which experiments, as `plan` returns it.
+        store: Where finished blocks are kept, and where the files are written.
+        executor: Where to run; None runs everything in this process.
+        on_block: Called with the number of finished and of all blocks, at the start and after every block.
+
+    Returns:
+        The paths of the files, sorted.
+
+    Raises:
+        InputError: If a file cannot be written or read.
+
     """
     wanted = list(blocks(planned))
     run_blocks(run_block, {block.key: block for block in wanted}, store, executor, on_block)
@@ -97,7 +161,16 @@ def reproduce(
 
 
 def draw(name: str, rows: list[Row]) -> dict[str, bytes]:
-    """The files of a figure by their endings: data, specification, pictures."""
+    """Make the files of a figure: data, specification, pictures.
+
+    Args:
+        name: The name of the experiment.
+        rows: The summarised rows.
+
+    Returns:
+        The content of each file, by its ending.
+
+    """
     lines = "".join(json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n" for row in rows)
     chart = EXPERIMENTS[name].chart(rows)
     return {"jsonl": lines.encode(), "vl.json": chart.to_json().encode(), **pictures(chart)}

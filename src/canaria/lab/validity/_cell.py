@@ -1,4 +1,4 @@
-"""What was counted in one cell of the matrix, and what can be said of it."""
+"""The counts in one cell of the matrix, and what they show."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +18,20 @@ _TOO_WIDE: Final = 3
 class Cell:
     """One auditor in one case.
 
-    In `audits` audits the whole way to a bound was gone; `false` bounds exceeded the truth, `errors` audits
-    failed, and `mean` is the mean of the bounds. In `claims` more only the first claim at or above the truth
-    was tested, and `refuted` of these were refuted, without which no bound exceeds the truth.
+    Attributes:
+        auditor: The name of the auditor.
+        control: Whether the auditor is invalid on purpose.
+        case: The case.
+        confidence: The confidence of the bounds.
+        audits: The number of audits that went the whole way to a bound.
+        false: How many of these bounds exceeded the truth.
+        errors: How many of these audits failed.
+        mean: The mean of the bounds.
+        claims: The number of further audits that only tested the first claim at or above the truth.
+        refuted: How many of these claims were refuted. If the claim is not refuted, no bound exceeds the
+            truth.
+        error: The first error message, or None.
+
     """
 
     auditor: str
@@ -42,12 +53,12 @@ class Cell:
 
     @property
     def seen(self) -> tuple[int, int]:
-        """False claims, and out of how many: tested claims where there are any, else bounds."""
+        """The number of false claims and of all claims: tested claims if there are any, else bounds."""
         return (self.refuted, self.claims) if self.claims else (self.false, self.answered)
 
     @property
     def answered(self) -> int:
-        """Audits that gave a bound."""
+        """The number of audits that gave a bound."""
         return self.audits - self.errors
 
     @property
@@ -69,7 +80,7 @@ class Cell:
     def chance(self) -> float:
         """The probability that an auditor at the nominal rate makes as many false claims, or more.
 
-        Of bounds or of tested claims, the smaller one; doubled where there are both.
+        It is the smaller of the two for bounds and for tested claims, doubled if there are both.
         """
         counted = [(self.false, self.answered), (self.refuted, self.claims)]
         tails = [float(stats.binom.sf(false - 1, total, self.nominal)) for false, total in counted if total]
@@ -82,12 +93,12 @@ class Cell:
 
     @property
     def flagged(self) -> bool:
-        """Whether the auditor over-claims; it is not to blame where the bits are not fair."""
+        """Whether the auditor over-claims; an auditor is not flagged if the bits are not fair."""
         return self.case.fair and self.excessive
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """The verdict in a few words."""
         words = "holds" if self.rate <= self.nominal else "within chance"
         if self.interval[1] > _TOO_WIDE * self.nominal:
             words = "too few audits" if self.seen[1] else "no bound"
@@ -97,11 +108,11 @@ class Cell:
 
     @property
     def tightness(self) -> float | None:
-        """The mean bound over the truth; None where the truth is 0 or no bound was made."""
+        """The mean bound divided by the truth; None if the truth is 0 or there was no bound."""
         return self.mean / self.case.epsilon if self.case.epsilon > 0 and self.answered else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for JSON."""
+        """The cell as plain data for JSON."""
         low, high = self.interval
         return {
             "auditor": self.auditor,

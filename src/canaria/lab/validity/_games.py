@@ -1,4 +1,4 @@
-"""What the laboratory plays: games against mechanisms whose epsilon is known exactly."""
+"""The games of the laboratory, against mechanisms whose epsilon is known exactly."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -16,10 +16,14 @@ KNOWN: Final[tuple[Known, ...]] = ("nothing", "earlier", "others")
 
 @dataclass(frozen=True, eq=False)
 class Games:
-    """Scores and hidden bits (-1 or +1) of some audits, one per row.
+    """Scores and hidden bits of some audits, one audit per row.
 
-    Where the audited thing is a training run or a data set with canaries, `audits` holds what canaria made of
-    each: anything that can be asked for `bound(delta, confidence)`.
+    Attributes:
+        scores: The scores, (audits, n).
+        bits: The hidden bits, -1 or +1, (audits, n).
+        audits: For training runs and planted canaries, the audit of each row: an object with
+            `bound(delta, confidence)`. Empty for audits of scores.
+
     """
 
     scores: Floats
@@ -32,7 +36,7 @@ Draw = Callable[[Shape, np.random.Generator, float], Games]
 
 
 class Player(Protocol):
-    """Of an auditor, what decides which cases it must withstand."""
+    """The properties of an auditor that decide which cases it must withstand."""
 
     @property
     def known(self) -> Known: ...
@@ -44,13 +48,23 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism that is exactly (epsilon, delta)-DP on n elements, and somebody who scores them.
+    """A mechanism that is exactly (epsilon, delta)-DP on n elements, and a way of scoring them.
 
-    `draw((audits, n), rng, level)` plays games; worst cases aim at tests of that level. Scores that know
-    the bits revealed earlier come in the order of guessing, and 0 is an abstention. Where `fair` is False
-    the bits are not independent fair coins, so that no auditor is to blame. Where `listed` is True the
-    list is sorted by the bits, so that nobody may use its order. `audited` names what was audited where that
-    is more than scores: "training" or "black box". `pace` is the share of the audits that a large case gets.
+    Attributes:
+        name: The name on the command line.
+        about: What the case is, in a few words.
+        epsilon: The true epsilon.
+        draw: A function `((audits, n), rng, level)` that plays games; worst cases aim at tests of that level.
+            If the scores know bits revealed earlier, they come in the order of guessing, and 0 is an
+            abstention.
+        delta: The true delta.
+        known: What the scores know besides the output: "nothing", "earlier" or "others".
+        fair: Whether the bits are independent fair coins. If not, no auditor is to blame for false claims.
+        listed: Whether the list is sorted by the bits, so that no auditor may use its order.
+        audited: What was audited, if it is more than scores: "training" or "black box".
+        n: The number of elements.
+        pace: The share of the audits that the case gets; large cases get fewer.
+
     """
 
     name: str
@@ -69,8 +83,15 @@ class Case:
     def withstood_by(self, auditor: Player) -> bool:
         """Whether an auditor must withstand this case.
 
-        One of a training run, or of planted canaries, needs such a case. One that takes the list for the
-        order of guessing cannot be given a list that is sorted by the bits.
+        An auditor of training runs, or of planted canaries, needs a case of that kind. An auditor that treats
+        the list as the order of guessing cannot be given a list that is sorted by the bits.
+
+        Args:
+            auditor: The auditor.
+
+        Returns:
+            Whether the case applies.
+
         """
         if auditor.audited:
             return auditor.audited == self.audited
@@ -89,7 +110,7 @@ def tosses(shape: Shape, epsilon: float, rng: np.random.Generator) -> Hits:
 
 
 def sizes(shape: Shape, epsilon: float, rng: np.random.Generator) -> Floats:
-    """Sizes of scores that know nothing: they set order, weights and stakes at random, above epsilon."""
+    """Absolute values of scores that know nothing: random order, weights and stakes, above epsilon."""
     return epsilon + rng.exponential(size=shape)
 
 

@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 class Block(NamedTuple):
-    """Some audits of one cell: whole bounds, or only the claim that is true."""
+    """Some audits of one cell: whole bounds, or only tests of the true claim."""
 
     auditor: Auditor
     case: str
@@ -57,8 +57,19 @@ class Block(NamedTuple):
 class Laboratory:
     """Which auditors, which cases, and how many audits of each.
 
-    `audits` go the whole way from scores to a bound. `claims` more only test whether the truth is
-    refuted, which takes one p-value; only rules of ours can be asked that.
+    Attributes:
+        auditors: The auditors.
+        cases: The cases, all from `CASES`.
+        audits: The number of audits in each cell that go the whole way from scores to a bound.
+        claims: The number of further audits that only test whether the true claim is refuted, which takes one
+            p-value. Only canaria's own rules can be tested this way.
+        confidence: The confidence of the bounds.
+        seed: The seed of the games.
+
+    Raises:
+        InputError: If an attribute is out of range, if two auditors have the same name, or if no auditor must
+            withstand any of the cases.
+
     """
 
     auditors: tuple[Auditor, ...]
@@ -87,7 +98,7 @@ class Laboratory:
             )
 
     def settings(self) -> dict[str, Any]:
-        """What decides the results: also the code, so that no run is resumed by another."""
+        """What decides the results, including the code, so that a run is not resumed by different code."""
         return {
             "auditors": [[auditor.name, auditor.known, _fingerprint(auditor)] for auditor in self.auditors],
             "cases": [case.name for case in self.cases],
@@ -100,7 +111,12 @@ class Laboratory:
         }
 
     def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
-        """Every auditor in every case that it must withstand, with the blocks by their names."""
+        """Every auditor in every case that it must withstand.
+
+        Yields:
+            The auditor, the case, and the blocks by name.
+
+        """
         for place, auditor in enumerate(self.auditors):
             folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
             for case in self.cases:
@@ -125,9 +141,20 @@ class Laboratory:
         executor: Executor | None = None,
         on_block: Callable[[int, int], None] = lambda done, total: None,
     ) -> Matrix:
-        """Play and count. With a store, finished blocks are kept there and only missing ones are played.
+        """Play all games and count the false claims.
 
-        `on_block(done, total)` is told after every block.
+        Args:
+            store: Where finished blocks are kept, so that only missing ones are played; None keeps nothing.
+            executor: Where to run; None runs everything in this process.
+            on_block: Called with the number of finished and of all blocks, at the start and after every
+                block; only with a store.
+
+        Returns:
+            The matrix of auditors and cases.
+
+        Raises:
+            InputError: If an auditor cannot be sent to other processes.
+
         """
         cells = list(self.cells())
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
@@ -165,13 +192,30 @@ def laboratory(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Laboratory:
-    """A laboratory for auditors, ours by name; if none is given, for all of ours and the controls.
+    """A laboratory for auditors of canaria, given by name, and for any other auditors.
 
-    >>> from canaria.lab.validity import laboratory
-    >>> def timid(scores, bits, delta, confidence):
-    ...     return 0.0
-    >>> len(laboratory([timid]).cases)
-    51
+    Args:
+        auditors: Names in `AUDITORS`, auditors, or functions `(scores, bits, delta, confidence) -> epsilon`.
+            By default all of `AUDITORS`, including the controls, which are invalid on purpose.
+        cases: Names in `CASES`; by default all.
+        audits: The number of audits in each cell that go the whole way from scores to a bound.
+        claims: The number of further audits that only test whether the true claim is refuted.
+        confidence: The confidence of the bounds.
+        seed: The seed of the games.
+
+    Returns:
+        The laboratory.
+
+    Raises:
+        InputError: If an auditor or a case is unknown, or if an argument is out of range.
+
+    Example:
+        >>> from canaria.lab.validity import laboratory
+        >>> def timid(scores, bits, delta, confidence):
+        ...     return 0.0
+        >>> len(laboratory([timid]).cases)
+        51
+
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(
@@ -187,7 +231,7 @@ def laboratory(
 def run_block(
     auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
 ) -> list[Row]:
-    """Play one block; the same wherever it runs, and the same games for every auditor."""
+    """Play one block; the games are the same on every engine and for every auditor."""
     played, told = (
         CASES[case],
         np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
@@ -220,7 +264,7 @@ def _run_named(_: str, *block: Any) -> list[Row]:
 
 
 def _answer(auditor: Auditor, *asked: Any) -> float | str:
-    """A bound, or what went wrong: an auditor that fails now and then is still measured."""
+    """A bound, or the error: an auditor that sometimes fails is still measured."""
     try:
         with redirect_stdout(sys.stderr):
             found = np.asarray(auditor.bound(*asked))
@@ -257,7 +301,7 @@ def _file(block: Block) -> str:
 
 
 def _fingerprint(auditor: Auditor) -> str:
-    """A digest of the modules that a foreign auditor comes from, as far as they have a source."""
+    """A digest of the modules that a foreign auditor comes from, if they have a source."""
     if not isinstance(auditor, Foreign):
         return ""
     digest = sha256()

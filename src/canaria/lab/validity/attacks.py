@@ -1,4 +1,4 @@
-"""Attacks that know bits: those revealed before a guess, or all others.
+"""Attacks with scores that know bits: those revealed before a guess, or all others.
 
 Columns are in the order of guessing, and a score of 0 abstains.
 """
@@ -31,7 +31,7 @@ def stop_when_ahead(epsilon: float) -> Draw:
 
 
 def abstain_after_a_miss(epsilon: float) -> Draw:
-    """Randomised response; after a wrong guess the next three elements are passed over."""
+    """Randomised response; after a wrong guess the next three elements are skipped."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         hits, taken = tosses(shape, epsilon, rng), np.ones(shape, dtype=np.bool_)
@@ -44,10 +44,10 @@ def abstain_after_a_miss(epsilon: float) -> Draw:
 
 
 def follow_the_winner(epsilon: float) -> Draw:
-    """Noisy XOR of pairs, in two groups; the next pair is of the group that did better so far.
+    """Noisy XOR of pairs, in two groups; the next pair is from the group that did better so far.
 
-    The first of a pair says nothing and is passed over; once it is revealed, the second is guessed
-    right with probability p(epsilon). Stakes grow with the lead of the group.
+    The first of a pair says nothing and is skipped; once it is revealed, the second is guessed right with
+    probability p(epsilon). Stakes grow with the lead of the group.
     """
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -82,7 +82,7 @@ def go_on_if_told(epsilon: float, delta: float) -> Draw:
 
 
 def count_cards(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-    """Exactly half of the bits are +1; each guess is the kind that came up less often so far."""
+    """Exactly half of the bits are +1; each guess is the value that came up less often so far."""
     bits = halves(shape, rng)
     lead = np.cumsum(bits, axis=1) - bits
     behind = np.where(lead > 0, -1.0, 1.0)
@@ -90,7 +90,7 @@ def count_cards(shape: Shape, rng: np.random.Generator, level: float) -> Games:
 
 
 def know_the_others(epsilon: float) -> Draw:
-    """Noisy XOR of all bits, each guessed by somebody who knows the others: all right, or all wrong."""
+    """Noisy XOR of all bits, each guessed with knowledge of all others: all right, or all wrong."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         told: Hits = rng.random((shape[0], 1)) < special.expit(epsilon)

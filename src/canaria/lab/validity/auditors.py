@@ -1,4 +1,4 @@
-"""Auditors: ours, those known to be wrong, and any function of scores, bits, delta and confidence."""
+"""Auditors: those of canaria, some that are known to be invalid, and any function of the right signature."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -58,9 +58,14 @@ Unless scores may know bits, the order of the list may depend on the bits: break
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """One audit of a case: scores, hidden bits, and what canaria made of the run where there is one.
+    """One audit of a case.
 
-    Where `in_order` is True the scores are in the order of guessing, each with sight of the bits before it.
+    Attributes:
+        scores: The scores.
+        bits: The hidden bits, -1 or +1.
+        in_order: Whether the scores are in the order of guessing, each with sight of the bits before it.
+        audit: For training runs and planted canaries, an object with `bound(delta, confidence)`; else None.
+
     """
 
     scores: Floats
@@ -70,11 +75,15 @@ class Game:
 
 
 class Auditor(Protocol):
-    """Somebody who turns a game into a lower bound on epsilon.
+    """Anything that turns a game into a lower bound on epsilon, by `bound(game, delta, confidence, rng)`.
 
-    `known` says what the scores may know besides the output; `reads_list` whether the order of the list is
-    taken for that of guessing. `audited` is "training" or "black box" for audits of such a run, and empty for
-    those of scores. A `control` is there because it over-claims, to show that the laboratory sees.
+    Attributes:
+        name: The name in tables.
+        known: What the scores may know besides the output: "nothing", "earlier" or "others".
+        audited: "training" or "black box" for audits of such a run; empty for audits of scores.
+        reads_list: Whether the order of the list is treated as the order of guessing.
+        control: Whether the auditor is invalid on purpose, to show that the laboratory finds it.
+
     """
 
     @property
@@ -92,7 +101,18 @@ class Auditor(Protocol):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A function of scores, bits, delta and confidence; what it says below 0 is 0, that is, nothing."""
+    """An auditor made of a function; a negative answer counts as 0.
+
+    Attributes:
+        name: The name in tables.
+        audit: A function `(scores, bits, delta, confidence) -> epsilon`.
+        known: What the scores may know besides the output: "nothing", "earlier" or "others".
+        control: Whether the auditor is invalid on purpose.
+
+    Raises:
+        InputError: If `audit` is not callable, or if `known` is none of these words.
+
+    """
 
     name: str
     audit: Audit
@@ -109,20 +129,39 @@ class Foreign:
 
     @property
     def reads_list(self) -> bool:
-        """One that lets scores know bits must take the list for the order of guessing."""
+        """True if scores may know bits: then the list must be the order of guessing."""
         return self.known != "nothing"
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """What the function says, which gets arrays of its own."""
+        """Call the function with its own copies of the arrays.
+
+        Args:
+            game: The scores and the bits.
+            delta: The delta of the case.
+            confidence: The confidence of the bound.
+            rng: Not used.
+
+        Returns:
+            The answer of the function.
+
+        """
         return self.audit(game.scores.copy(), game.bits.astype(np.int64), delta, confidence)
 
 
 @dataclass(frozen=True)
 class Ours:
-    """A rule of ours, through `audit_scores` or `replay`; it can also test the true claim alone, faster.
+    """A rule of canaria, through `audit_scores` or `replay`.
 
-    Where scores come in the order of guessing, `ordered` takes that for the order of the same guesses. `pace`
-    slows down what is costly: it gets that share of the claims asked for.
+    It can also test the true claim alone, which is faster than a bound.
+
+    Attributes:
+        name: The name in tables.
+        rule: The rule.
+        ordered: For scores that come in the order of guessing, a rule that makes the same guesses in that
+            order.
+        pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
+        control: Whether the auditor is invalid on purpose.
+
     """
 
     name: str
@@ -136,11 +175,22 @@ class Ours:
 
     @property
     def known(self) -> Known:
-        """Adaptive rules allow scores that know the bits revealed before."""
+        """What the scores may know: "earlier" with `ordered`, else "nothing"."""
         return "nothing" if self.ordered is None else "earlier"
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """The whole way: scores, guesses, evidence, bound. What is refused claims nothing."""
+        """The bound, all the way from scores to guesses, evidence and bound.
+
+        Args:
+            game: The scores and the bits.
+            delta: The delta of the case.
+            confidence: The confidence of the bound.
+            rng: The generator that breaks ties.
+
+        Returns:
+            The bound; 0 if the bits are refused as unfair.
+
+        """
         with suppress(UnfairCoinsError):
             if game.in_order:
                 return lower_bound(self.evidence(game, rng), delta, confidence).epsilon
@@ -152,13 +202,34 @@ class Ours:
     def refutes(
         self, game: Game, truth: float, delta: float, confidence: float, rng: np.random.Generator
     ) -> bool:
-        """Whether the first claim at or above the truth is refuted: without that, no bound exceeds it."""
+        """Whether the first claim at or above the truth is refuted; if it is not, no bound exceeds the truth.
+
+        Args:
+            game: The scores and the bits.
+            truth: The true epsilon.
+            delta: The delta of the case.
+            confidence: The confidence of the test.
+            rng: The generator that breaks ties.
+
+        Returns:
+            Whether it is refuted; False if the bits are refused as unfair.
+
+        """
         with suppress(UnfairCoinsError):
             return first_claim_refuted(self.evidence(game, rng), truth, delta, 1 - confidence)
         return False
 
     def evidence(self, game: Game, rng: np.random.Generator) -> Evidence:
-        """What the rule makes of a game."""
+        """The evidence that the rule gives for a game.
+
+        Args:
+            game: The scores and the bits.
+            rng: The generator that breaks ties.
+
+        Returns:
+            The evidence.
+
+        """
         if game.in_order:
             assert self.ordered is not None
             return self.ordered(game.scores, rng).reveal(game.bits)
@@ -171,7 +242,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Several:
-    """Rules on the same scores, so that audits depend on each other, through `together`."""
+    """Several rules on the same scores, so that the audits depend on each other, through `together`."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -202,7 +273,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Attached:
-    """An audit of a training run or of planted canaries, asked as its user would."""
+    """An audit of a training run or of planted canaries, used as a user would."""
 
     name: str
     audited: str
@@ -212,7 +283,7 @@ class Attached:
     reads_list: ClassVar[bool] = False
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """What the audit itself answers."""
+        """The bound of the audit itself."""
         how = {"adaptive": True} if self.adaptive else {}
         with suppress(UnfairCoinsError):
             return float(game.audit.bound(delta=delta, confidence=confidence, rng=rng, **how).epsilon)
@@ -225,7 +296,7 @@ def _replayed(game: Game, rule: AdaptiveRule, rng: np.random.Generator) -> Trans
 
 @dataclass(frozen=True)
 class As:
-    """The guesses of a rule that commits to so many, weighed as another kind of evidence."""
+    """The guesses of a rule that commits to a number of guesses, weighed as another kind of evidence."""
 
     rule: Callable[[Floats, np.random.Generator], OneShot]
     weigh: Callable[[Hits, int], Evidence]
@@ -239,13 +310,13 @@ class As:
 class InOrder:
     """Guess the signs of scores that come in the order of guessing; 0 abstains.
 
-    Each may have been chosen with sight of the bits before it.
+    Each guess may have been chosen with sight of the bits before it.
     """
 
     weigh: Callable[[Hits, Floats, int], Evidence]
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
-        """Guess what is not passed over."""
+        """Guess every element whose score is not 0."""
         taken = np.flatnonzero(scores)
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         return OneShot(guesses, lambda hits: self.weigh(hits, scores[taken], len(scores)))
@@ -253,7 +324,7 @@ class InOrder:
 
 @dataclass(frozen=True)
 class BySize:
-    """Guess every sign, and rank the guesses by the sizes of the scores, ties in random order."""
+    """Guess every sign, and rank the guesses by the absolute values of the scores, ties in random order."""
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
         """Commit to signs and order."""

@@ -58,7 +58,7 @@ def _raised_law(epsilon: float, delta: float, taken: int, n: int, level: float) 
 
 
 def leaky(epsilon: float, delta: float) -> Draw:
-    """Randomised response in which each element is laid open with probability delta."""
+    """Randomised response in which each element is revealed with probability delta."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         open_ = rng.random(shape) < delta
@@ -69,7 +69,7 @@ def leaky(epsilon: float, delta: float) -> Draw:
 
 
 def all_or_nothing(epsilon: float, delta: float) -> Draw:
-    """Everything is laid open at once with probability delta; randomised response otherwise."""
+    """Everything is revealed together with probability delta; randomised response otherwise."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         told = rng.random((shape[0], 1)) < delta
@@ -80,13 +80,13 @@ def all_or_nothing(epsilon: float, delta: float) -> Draw:
 
 
 def burst(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-    """With chance 1/5, a random fifth of the elements is laid open together: (0, 1/25)-DP."""
+    """With probability 1/5, a random fifth of the elements is revealed together: (0, 1/25)-DP."""
     open_ = (rng.random(shape).argsort(axis=1) < shape[1] // 5) & (rng.random((shape[0], 1)) < 0.2)
     return guessed(open_ | tosses(shape, 0.0, rng), sizes(shape, 0.0, rng) + _SURE * open_, rng)
 
 
 def name_and_shame(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-    """One element, chosen at random, is laid open: (0, 1 / n)-DP."""
+    """One element, chosen at random, is revealed: (0, 1 / n)-DP."""
     shamed = np.arange(shape[1]) == rng.integers(0, shape[1], (shape[0], 1))
     return guessed(shamed | tosses(shape, 0.0, rng), sizes(shape, 0.0, rng) + _SURE * shamed, rng)
 
@@ -94,7 +94,7 @@ def name_and_shame(shape: Shape, rng: np.random.Generator, level: float) -> Game
 def tied(epsilon: float) -> Draw:
     """Randomised response with scores -1 and +1 only, and members listed first.
 
-    Where epsilon is 0 all scores are 0 but for five that a coin sets.
+    If epsilon is 0, all scores are 0 except for five that are chosen by a coin.
     """
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -108,7 +108,7 @@ def tied(epsilon: float) -> Draw:
 
 
 def one_sided(epsilon: float) -> Draw:
-    """Members stand out e^epsilon times as often as others do; a score that is low says next to nothing."""
+    """High scores are e^epsilon times as frequent for members; low scores say almost nothing."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits = coins(shape, rng)

@@ -1,4 +1,4 @@
-"""Auditors that are known to over-claim, kept so that the laboratory proves its eyesight.
+"""Auditors that are known to over-claim; the laboratory must flag them.
 
 Each takes scores, bits, delta and confidence and returns "a lower bound on epsilon", as any auditor does.
 """
@@ -31,9 +31,9 @@ def best_k(scores: Floats, bits: Bits, delta: float, confidence: float) -> float
 def clopper_pearson(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Clopper-Pearson over the signs of all scores but 0, however many there are.
 
-    Invalid where scores know bits. A guesser who has seen earlier bits can stop when ahead (the paper's
-    proposition on adaptive auditing says otherwise); one who knows all other bits can be right or wrong
-    with all guesses together. Invalid also where delta is not 0, which it ignores.
+    Invalid if scores know bits. A guesser who has seen earlier bits can stop when ahead (the paper's
+    proposition on adaptive auditing says otherwise); one who knows all other bits can be right or wrong with
+    all guesses together. Also invalid if delta is not 0, because it ignores delta.
     """
     taken = np.flatnonzero(scores)
     right = int((np.sign(np.asarray(scores)[taken]) == np.asarray(bits)[taken]).sum())
@@ -43,7 +43,7 @@ def clopper_pearson(scores: Floats, bits: Bits, delta: float, confidence: float)
 def list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Rank by score, ties in the order of the list, from its beginning and from its end.
 
-    Invalid where the list is sorted by the bits: then the order among ties tells them.
+    Invalid if the list is sorted by the bits: then the order among ties reveals them.
     """
     values, hidden = np.asarray(scores), np.asarray(bits)
     forward, backward = np.argsort(-values, kind="stable"), np.argsort(values, kind="stable")[::-1]
@@ -54,7 +54,8 @@ def list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> f
 def bets_in_list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """Bet on every sign in the order of the list, from its beginning and from its end.
 
-    Invalid where the list is sorted by the bits, without any tie: the best moment of a path of bets is seen.
+    Invalid if the list is sorted by the bits, even without ties, because the p-value uses the largest wealth
+    along the list.
     """
     values, hidden = np.asarray(scores, dtype=np.float64), np.asarray(bits)
     hits = np.sign(values) == hidden
@@ -74,7 +75,7 @@ def best_of_five(scores: Floats, bits: Bits, delta: float, confidence: float) ->
 
 
 def no_delta(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """A bound at delta = 0, held against a claim at any other: invalid where delta is not 0."""
+    """A bound at delta = 0, compared with a claim at any delta: invalid if delta is not 0."""
     values = np.asarray(scores, dtype=np.float64)
     rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
     return audit_scores(values, bits, 0.0, confidence, Surest(50), rng).epsilon

@@ -11,37 +11,50 @@ from canaria.lab.validity._cell import Cell
 
 @dataclass(frozen=True)
 class Matrix:
-    """The cells of a run of the laboratory."""
+    """The outcome of a run of the laboratory.
+
+    Attributes:
+        cells: One cell for each auditor and case.
+
+    """
 
     cells: tuple[Cell, ...]
 
     @property
     def auditors(self) -> tuple[str, ...]:
-        """Their names, in order."""
+        """The names of the auditors, in order."""
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells))
 
     def of(self, auditor: str) -> tuple[Cell, ...]:
-        """The cells of one auditor."""
+        """The cells of one auditor.
+
+        Args:
+            auditor: The name of the auditor.
+
+        Returns:
+            Its cells.
+
+        """
         return tuple(cell for cell in self.cells if cell.auditor == auditor)
 
     @property
     def over_claiming(self) -> tuple[str, ...]:
-        """Auditors that are flagged, but for controls."""
+        """The auditors that are flagged, without the controls."""
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells if cell.flagged and not cell.control))
 
     @property
     def failing(self) -> tuple[str, ...]:
-        """Auditors that gave no bound in some audit."""
+        """The auditors that gave no bound in some audit."""
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells if cell.errors))
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Controls that these audits were too few to flag."""
+        """The controls that were not flagged, because there were too few audits."""
         controls = dict.fromkeys(cell.auditor for cell in self.cells if cell.control)
         return tuple(name for name in controls if not any(cell.flagged for cell in self.of(name)))
 
     def __str__(self) -> str:
-        """A line per case where there is one auditor, else a line per auditor."""
+        """A table with a line per case if there is one auditor, else with a line per auditor."""
         table = _aligned(_AUDITORS, self._auditor_rows())
         if len(self.auditors) == 1:
             table = _aligned(_CASES, [_case_row(cell) for cell in self.cells])
@@ -49,7 +62,7 @@ class Matrix:
 
     @property
     def verdict(self) -> str:
-        """One sentence on each auditor that fails, or on all that hold."""
+        """One sentence about each auditor that fails, or about all if none does."""
         sentences = [_accusation(self.of(name)) for name in self.over_claiming]
         failed = [cell for cell in self.cells if cell.errors]
         if failed:
@@ -66,7 +79,7 @@ class Matrix:
         return " ".join(sentences)
 
     def to_json(self) -> str:
-        """Every cell, and the verdict."""
+        """All cells and the verdict, as JSON."""
         cells = [cell.to_dict() for cell in self.cells]
         record = {
             "over-claiming": self.over_claiming,
@@ -77,7 +90,7 @@ class Matrix:
         return json.dumps(record, allow_nan=False, ensure_ascii=False)
 
     def files(self) -> dict[str, bytes]:
-        """What a run leaves: the cells, a table, and heat maps of false claims and of tightness."""
+        """The files of a run by name: the cells, a table, and heat maps of false claims and of tightness."""
         lines = "".join(
             json.dumps(cell.to_dict(), allow_nan=False, ensure_ascii=False) + "\n" for cell in self.cells
         )
@@ -91,7 +104,7 @@ class Matrix:
         return found
 
     def markdown(self) -> str:
-        """The tables of all auditors and of every case, for a page."""
+        """Tables of all auditors and of every case, as Markdown."""
         parts = [_heading(self.cells[0]), _ruled(_AUDITORS, self._auditor_rows())]
         parts += [
             f"**{name}**\n\n{_ruled(_CASES, [_case_row(cell) for cell in self.of(name)])}"
@@ -100,7 +113,7 @@ class Matrix:
         return "\n\n".join(parts) + "\n"
 
     def rates_chart(self) -> Any:
-        """False claims: every auditor in every case."""
+        """A heat map of the rates of false claims, for every auditor in every case."""
         rows = [
             {
                 "row": cell.case.name,
@@ -124,7 +137,7 @@ class Matrix:
         )
 
     def tightness_chart(self) -> Any:
-        """How much of the truth the bounds show on average."""
+        """A heat map of the mean bound divided by the truth."""
         rows = [
             {
                 "row": cell.case.name,

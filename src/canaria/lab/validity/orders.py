@@ -1,7 +1,7 @@
 """Attacks by the order of the list: scores that say nothing, in lists that are sorted by the bits.
 
-The bits are fair coins, so nothing is released (epsilon = 0). But whoever breaks ties, bets or stops by the
-place in the list reads the bits off it.
+The bits are fair coins and nothing is released (epsilon = 0). But an auditor that breaks ties, bets or stops
+by the place in the list reads the bits off the list.
 """
 
 from collections.abc import Callable

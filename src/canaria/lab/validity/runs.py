@@ -1,4 +1,4 @@
-"""Cases that go through a whole audit: training runs as they are recorded, and canaries planted in data.
+"""Cases that go through a whole audit: recorded training runs, and canaries planted in data.
 
 Their epsilon is exact without an accountant: at sample rate 1 the steps of DP-SGD are one Gaussian mechanism,
 and one subsampled step has a privacy profile in closed form.
@@ -82,12 +82,12 @@ class Released:
     scores: npt.ArrayLike
 
     def bound(self, delta: float, confidence: float, rng: np.random.Generator) -> Bound:
-        """As a user asks for it."""
+        """The bound, as a user would ask for it."""
         return self.planted.bound(self.scores, delta, confidence, rng=rng)
 
 
 def black_box(form: str, epsilon: float) -> Draw:
-    """Column sums with Laplace noise of data in which each canary has a column of its own."""
+    """Column sums with Laplace noise, from data in which each canary has its own column."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         canaries, real = np.eye(shape[1]), np.zeros((shape[1], shape[1]))

@@ -1,17 +1,17 @@
-"""Planning an audit of DP-SGD before it is run: what bound to expect, and what would improve it.
+"""Planning an audit of DP-SGD before it is run: which bound to expect, and what would improve it.
 
 The audit is that of `canaria.training`: n Dirac canaries, s to a coordinate, scored by their likelihood, in
 one run. Nothing is trained: whole audits are drawn from the law of their losses.
 
 - The law is exact for one canary to a coordinate, and a fixed sample of 65,536 coordinates for several
   (`_law`).
-- That a canary is guessed right with the probability its loss says, that canaries of one coordinate share
-  their loss, and how many of them are included given it: exact.
+- Given the loss, the probability that a guess is right and the number of included canaries on a coordinate
+  are exact. So is the fact that the canaries of one coordinate share their loss.
 - The bounds are those of the rules up to a smooth interpolation of the critical counts (`Ranked`) or a
   saddle-point formula (`Soft`): about 1 %.
 - Means, spreads and powers are taken over a few hundred to a few thousand drawn audits from a fixed seed.
 
-Together the expected bound is within 5 % of simulated games (tests/training/test_plan.py). A plan is no
+Altogether the expected bound is within 5 % of simulated games (tests/training/test_plan.py). A plan is not
 evidence: it assumes that training does what it says.
 """
 

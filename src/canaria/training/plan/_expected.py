@@ -30,7 +30,15 @@ Audits = RankedAudits | SoftAudits
 
 @dataclass(frozen=True)
 class Expected:
-    """The mean of the bound, its standard deviation, and the range from its 5 % to its 95 % quantile."""
+    """The distribution of the bound of a planned audit.
+
+    Attributes:
+        mean: Its mean.
+        deviation: Its standard deviation.
+        low: Its 5 % quantile.
+        high: Its 95 % quantile.
+
+    """
 
     mean: float
     deviation: float
@@ -53,17 +61,17 @@ class Audit:
     rule: Rule
 
     def expected(self, drawn: int) -> Expected:
-        """The bound to expect if training is as stated, from audits with about so many canaries in all."""
+        """The bound to expect if training is as stated, from audits with about `drawn` canaries in all."""
         bounds = self._drawn(1.0, drawn).bounds(self.delta, self.level)
         low, high = np.quantile(bounds, [0.05, 0.95])
         return Expected(float(bounds.mean()), float(bounds.std(ddof=1)), float(low), float(high))
 
     def power(self, claim: float, too_small: float) -> float:
-        """The chance that the bound lies above the claim if the noise is too small by that factor."""
+        """The probability that the bound lies above the claim if the noise is too small by that factor."""
         return float(self._drawn(too_small, QUICK // 2).refuted(claim, self.delta, self.level).mean())
 
     def law(self, too_small: float = 1.0) -> Law:
-        """The law of its losses; where coordinates cannot be equally full, all are taken as full."""
+        """The law of its losses; if coordinates cannot be equally full, all are treated as full."""
         return _law(self.training, -(-self.canaries // self.coordinates), too_small)
 
     @property
@@ -88,11 +96,27 @@ def expected_bound(
     confidence: float = 0.95,
     rule: object = None,
 ) -> Expected:
-    """The bound to expect from one audit; `training` is (steps, sample rate, noise multiplier).
+    """The bound to expect from one audit, if training does what it says.
 
-    >>> expected = expected_bound((100, 0.1, 2.42), canaries=1000, delta=1e-5)
-    >>> 0.4 < expected.mean < 0.55
-    True
+    Args:
+        training: The number of steps, the sampling rate and the noise multiplier.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries on each coordinate.
+        delta: The delta of the bound.
+        confidence: The confidence of the bound, strictly between 0 and 1.
+        rule: `Ranked()` (the default) or `Soft()`.
+
+    Returns:
+        The mean of the bound, its standard deviation and its quantiles.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> expected = expected_bound((100, 0.1, 2.42), canaries=1000, delta=1e-5)
+        >>> 0.4 < expected.mean < 0.55
+        True
+
     """
     return checked_audit(training, canaries, per_coordinate, delta, confidence, rule).expected(CAREFUL)
 
@@ -107,10 +131,27 @@ def refutation_power(
     confidence: float = 0.95,
     rule: object = None,
 ) -> float:
-    """The chance that an audit refutes the claim if the noise is smaller than stated by a factor.
+    """The probability that an audit refutes the claim if the noise is smaller than stated by a factor.
 
-    The auditor still believes the stated noise: the losses are those of the statement, their law that of the
-    smaller noise.
+    The auditor still trusts the stated noise: the losses are computed for the stated noise, but follow the
+    law of the smaller noise.
+
+    Args:
+        training: The number of steps, the sampling rate and the stated noise multiplier.
+        claimed: The claimed epsilon.
+        too_small: The factor by which the noise is too small, between 1 and 1000.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries on each coordinate.
+        delta: The delta of the claim.
+        confidence: The confidence of the bound, strictly between 0 and 1.
+        rule: `Ranked()` (the default) or `Soft()`.
+
+    Returns:
+        The probability.
+
+    Raises:
+        InputError: If an argument is not usable.
+
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
     return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small))

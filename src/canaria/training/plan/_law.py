@@ -48,7 +48,7 @@ class Training(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """What a coordinate with `per_coordinate` canaries shows: equally likely rows, the loss rising.
+    """The law of a coordinate with `per_coordinate` canaries: equally likely rows, by rising loss.
 
     `losses` holds the loss of each row, `below[j]` the probability that at most j of the canaries are
     included given the row, j = 0 ... per_coordinate - 1.
@@ -59,7 +59,7 @@ class Law:
     below: npt.NDArray[np.float32]
 
     def accuracy(self, share: float) -> float:
-        """The expected accuracy of guessing the surest `share` of the canaries."""
+        """The expected accuracy on the `share` of the canaries with the largest |loss|."""
         included = 1 - self.below.mean(axis=0, dtype=np.float64)
         right = np.where(self.losses >= 0, included, 1 - included)
         surest = np.argsort(-np.abs(self.losses), kind="stable")[: max(1, round(share * len(right)))]

@@ -1,4 +1,4 @@
-"""Making a plan: which audits are compared, and what is asked of each."""
+"""Making a plan: which audits are compared, and what is computed for each."""
 
 import math
 from dataclasses import replace
@@ -46,14 +46,34 @@ def plan(
     rule: object = None,
     too_small: tuple[float, ...] = TOO_SMALL,
 ) -> Plan:
-    """Plan the audit of a training run that claims (epsilon, delta).
+    """Plan the audit of a training run that claims (epsilon, delta)-DP.
 
-    The noise is `noise_multiplier`, or what the RDP accountant asks for. Give `canaries` (1000 if nothing is
-    given) where coordinates are plenty: one to a coordinate is then best, and the table of elements says
-    what fewer coordinates cost. Give `coordinates` where they are scarce: there are per_coordinate *
-    coordinates canaries, and `per_coordinate` is advised if not given: the power of two with the largest
-    expected bound. `rule` is `Ranked()` or `Soft()`; adaptive audits, which lose less to crowded coordinates,
-    are not planned. `too_small` holds factors by which the noise may be smaller than stated.
+    If coordinates are plentiful, give `canaries`: one canary to a coordinate is then best, and
+    `Plan.elements` shows what fewer coordinates cost. If they are scarce, give `coordinates`: the number of
+    canaries is then `per_coordinate * coordinates`. Adaptive audits, which lose less on crowded coordinates,
+    are not planned.
+
+    Args:
+        epsilon: The claimed epsilon, positive and finite.
+        delta: The claimed delta.
+        steps: The number of training steps.
+        sample_rate: The sampling rate, above 0 and at most 1.
+        canaries: The number of canaries; 1000 if neither this nor `coordinates` is given.
+        per_coordinate: The number of canaries on each coordinate. By default 1, or with `coordinates` the
+            power of two with the largest expected bound.
+        coordinates: The number of coordinates that may carry canaries.
+        noise_multiplier: The noise multiplier; by default the one that the RDP accountant asks for.
+        confidence: The confidence of the bounds, strictly between 0 and 1.
+        rule: `Ranked()` (the default) or `Soft()`.
+        too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: If an argument is not usable, if both `canaries` and `coordinates` are given, or if
+            training with this noise multiplier does not keep the claim.
+
     """
     claimed = checks.real("epsilon", epsilon)
     if not 0 < claimed < math.inf:
@@ -104,7 +124,7 @@ def plan(
 
 
 def _require_kept(audit: Audit, claimed: float) -> None:
-    """Refuse noise with which training would not keep its claim; without a delta nothing is known."""
+    """Refuse noise with which training would not keep its claim; at delta = 0 nothing is checked."""
     if audit.delta == 0:
         return
     training = (

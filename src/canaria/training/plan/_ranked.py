@@ -160,7 +160,7 @@ class _PValues:
 def _strictness(canaries: int, claim: float, delta: float, levels: tuple[float, ...]) -> Floats:
     """Ln a* for each level: how small the smallest tail must be for the p-value to be at most that level.
 
-    The p-value is asked of `Ranking` for more and more right guesses, and once more near each level.
+    `Ranking` computes the p-value for more and more right guesses, and once more near each level.
     """
     curve = _PValues(canaries, claim, delta)
     deviations, growing = _FIRST_DEVIATIONS, True

@@ -16,9 +16,15 @@ LARGEST_FACTOR: Final = 64.0
 
 @dataclass(frozen=True)
 class Choice:
-    """A number of canaries, how many to a coordinate, the bound to expect, and the power against a fault.
+    """One of the audits that a plan compares.
 
-    The fault is noise too small by `Plan.factor`; its power is None if no factor was given.
+    Attributes:
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries on each coordinate.
+        expected: The bound to expect.
+        power: The probability that the claim is refuted if the noise is too small by `Plan.factor`; None
+            without a factor.
+
     """
 
     canaries: int
@@ -29,7 +35,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Fault:
-    """Noise too small by a factor, the epsilon it gives (None: no delta), and each rule's power to refute."""
+    """Noise that is too small by a factor, and how likely each rule is to refute the claim.
+
+    Attributes:
+        factor: The factor by which the noise is too small.
+        epsilon: The epsilon that training then has; None if delta is 0.
+        power: The probability that the claim is refuted, by rule.
+
+    """
 
     factor: float
     epsilon: float | None
@@ -38,27 +51,56 @@ class Fault:
 
 @dataclass(frozen=True)
 class Limit:
-    """The expected accuracy on the surest share of the canaries, and the epsilon that allows as much."""
+    """The expected accuracy on the most confident share of the guesses.
+
+    Attributes:
+        share: The share of the canaries.
+        accuracy: The expected accuracy on them.
+
+    """
 
     share: float
     accuracy: float
 
     @property
     def epsilon(self) -> float:
-        """p^{-1}(accuracy)."""
+        """The epsilon at which this accuracy is the best possible, p^{-1}(accuracy)."""
         return float(special.logit(min(max(self.accuracy, 0.5), 1 - 1e-16)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What an audit of DP-SGD can show, if training does what it says (`faults`: if its noise is too small).
+    """What an audit of DP-SGD can show.
 
-    `elements` compares numbers of canaries to a coordinate, for the given number of canaries or, with
-    `coordinates_given`, on the given coordinates; `advised` has the largest expected bound. `growth`
-    compares numbers of canaries at `per_coordinate`. `rules` holds the expected bound of each rule,
-    `refuted_from` the smallest factor that `rule` refutes with a probability of 0.8 (None: none up to 64, or
-    no faults were asked for), `limits` what one run's guesses are worth, however many canaries there are,
-    and `perfect` what an audit of this size would show if every guess were right.
+    All numbers assume that training does what it says, except `faults`, which assume that its noise is too
+    small.
+
+    Attributes:
+        epsilon: The claimed epsilon.
+        delta: The claimed delta.
+        steps: The number of training steps.
+        sample_rate: The sampling rate.
+        noise_multiplier: The noise multiplier.
+        confidence: The confidence of the bounds.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries on each coordinate.
+        coordinates: The number of coordinates with canaries.
+        coordinates_given: Whether the number of coordinates was given.
+        rule: The rule of the audit.
+        expected: The bound to expect.
+        rules: The expected bound of each rule.
+        elements: A comparison of numbers of canaries per coordinate, for the given number of canaries or on
+            the given coordinates.
+        advised: The advised number per coordinate: the one with the largest expected bound on the given
+            coordinates, or 1.
+        growth: A comparison of numbers of canaries at `per_coordinate`.
+        factor: The factor for which `elements` and `growth` give the power; None if no faults were asked for.
+        faults: The power against each factor by which the noise may be too small.
+        refuted_from: The smallest factor at which `rule` refutes the claim with probability 0.8; None if
+            there is none up to 64, or if no faults were asked for.
+        limits: What the guesses of one run are worth, however many canaries there are.
+        perfect: The bound of an audit of this size if every guess were right.
+
     """
 
     epsilon: float
@@ -89,12 +131,12 @@ class Plan:
         return max(self.rules, key=lambda rule: self.rules[rule].mean)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for JSON."""
+        """The plan as plain data for JSON."""
         limits = [{**asdict(one), "epsilon": one.epsilon} for one in self.limits]
         return {**asdict(self), "best_rule": self.best_rule, "limits": limits}
 
     def __str__(self) -> str:
-        """For people."""
+        """The plan as text with tables."""
         means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
         lines = [
             f"Plan: {self.canaries} canaries, {self.per_coordinate} to a coordinate, in DP-SGD of "
