@@ -251,9 +251,9 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
     assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
-    assert "training is as stated: noise 2." in str(verdict)
+    assert "training is as stated: noise multiplier 2." in str(verdict)
     with pytest.raises(
-        AssertionError, match=r"is not refuted(.|\n)*training is NOT what was stated: noise 1\.2"
+        AssertionError, match=r"is not refuted(.|\n)*training is NOT what was stated: noise multiplier 1\.2"
     ):
         assert_private_training(simulated(Dirac(1000), 0, noise=0.5), 2.0, 1e-5)
     with pytest.raises(AssertionError, match="is REFUTED"):

@@ -48,8 +48,8 @@ class Conformance:
         verdict = "as a correct implementation would show" if self.conforms else "NOT what was stated"
         where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
         return (
-            f"noise {self.noise:.3g} where {self.stated_noise:.3g} was stated, canaries weigh "
-            f"{self.weight:.2f} of what they should; p = {self.p_value:.2g}: {verdict}{where}"
+            f"noise multiplier {self.noise:.3g} (stated {self.stated_noise:.3g}), canary weight "
+            f"{self.weight:.2f} (expected 1); p = {self.p_value:.2g}: {verdict}{where}"
         )
 
 

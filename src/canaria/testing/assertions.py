@@ -91,8 +91,8 @@ class Verdict:
             where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
             lines.append(
                 f"training is {'as stated' if self.conforms else 'NOT what was stated'}: noise "
-                f"{found.noise:.3g} where {found.stated_noise:.3g} was stated, canaries weigh "
-                f"{found.weight:.2f} of what they should; p = {found.p_value:.2g}, where less than "
+                f"multiplier {found.noise:.3g} (stated {found.stated_noise:.3g}), canary weight "
+                f"{found.weight:.2f} (expected 1); p = {found.p_value:.2g}, where less than "
                 f"{found.level:.2g} is a failure{where}"
             )
         return "\n".join([*lines, *self.notes])
