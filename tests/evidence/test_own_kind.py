@@ -95,3 +95,8 @@ def test_a_kind_must_define_what_has_no_default() -> None:
 
     with pytest.raises(TypeError, match="abstract"):
         Half()  # type: ignore[abstract]
+
+
+def test_not_even_a_module_of_its_own_makes_a_name_free() -> None:
+    with pytest.raises(TypeError, match="a kind of evidence named Ranking already"):
+        type("Ranking", (Evidence,), {"__module__": "elsewhere", "__qualname__": "Ranking"})

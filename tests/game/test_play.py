@@ -1,5 +1,6 @@
 """The games: validity, adaptivity, functions of users, and errors that explain."""
 
+import asyncio
 import math
 import sys
 from collections.abc import Callable
@@ -502,3 +503,38 @@ def test_a_function_that_leaves_python_is_named() -> None:
         play(leaves, lambda output, known: output, n=10, rng=0)
     with pytest.raises(InputError, match="score raised SystemExit"):
         play(RandomizedResponse(1.0), lambda output, known: sys.exit(0), n=10, rng=0)
+
+
+def test_a_rule_that_chooses_nothing_ends_the_game() -> None:
+    class Nothing(SurestFirst):
+        def choose(self, losses: np.ndarray) -> np.ndarray:
+            return np.arange(0)
+
+    played = play(RandomizedResponse(1.0), rule=Nothing(1), n=10, rng=0)
+    assert played.bound().epsilon == 0
+    assert played.evidence == Counts(0, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (np.zeros(2), np.zeros(3)),
+        ({"x": np.zeros(2)}, {"x": np.ones(2)}),
+        ([np.zeros(2)], [np.ones(2)]),
+        (np.array([]), np.array([1.0])),
+    ],
+    ids=["lengths", "dicts", "lists", "empty"],
+)
+def test_pairs_may_be_of_any_type(pair: Any) -> None:
+    found = play(lambda data, rng: 0.0, lambda output, known: 0.0 * known, n=3, pairs=[pair] * 3, rng=0)
+    assert found.adjacency == "replace"
+    with pytest.raises(InputError, match="pairs must differ"):
+        play(lambda data, rng: 0.0, lambda output, known: known, n=1, pairs=[(pair[0], pair[0])], rng=0)
+
+
+def test_cancelled_work_is_named() -> None:
+    def cancelled(included: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        raise asyncio.CancelledError
+
+    with pytest.raises(InputError, match="mechanism raised CancelledError"):
+        play(cancelled, lambda output, known: output, n=10, rng=0)

@@ -76,11 +76,12 @@ class TestMisuse:
         with pytest.raises(InputError, match="injection must be 'rows', 'sum' or 'head', got 'row'"):
             attach(made.optimizer, made.loader, injection="row", canaries=100)
 
-    def test_half_precision_would_round_the_canaries(self) -> None:
-        made = private("sum")
+    @pytest.mark.parametrize("injection", ["sum", "rows"])
+    def test_half_precision_would_round_the_canaries(self, injection: str) -> None:
+        made = private(injection, canaries=100)
         made.optimizer.param_groups[0]["params"][0].data = made.optimizer.params[0].data.bfloat16()
         with pytest.raises(InputError, match="bfloat16 would round"):
-            attach(made.optimizer, made.loader, injection="sum", canaries=100)
+            attach(made.optimizer, made.loader, injection=injection, canaries=100)
 
     def test_head_of_another_size(self) -> None:
         made = private("head", canaries=100)

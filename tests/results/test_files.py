@@ -211,17 +211,45 @@ def test_coins_that_were_never_tossed_do_not_hold(tmp_path: Path) -> None:
     assert "900 of 1000 elements" in check(read_result(counted.save(path))).faults[0]
 
 
-@pytest.mark.parametrize("option", ["--delta 1e-5", "--claimed 1", "--confidence 0.9"])
+@pytest.mark.parametrize(
+    "option", ["--delta 1e-5", "--claimed 1", "--confidence 0.9", "--adjacency replace", "--seed 3"]
+)
 def test_a_command_that_says_something_else_does_not_hold(option: str, tmp_path: Path) -> None:
     honest = "canaria bound --correct 90 --guesses 100 --elements 1000 --delta 1e-3 --claimed 5"
     result = Result(lower_bound(Counts(90, 100, 1000), 1e-3), ApproximateDP(5.0, 1e-3), command=honest)
     path = tmp_path / "result.json"
     assert check(read_result(result.save(path))).holds
     name = option.split(maxsplit=1)[0]
-    other = replace(result, command=f"{honest.partition(name)[0]} {option}")
-    faults = check(read_result(other.save(path))).faults
-    assert len(faults) == 1
-    assert f"but the command says {option}" in faults[0]
+    for words in (option, option.replace(" ", "=")):
+        other = replace(result, command=f"{honest.partition(name)[0]} {words}")
+        faults = check(read_result(other.save(path))).faults
+        assert len(faults) == 1
+        assert f"but the command says {option}" in faults[0]
+
+
+@pytest.mark.parametrize(
+    "typed", ["--delta 1e-6 --delta 1e-3 --claimed inf", "--delta=1e-3 --claimed Infinity", "--delta .001"]
+)
+def test_the_last_of_several_options_counts_and_numbers_are_numbers(typed: str, tmp_path: Path) -> None:
+    result = Result(lower_bound(Counts(90, 100, 1000), 1e-3), ApproximateDP(np.inf, 1e-3))
+    kept = replace(result, command=f"canaria bound --correct 90 {typed}")
+    assert check(read_result(kept.save(tmp_path / "result.json"))).holds
+
+
+def test_a_rule_that_is_nearly_a_number_is_read_quickly(tmp_path: Path) -> None:
+    """Twenty thousand digits and a letter took 19 s; quadratic time would take minutes for these."""
+    for _ in range(50):
+        with pytest.raises(InputError, match="not how canaria writes a rule"):
+            rule_of("Threshold(t=" + "1" * 19_980 + "x)")
+
+
+def test_a_field_nested_deeper_than_python_reads_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    record = Result(lower_bound(Counts(90, 100, 100))).to_dict()
+    path.write_text(json.dumps({**record, "estimate": "@"}).replace('"@"', "[" * 980 + "]" * 980))
+    with pytest.raises(InputError) as error:
+        check(read_result(path))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("field", [{"level": 1e-300}, {"noise": -0.1}, {"stated_noise": 0.0}])

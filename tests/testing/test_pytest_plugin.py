@@ -46,14 +46,14 @@ def test_broken(assert_private):
 
 
 def suite(
-    pytester: pytest.Pytester, tests: str, *options: str, passed: int = 0, failed: int = 0
+    pytester: pytest.Pytester, tests: str, *options: str, passed: int = 0, failed: int = 0, errors: int = 0
 ) -> pytest.RunResult:
-    """Run a suite in this process and check how many tests passed and failed."""
+    """Run a suite in this process and check how many tests passed, failed and ended in an error."""
     pytester.makepyfile(HEAD + tests)
     result = pytester.runpytest_inprocess(
         "-p", "no:cacheprovider", "--strict-markers", "-W", "error", *options
     )
-    result.assert_outcomes(passed=passed, failed=failed)
+    result.assert_outcomes(passed=passed, failed=failed, errors=errors)
     return result
 
 
@@ -247,7 +247,6 @@ def test_two(assert_private, text):
             '    request.getfixturevalue("assert_private")(RIGHT, 1.0, 0)',
             "this audit was not counted when the tests were collected",
         ),
-        ("def test(assert_private): pass", "this test declares 1 audit and made none: it proves nothing"),
         (
             "def test(assert_private): assert_private(RIGHT, 1.0, 0, n=10)",
             "this test cannot fail: even 10 right guesses of 10 among 10 elements prove only",
@@ -257,7 +256,7 @@ def test_two(assert_private, text):
             "nothing is ever refuted at a false-alarm probability of delta or less, here 0.0001",
         ),
     ],
-    ids=["once more", "thrice", "not counted", "marked late", "none", "vacuous", "delta"],
+    ids=["once more", "thrice", "not counted", "marked late", "vacuous", "delta"],
 )
 def test_what_would_break_the_promise_is_an_error(pytester: pytest.Pytester, test: str, message: str) -> None:
     result = suite(pytester, test, failed=1)
@@ -292,6 +291,33 @@ def test_a_marker_that_says_nothing_sensible_is_refused(pytester: pytest.Pyteste
     assert "with a whole number N of at least 1" in result.stdout.str() + result.stderr.str()
 
 
+def test_a_test_that_makes_no_audit_ends_in_an_error(pytester: pytest.Pytester) -> None:
+    result = suite(pytester, "def test(assert_private): pass", passed=1, errors=1)
+    result.stdout.fnmatch_lines(["this test declares 1 audit and made none: it proves nothing by passing"])
+
+
+def test_an_audit_may_be_made_by_a_fixture_after_the_test(pytester: pytest.Pytester) -> None:
+    tests = """
+@pytest.fixture
+def audited(assert_private):
+    yield
+    assert_private(RIGHT, 1.0, 0, n=300)
+
+def test_late(audited):
+    pass
+"""
+    suite(pytester, tests, passed=1).stdout.fnmatch_lines(["passed *test_late"])
+
+
+def test_a_score_that_says_nothing_leaves_a_note(pytester: pytest.Pytester) -> None:
+    tests = """
+def test_blind(assert_private):
+    assert_private(lambda included, rng: included.copy(), 1.0, 0, score=lambda output, known: 0.0 * known)
+"""
+    result = suite(pytester, tests, passed=1)
+    result.stdout.fnmatch_lines(["*every score is the same, so nothing could be refuted*"])
+
+
 def test_subtests_that_end_before_the_audit_are_not_judged(pytester: pytest.Pytester) -> None:
     tests = """
 def test_right(subtests, assert_private):
@@ -304,7 +330,7 @@ def test_idle(subtests, assert_private):
     with subtests.test("shape"):
         assert True
 """
-    result = suite(pytester, tests, passed=1, failed=1)
+    result = suite(pytester, tests, passed=2, errors=1)
     result.stdout.fnmatch_lines(["this test declares 1 audit and made none*"])
     assert "SUBFAILED" not in result.stdout.str()
 

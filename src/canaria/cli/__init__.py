@@ -81,12 +81,12 @@ def main() -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         code = 130
-    except Exception as error:
+    except BaseException as error:
         code = _explained(error)
     sys.exit(code or 0)
 
 
-def _explained(error: Exception) -> int:
+def _explained(error: BaseException) -> int:
     """Say what went wrong; the exit code, which is never 1: that would read as "refuted"."""
     from canaria._core.errors import CanariaError
 

@@ -18,7 +18,9 @@ def load_function(text: str) -> Callable[..., Any]:
         loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"module {shown(module)} cannot be imported: {error}") from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         told = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(f"module {shown(module)} cannot be imported: {told}") from None
     try:

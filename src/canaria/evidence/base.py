@@ -87,7 +87,7 @@ class Evidence(ABC):
         if cls.__name__.startswith("_"):
             return
         taken = _KINDS.get(cls.__name__)
-        if taken is not None and taken.__qualname__ != cls.__qualname__:
+        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"there is a kind of evidence named {cls.__name__} already")
         _KINDS[cls.__name__] = cls
 

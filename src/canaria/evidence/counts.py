@@ -107,7 +107,7 @@ class Counts(_CountFields):
 
     def holds_adaptively(self, guessed: int | None) -> bool:
         """True if every element of the rounds is guessed: then bits decide neither number nor order."""
-        return self.taken == guessed
+        return self.taken in (0, guessed)
 
     def p_value(self, claim: ApproximateDP) -> float:
         """The largest probability of as many right guesses under any (epsilon, delta)-DP mechanism.

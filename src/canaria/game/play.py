@@ -387,7 +387,9 @@ def _unmoved(losses: Losses) -> Losses:
 def _scores_of(score: Score, output: object, known: Bits) -> Floats:
     try:
         scores = np.asarray(score(output, known.copy()), dtype=np.float64)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         told = " ".join(str(error).split())
         raise InputError(f"score raised {type(error).__name__}: {told}") from error
     if scores.shape != known.shape:

@@ -18,7 +18,7 @@ import numpy as np
 from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WORDS: Final = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 

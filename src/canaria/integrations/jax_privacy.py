@@ -124,6 +124,7 @@ class Audit:
         self._require_fitting("sum_of_clipped_grads", leaves)
         key, real = noise_state.key, jnp.zeros(())
         if self.injection == "sum":
+            self._require_precise(leaves)
             key, drawn = self._draw(key)
             real = self._read(leaves)
             leaves = self._put(leaves, real, self.clip_norm * drawn.astype(real.dtype))
@@ -167,7 +168,7 @@ class Audit:
     def _put(self, leaves: list[Any], real: Array, added: Array) -> list[Any]:
         """The leaves with the real part and the canaries at the places, in their own precision.
 
-        Rounding is toward the real part: the canaries together never weigh more than they should.
+        Rounding is toward the real part, so that canaries never weigh more than they should.
         """
         ends = np.cumsum([len(places) for places in self._places])[:-1]
         parts = zip(leaves, self._places, jnp.split(real, ends), jnp.split(added, ends), strict=True)
@@ -187,6 +188,15 @@ class Audit:
         counts = np.arange(self._most + 1)[:, None]
         exponents = (seen - counts / 2) * (counts / noise**2)
         return jax.nn.logsumexp(self._law + exponents, axis=1).astype(seen.dtype)
+
+    def _require_precise(self, leaves: list[Any]) -> None:
+        """Refuse sums in which a canary could be rounded away."""
+        for leaf, places in zip(leaves, self._places, strict=True):
+            if len(places) and leaf.dtype.itemsize < 4:
+                raise InputError(
+                    f"injection='sum' adds canaries to the clipped sum, which {leaf.dtype} would round away; "
+                    "cast the sum to float32 before the privatizer (its noise needs that, too), or use 'head'"
+                )
 
     def _require_fitting(self, name: str, leaves: list[Any]) -> None:
         shapes = [jnp.shape(leaf) for leaf in leaves]

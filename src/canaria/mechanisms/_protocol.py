@@ -60,7 +60,9 @@ def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:
     """Call a user's function; any exception becomes an InputError of one line that names the function."""
     try:
         return function(*arguments)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise InputError(f"{name} raised {type(error).__name__}: {shown(str(error))}") from error
 
 

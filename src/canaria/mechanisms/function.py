@@ -36,7 +36,7 @@ class Function:
         for index, pair in enumerate(self.pairs or ()):
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise InputError(f"pairs must hold pairs (x, y), got {shown(pair)} at position {index}")
-            if np.all(np.asarray(pair[0] == pair[1])):
+            if _same(*pair):
                 raise InputError(f"pairs must differ, got {shown(pair)} at position {index}")
 
     @property
@@ -62,3 +62,14 @@ class Function:
                 raise InputError(f"pairs must be as many as n, got {len(self.pairs)} and {len(bits)}")
             data = [pair[int(bit > 0)] for pair, bit in zip(self.pairs, bits, strict=True)]
         return called("mechanism", self.run, data, rng)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two elements are surely equal; those that cannot be compared are taken to differ."""
+    if one is other:
+        return True
+    try:
+        equal = np.asarray(one == other)
+        return bool(equal.all()) and np.shape(one) == np.shape(other)
+    except Exception:
+        return False

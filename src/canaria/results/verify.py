@@ -4,7 +4,7 @@ import math
 import shlex
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
 from canaria._core import coins, effort
@@ -22,7 +22,13 @@ from canaria.rules import Telling, rule_of
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
-_IN_COMMANDS: Final = {"--delta": "delta", "--claimed": "claimed", "--confidence": "confidence"}
+_IN_COMMANDS: Final = {
+    "--delta": "delta",
+    "--claimed": "claimed",
+    "--confidence": "confidence",
+    "--adjacency": "adjacency",
+    "--seed": "seed",
+}
 """Options of the command line that say what the record says."""
 
 
@@ -99,6 +105,8 @@ def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
     try:
         with effort.at_most(allowed):
             return _compared(stored)
+    except RecursionError:
+        raise InputError("a result must not be nested so deeply") from None
     except effort.TooLongError:
         taken = f"more than {allowed:.0f}"
         raise limits.too_long("a result", taken, allowed, stored.result.bound.evidence) from None
@@ -160,25 +168,36 @@ def _never_tossed(included: int, total: int) -> list[str]:
 
 
 def _other_command(stored: Stored) -> list[str]:
-    """Options of the stored command that differ from the record."""
-    command, record = stored.result.command, stored.record
+    """Options of the stored command that are not what the record holds; the last of several counts."""
     try:
-        words = shlex.split(command or "")
+        words = shlex.split(stored.result.command or "")
     except ValueError:
         return []
-    faults = []
-    for word, value in pairwise(words):
-        name = _IN_COMMANDS.get(word)
-        if words[0] == "canaria" and name is not None and value != "inf" and _number(value) != record[name]:
-            faults.append(f"{name} is stored as {shown(record[name])}, but the command says {word} {value}")
-    return faults
+    if not words or PurePath(words[0]).name != "canaria":
+        return []
+    apart = [part for word in words for part in _split_option(word)]
+    given = {word: value for word, value in pairwise(apart) if word in _IN_COMMANDS}
+    return [
+        f"{name} is stored as {shown(stored.record[name])}, but the command says {word} {value}"
+        for word, value in given.items()
+        if not _says(value, stored.record[name := _IN_COMMANDS[word]])
+    ]
 
 
-def _number(text: str) -> float | None:
+def _split_option(word: str) -> tuple[str, ...]:
+    """An option and its value, where they are one word."""
+    option, equals, value = word.partition("=")
+    return (option, value) if equals and option in _IN_COMMANDS else (word,)
+
+
+def _says(value: str, recorded: object) -> bool:
+    """Whether an option as typed is what the record holds."""
+    if value == recorded:
+        return True
     try:
-        return float(text)
+        return float(value) == float(str(recorded))
     except ValueError:
-        return None
+        return False
 
 
 def _mislabelled(stored: Stored) -> list[str]:

@@ -27,7 +27,7 @@ _WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule | AdaptiveRule]]] = {
     "threshold": lambda text: Threshold(_number(text)),
 }
 _WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
-_NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf", re.ASCII | re.IGNORECASE)
+_NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf", re.ASCII | re.IGNORECASE)
 
 
 def _up_to(budget: str, t: str = "0") -> UpTo:

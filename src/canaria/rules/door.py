@@ -13,7 +13,7 @@ import numpy as np
 
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
-from canaria.evidence import Evidence
+from canaria.evidence import Counts, Evidence
 from canaria.rules._guesses import Guesses, Rule
 from canaria.rules.adaptive import AdaptiveRule, ChoosingRule
 from canaria.rules.online import OnlineRounds
@@ -102,6 +102,8 @@ def _decided(rule: AdaptiveRule, elements: Integers, scores: Floats, taken: int)
 
 
 def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
+    if not parts:
+        return None, Counts(0, 0, len(bits))
     order, signs, losses = (np.concatenate(column) for column in zip(*parts, strict=True))
     guesses = Guesses(order, signs)
     evidence = rule.weigh(guesses.hits(bits), losses, len(bits))

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from canaria._core import checks
 from canaria._core.errors import InputError, NothingRefutableWarning, shown
 from canaria._core.seeds import Seed
@@ -21,7 +23,7 @@ from canaria.claims import ApproximateDP
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.reach import reach, remedy
 from canaria.evidence.together import bound_of, confidence_at, made_bound
-from canaria.game.play import Score, play
+from canaria.game.play import Score, Transcript, play
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Bet, Rule, Soft, SurestFirst
@@ -226,7 +228,8 @@ def examine(
     hopeless = _hopeless(bound, claim)
     if hopeless:
         raise InputError(f"this test cannot fail: {hopeless}")
-    return Verdict(bound, claim, seed=seed, notes=notes or _idle(bound, claim))
+    silent = _says_nothing(audit, game.get("score"))
+    return Verdict(bound, claim, seed=seed, notes=notes or silent or _idle(bound, claim))
 
 
 def examine_training(
@@ -286,6 +289,16 @@ def _quietly(audit: object, delta: float, confidence: float, **how: object) -> t
         if warning not in hopeless:
             warnings.warn(warning.message, stacklevel=2)
     return bound, tuple(dict.fromkeys(str(warning.message) for warning in hopeless))
+
+
+def _says_nothing(audit: object, score: Score | None) -> tuple[str, ...]:
+    """What the reader of a test must know: that the score gave every element the same number."""
+    if score is None or not isinstance(audit, Transcript):
+        return ()
+    scores = np.asarray(score(audit.output, np.zeros_like(audit.bits)), dtype=np.float64)
+    if len(scores) > 1 and (scores == scores[0]).all():
+        return ("every score is the same, so nothing could be refuted: does the score use the output?",)
+    return ()
 
 
 def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:

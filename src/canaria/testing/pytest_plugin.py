@@ -134,7 +134,7 @@ class Suite:
         report = yield
         audits, ended = item.stash.get(_MADE, None), item.stash.get(_ENDED, False)
         idle = audits is not None and audits.made == 0 < audits.allowed
-        if report.when == "call" and report.passed and ended and audits is not None and idle:
+        if report.when == "teardown" and report.passed and ended and audits is not None and idle:
             report.outcome = "failed"
             report.longrepr = (
                 f"this test declares {_audits(audits.allowed)} and made none: it proves nothing by passing"

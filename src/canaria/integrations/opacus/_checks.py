@@ -88,13 +88,13 @@ def require_fitting(
             f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
             f"take at most {most} canaries, or more per coordinate"
         )
+    rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
+    if rough and injection != "head":
+        raise InputError(
+            f"injection={injection!r} compares clipped sums, which {rough.pop()} would round; keep weights "
+            "in single precision (autocast is fine), or use 'head'"
+        )
     if injection == "sum":
-        rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
-        if rough:
-            raise InputError(
-                f"injection='sum' adds canaries to the clipped sum, which {rough.pop()} would round, perhaps "
-                "up; use 'rows' or 'head'"
-            )
         return
     rows = data_loader.dataset
     maker = (

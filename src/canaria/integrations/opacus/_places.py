@@ -57,12 +57,15 @@ class Places:
             sample.view(len(sample), parameter.numel())[:, chosen][rows] = part.to(sample.dtype)
 
     def read_rows(self, weights: Tensor) -> Tensor:
-        """The per-sample gradients at the places, summed over rows with these weights."""
+        """The per-sample gradients at the places, summed over rows with these weights.
+
+        They are summed in the precision of the weights, as Opacus does: under autocast they come in less.
+        """
         parts = []
         for parameter, chosen, _ in self._slices:
             sample = parameter.grad_sample
             flat = sample.reshape(len(sample), parameter.numel())
-            parts.append(weights.to(sample.dtype) @ flat[:, chosen])
+            parts.append(weights.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
         return torch.cat(parts).float()
 
     def _split(self, values: Tensor) -> tuple[Tensor, ...]:
