@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from canaria._core import binomial
+from canaria.claims import ApproximateDP
+from canaria.evidence import Counts, _walks
 from tests import oracles
 
 
@@ -46,8 +48,6 @@ def test_tail_outside_the_range() -> None:
 
 def test_windows_hold_the_whole_law() -> None:
     """What a window leaves out is below any digit of the sum."""
-    from canaria.evidence import _walks
-
     for epsilon in (0.0, 1.0, 6.0, 40.0):
         for low, chances in _walks.windows(np.array([1, 7, 100, 100_000]), epsilon):
             assert low >= 0
@@ -59,3 +59,50 @@ def test_windows_hold_the_whole_law() -> None:
 )
 def test_estimate(correct: int, taken: int, expected: float) -> None:
     assert binomial.estimate(correct, taken) == pytest.approx(expected)
+
+
+HUGE = [(taken, epsilon) for taken in (2 * 10**9, 10**12, 10**15) for epsilon in (16.0, 24.0, 30.0)]
+HUGE = [(taken, epsilon) for taken, epsilon in HUGE if 1 < taken * math.exp(-epsilon) < 10**6]
+
+
+@pytest.mark.parametrize(("taken", "epsilon"), HUGE)
+def test_counts_with_delta_round_up_beyond_a_thousand_million_guesses(taken: int, epsilon: float) -> None:
+    """Rounding 1: never below 40-digit arithmetic, and within a millionth of it."""
+    wrong = taken / (1 + math.exp(epsilon))
+    for deviation in (-2, 0, 2, 5):
+        correct = min(taken, round(taken - wrong + deviation * math.sqrt(wrong)))
+        for delta in (1e-3 / taken, 1e-3 * math.sqrt(wrong) / taken):
+            truth = oracles.precise_exact_p_value(correct, taken, taken, epsilon, delta)
+            computed = Counts(correct, taken, taken).p_value(ApproximateDP(epsilon, delta))
+            assert truth <= computed <= truth * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("looks", "epsilon"),
+    [
+        ([2 * 10**9, 6 * 10**9, 3 * 10**10], 20.0),
+        ([2 * 10**10, 10**11, 10**12], 23.5),
+        ([10**13, 10**14, 10**15], 30.0),
+    ],
+)
+@pytest.mark.parametrize("level", [0.3, 0.01, 1e-6])
+def test_crossings_round_up_beyond_a_thousand_million_guesses(
+    looks: list[int], epsilon: float, level: float
+) -> None:
+    """Rounding 1 and 3: the walk of a ranking, raised as its first law is, and within a millionth of the truth."""
+    boundary = _walks.smallest_counts(np.array(looks), level, epsilon)
+    truth = oracles.precise_crossing(looks, boundary.tolist(), epsilon)
+    computed = binomial.rounded_up(_walks.crossing(np.array(looks), boundary, epsilon))
+    assert truth * float(binomial.round_more(looks[0])) <= computed <= truth * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 4.0, 8.0, 16.0])
+@pytest.mark.parametrize("taken", [10**10, 10**12, 10**14, 10**15])
+def test_errors_of_large_laws_are_covered(taken: int, epsilon: float) -> None:
+    """Rounding 1 and 3: what a law of many trials is raised by is at least ten times its error, but for 1e-9."""
+    wrong = float(binomial.failure(epsilon))
+    for deviation in np.linspace(-6, 6, 25):
+        correct = round(taken * (1 - wrong) + deviation * math.sqrt(taken * wrong * (1 - wrong)))
+        truth = oracles.precise_pmf(correct, taken, epsilon)
+        error = abs(math.exp(float(binomial.log_pmf(correct, taken, epsilon))) / truth - 1)
+        assert error <= max(5e-10, (float(binomial.round_more(taken)) - 1) / 10)

@@ -1,5 +1,6 @@
 """Bets: wealth, mixtures, supermartingales."""
 
+import functools
 import itertools
 import math
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, optimize
 
 from canaria import lower_bound
 from canaria.claims import ApproximateDP
@@ -66,6 +67,64 @@ def test_screen_agrees_with_the_p_value(seed: int, mixture: bool, delta: float) 
     for claim, verdict in zip(claims, evidence.screen(claims, delta, 0.05), strict=True):
         if verdict:
             assert (evidence.p_value(ApproximateDP(float(claim), delta)) <= 0.05) == (verdict > 0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.02), (0.7, 0.1), (1.5, 0.2)])
+def test_no_mechanism_beats_bets_whose_stakes_adapt(epsilon: float, delta: float) -> None:
+    """Theorem 10 with delta: Pr[p-value <= t] <= t over all mechanisms and all trees of elements, signs, stakes.
+
+    A linear program for three elements and stakes 0.7, 0.9 and 0.99; t takes a dozen of the values that occur.
+    """
+    claim = ApproximateDP(epsilon, delta)
+
+    @functools.cache
+    def p_value(history: oracles.History) -> float:
+        stakes, hits = zip(*history, strict=True) if history else ((0.5,), (0,))
+        return Bets(stakes, hits, 3).p_value(claim)
+
+    histories = itertools.product(itertools.product((0.7, 0.9, 0.99), (0, 1)), repeat=3)
+    levels = sorted({round(p, 12) for p in map(p_value, histories) if p < 1 - 1e-9})
+    assert len(levels) > 3
+    for level in levels[:: max(1, len(levels) // 12)]:
+        trees = oracles.guessers(3, lambda h, t=level: int(p_value(h) <= t + 1e-11), (0.7, 0.9, 0.99))
+        worst = oracles.worst_mean(oracles.up_to_symmetry(trees, 3), 3, [(math.exp(epsilon), delta)])
+        assert worst <= level + 1e-7
+
+
+def largest_chance(rejects: np.ndarray, epsilon: float, flips: float) -> float:
+    """The best that an adversary does who raises hit chances by `flips` in all, on average, at will.
+
+    `rejects[k, h]` tells whether h hits among k guesses reject. The dual: each unit of flips has a price, and
+    at every guess the chance of a hit is p, or 1 for what that costs.
+    """
+    p = oracles.success(epsilon)
+
+    def at(price: float) -> float:
+        value = rejects[-1].astype(float)
+        for rejected in rejects[-2::-1]:
+            hit, miss = np.append(value[1:], 0.0), value
+            value = np.where(rejected, 1.0, np.maximum(p * hit + (1 - p) * miss, hit - price * (1 - p)))
+        return price * flips + float(value[0])
+
+    return float(optimize.minimize_scalar(at, bounds=(0.0, 1 / (1 - p)), method="bounded").fun)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.01])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
+def test_no_spending_of_delta_beats_the_mixture(epsilon: float, delta: float) -> None:
+    """Theorems 10 and 11 (a): the exact worst case over adaptive spending and stopping, by dynamic programming."""
+    claim, length = ApproximateDP(epsilon, delta), 20
+    flips = length * delta / (1 + math.exp(epsilon))
+    alone = np.ones((length + 1, length + 1))
+    for guesses in range(1, length + 1):
+        for right in range(guesses + 1):
+            hits = [0] * (guesses - right) + [1] * right
+            wealth = Bets(None, hits).wealth(epsilon)[-1]
+            alone[guesses, right] = min(1.0, 1 / wealth + flips)
+    all_right = Bets(None, [1] * length, length).p_value(claim)
+    assert alone[length, length] == pytest.approx(all_right, rel=1e-7)
+    for level in np.unique(alone[alone < 1])[::7]:
+        assert largest_chance(alone <= level, epsilon, flips) <= level + 1e-9
 
 
 def test_reference_bounds_of_mixture_bets() -> None:

@@ -138,6 +138,26 @@ def test_bounds_on_the_p_value_close_in_on_the_rule_with_every_crossing(
     assert evidence.p_value(ApproximateDP(epsilon, delta)) == pytest.approx(high[-1], abs=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("length", "epsilon"), [(10**7, 1.0), (10**7, 5.0), (10**8, 6.0), (10**9, 8.0), (10**9, 14.0)]
+)
+@pytest.mark.parametrize("flips", [0.01, 1.0, 30.0])
+def test_bounds_on_the_p_value_hold_for_long_walks(length: int, epsilon: float, flips: float) -> None:
+    """Rounding 13: bounds by differences of unions are never past the rule with every crossing."""
+    rng, grid = np.random.default_rng(length), looks(length)
+    for claim in epsilon - np.array([0.0, 1.0, 3.0]) * np.exp(epsilon / 2) / np.sqrt(length):
+        counts = np.cumsum(rng.binomial(np.diff(grid, prepend=0), oracles.success(epsilon)))
+        evidence, delta = Ranking.of_counts(grid, counts, length), flips * (1 + np.exp(claim)) / length
+        boundary = evidence._boundary(claim)
+        reached = boundary <= grid
+        crossed = [_walks.crossing(grid[reached], boundary[reached] - some, claim) for some in _LADDER]
+        expected = min(1.0, _walks.greedy_flips(np.array(crossed), _LADDER, flips)[0])
+        low, high = np.array(list(evidence._closer(claim, delta))).T
+        assert (low <= expected * (1 + 2e-9)).all()
+        assert (high >= expected * (1 - 1e-12)).all()
+        assert high[-1] == pytest.approx(expected, rel=1e-8)
+
+
 def test_greedy_rule_pays_for_the_cheapest_misses_first() -> None:
     """A fifth needs one flip, a tenth needs two or three."""
     crossings, flips = np.array([0.1, 0.3, 0.4]), np.array([0, 1, 3])

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import optimize, special
 
 from canaria import InputError, lower_bound
+from canaria.claims import ApproximateDP
 from canaria.evidence import Tradeoff, tradeoff
 from tests import oracles
 
@@ -71,3 +72,69 @@ def test_other_functions_are_refused(curve: tradeoff.Curve) -> None:
     """Rising, above the diagonal, asymmetric, concave."""
     with pytest.raises(InputError, match="curve must be"):
         Tradeoff(80, 100, 100).refutes_curve(curve)
+
+
+def largest_chance(
+    correct: int, taken: int, elements: int, lines: list[tuple[float, float]]
+) -> tuple[float, np.ndarray]:
+    """The largest Pr[V >= correct] over laws of V with R_u <= delta + kappa H_(u-1) for all lines, and that law."""
+    right = np.arange(taken + 1.0)
+    limits = [
+        right * (right >= u) - kappa * (taken - right) * (right >= u - 1)
+        for u in range(1, correct + 1)
+        for kappa, _ in lines
+    ]
+    solved = optimize.linprog(
+        -(right >= correct).astype(float),
+        A_ub=limits,
+        b_ub=elements * np.tile([delta for _, delta in lines], correct),
+        A_eq=[np.ones(taken + 1)],
+        b_eq=[1.0],
+        bounds=(0, None),
+        method="highs",
+    )
+    assert solved.success
+    return -float(solved.fun), solved.x
+
+
+@pytest.mark.parametrize(
+    ("correct", "taken", "elements", "epsilon", "delta"),
+    [
+        (1, 2, 2, 1.0, 0.05),
+        (8, 10, 10, 0.5, 0.01),
+        (10, 12, 40, 0.7, 0.01),
+        (25, 30, 30, 1.0, 0.003),
+        (15, 20, 100, 0.0, 0.002),
+        (5, 5, 5, 2.0, 0.1),
+        (20, 20, 20, 3.0, 0.0),
+    ],
+)
+def test_recursion_is_the_program_over_laws(
+    correct: int, taken: int, elements: int, epsilon: float, delta: float
+) -> None:
+    """Theorem 14: the largest chance over all laws of V that step 1 leaves is what the recursion finds."""
+    grow = math.exp(epsilon)
+    lines = [(grow, delta), (1 / grow, 1 - (1 - delta) / grow)]
+    largest, _ = largest_chance(correct, taken, elements, lines)
+    p_value = Tradeoff(correct, taken, elements).p_value(ApproximateDP(epsilon, delta))
+    assert p_value == pytest.approx(largest, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("correct", "taken", "elements", "mu"), [(8, 10, 10, 0.5), (25, 30, 30, 0.7), (12, 12, 40, 0.4)]
+)
+def test_gaussian_recursion_is_the_program_over_laws(
+    correct: int, taken: int, elements: int, mu: float
+) -> None:
+    """Theorem 14 for a smooth curve: tangents are added where the best law needs them, until it stays."""
+    found, places = 1.0, np.linspace(-4, 4, 9)
+    for _ in range(12):
+        slopes = np.exp(-mu * places - mu**2 / 2)
+        offsets = special.ndtr(places + mu) - slopes * special.ndtr(places)
+        found, law = largest_chance(
+            correct, taken, elements, list(zip(slopes.tolist(), offsets.tolist(), strict=True))
+        )
+        wrong = np.cumsum(((taken - np.arange(taken + 1)) * law)[::-1])[::-1] / elements
+        places = np.unique(np.r_[places, special.ndtri(np.clip(wrong[:correct], 1e-12, 1 - 1e-12))])
+    p_value = Tradeoff(correct, taken, elements).curve_p_value(tradeoff.gaussian(mu))
+    assert p_value == pytest.approx(found, rel=1e-6)

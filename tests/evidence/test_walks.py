@@ -26,8 +26,11 @@ from canaria.evidence import (
     Tradeoff,
     UncommittedCounts,
     Weighted,
+    _walks,
 )
 from canaria.evidence.base import _KINDS
+from canaria.evidence.ranking import looks
+from tests import oracles
 
 OURS = {name for name, kind in _KINDS.items() if kind.__module__.startswith("canaria.")}
 ROUNDING = 1 + 2e-9
@@ -186,3 +189,33 @@ def test_bounds_from_counts(case: Counted, more: int, factor: float) -> None:
     assert not_lower(replace(case, beta=min(0.999, case.beta * factor)).bound(), bound)
     assert not_lower(replace(case, delta=case.delta / factor).bound(), bound)
     assert not_lower(bound, replace(case, elements=case.elements * more).bound())
+
+
+@pytest.mark.skipif(not oracles.LONG, reason="long doubles are doubles here")
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize(
+    ("first", "second"), [(20_000, 20_000), (10**6, 3 * 10**5), (10**7, 10**6), (10**9, 10**7)]
+)
+def test_convolutions_miss_less_than_is_added(first: int, second: int, epsilon: float) -> None:
+    """Rounding 5: what is missing, in all, against long double arithmetic; only that could lower a crossing."""
+    (_, left), (_, right) = _walks.windows(np.array([first, second]), epsilon)
+    computed, added = _walks.convolve(left, right)
+    exact = oracles.long_convolution(left, right)
+    assert added == _walks._FFT_ERROR
+    assert float(np.maximum(exact - computed, 0).sum()) <= added
+    assert float(np.abs(computed - exact).sum()) <= 2 * added
+
+
+@pytest.mark.skipif(not oracles.LONG, reason="long doubles are doubles here")
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("level", [0.01, 1e-6, 1e-12])
+@pytest.mark.parametrize("guesses", [10**5, 10**7])
+def test_crossings_by_transforms_are_never_too_low(guesses: int, level: float, epsilon: float) -> None:
+    """Rounding 5: whole walks with 40 looks, between the long double value and what is added at every look."""
+    grid = looks(guesses)
+    boundary = _walks.smallest_counts(grid, level, epsilon)
+    reached = boundary <= grid
+    steps = _walks.windows(np.diff(grid[reached], prepend=0), epsilon)
+    exact = oracles.long_crossing(steps, boundary[reached].tolist())
+    excess = float(_walks.crossing_of(steps, boundary[reached]) - exact)
+    assert 0 <= excess <= 2 * len(grid) * _walks._FFT_ERROR

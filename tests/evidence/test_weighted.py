@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from canaria import lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Weighted
+from canaria.evidence import Weighted, weighted
+from canaria.evidence.weighted import LATTICE
 from tests import oracles
 
 
@@ -92,3 +93,19 @@ def test_too_many_elements_for_the_plain_rule_warn() -> None:
     with pytest.warns(UserWarning, match="at most 9000 elements would do"):
         bound = lower_bound(Weighted(np.ones(50), weights=np.ones(50), elements=10**6), delta=1e-5)
     assert bound.epsilon == 0
+
+
+@pytest.mark.skipif(not oracles.LONG, reason="long doubles are doubles here")
+@pytest.mark.parametrize(("guesses", "epsilon"), [(1000, 0.0), (10**5, 1.0), (10**6, 0.0), (10**6, 3.0)])
+def test_error_of_transforms_is_far_below_what_is_added(guesses: int, epsilon: float) -> None:
+    """Rounding 7: against long double transforms, 40 weights; what is added covers it at least twice."""
+    drawn = np.random.default_rng(guesses).integers(0, LATTICE + 1, guesses)
+    groups, p = np.bincount(drawn, minlength=LATTICE + 1), oracles.success(epsilon)
+    spread = math.sqrt(p * (1 - p) * float(drawn @ drawn))
+    statistics = [math.floor(p * int(drawn.sum()) + deviation * spread) for deviation in (0.0, 2.0, 5.0)]
+    added = 2 * weighted._LEAK + weighted._FFT_ERROR
+    for statistic, truth in zip(
+        statistics, oracles.long_weighted_tails(groups, statistics, epsilon), strict=True
+    ):
+        error = float(weighted._weighted_tail(groups, statistic, epsilon) - truth) - added
+        assert abs(error) <= weighted._FFT_ERROR / 2

@@ -6,6 +6,8 @@ coins:
 - replace: every place holds either the canary or its stand-in (replace-one adjacency);
 - zero-out: every canary has a place, and a weight of 1 or 0 that the trainer must honour (add-remove
   adjacency, where a row of weight 0 contributes nothing).
+
+Then the game is that of the theorems, and scores of the trained model give valid bounds (Theorem 24).
 """
 
 from collections.abc import Callable, Sequence

@@ -29,10 +29,11 @@ class Bets(Evidence):
     the wealth is the likelihood ratio averaged over q uniform on [p, 1] (none below p, which would break
     validity).
 
-    Proved, for independent fair bits, whatever the order, the abstentions, the stopping rule and the
-    confidences, as long as each is decided before its bit is revealed: under epsilon-DP every hit has
-    conditional probability at most p, so the wealth is a supermartingale and reaches 1 / beta with
-    probability at most beta (Ville). With delta > 0 the plain delta rule adds B = n delta / (1 + e^epsilon):
+    Proved (Theorem 10; Theorem 11 for the average), for independent fair bits, whatever the order, the
+    abstentions, the stopping rule and the confidences, as long as each is decided before its bit is revealed:
+    under epsilon-DP every hit has conditional probability at most p, so the wealth is a supermartingale and
+    reaches 1 / beta with probability at most beta (Ville). With delta > 0 the plain delta rule adds B = n
+    delta / (1 + e^epsilon):
 
         p-value = min(1, 1 / (largest wealth) + B)
 

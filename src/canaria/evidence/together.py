@@ -90,7 +90,7 @@ def together(
 ) -> Together:
     """Combine several audits of one model or mechanism into bounds that hold simultaneously.
 
-    Proved (union bound): audit i errs with probability at most beta share_i, so with probability at least 1 -
+    Proved (Theorem 19, a union bound): audit i errs with probability at most beta share_i, so with probability at least 1 -
     beta no audit errs, however they depend on each other: same run or not, same canaries or not. Every audit
     that was made must be listed, also one that shows nothing. Leaving some out after looking, or choosing
     shares then, breaks it.

@@ -167,7 +167,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 class Tradeoff(Evidence):
     """Committed counts, tested against a whole trade-off curve (Mahloujifar, Melis, Chaudhuri 2024).
 
-    Proved by them for a curve f that is symmetric (its own inverse), non-increasing and convex, any
+    Proved (Theorem 14) for a curve f that is symmetric (its own inverse), non-increasing and convex, any
     dependence between elements, and a number of guesses fixed in advance. Against the curve of (epsilon,
     delta) the p-value is monotone in epsilon, so `lower_bound` takes this evidence too; there `Counts` is
     tighter. A claim costs O(correct).
