@@ -1,4 +1,4 @@
-"""Numbers for people to read; a proved number is never rounded up."""
+"""Numbers as people read them: a bound is never rounded up."""
 
 import math
 from decimal import ROUND_FLOOR, Decimal

@@ -37,10 +37,10 @@ class Budget(Evidence):
     Order, signs and abstentions may adapt to revealed bits. `budget` was fixed in advance; guesses that were
     not taken count as wrong.
 
-    Proved (Theorem 13), for independent fair bits: with delta = 0 every hit has conditional probability at most p =
-    p(epsilon), so the number of hits is dominated by Binomial(budget, p). With delta > 0 it is at most p +
-    x_k with x_k >= 0 known before the guess and E[sum x_k] <= B = n delta / (1 + e^epsilon). For any price
-    kappa >= 0, Pr[at least v hits] <= kappa B + W, where W solves the recursion over the guesses left
+    Proved (Theorem 13), for independent fair bits: with delta = 0 every hit has conditional probability at
+    most p = p(epsilon), so the number of hits is dominated by Binomial(budget, p). With delta > 0 it is at
+    most p + x_k with x_k >= 0 known before the guess and E[sum x_k] <= B = n delta / (1 + e^epsilon). For any
+    price kappa >= 0, Pr[at least v hits] <= kappa B + W, where W solves the recursion over the guesses left
 
         W = max(p W_hit + (1 - p) W_miss, W_hit - kappa (1 - p)),
 

@@ -74,8 +74,8 @@ class _CountFields(Evidence):
 class Counts(_CountFields):
     """`correct` of `taken` guesses were right; `taken` was fixed before the output was seen.
 
-    Proved (Theorem 4), for independent fair bits and guesses that depend on the output alone: over all (epsilon,
-    delta)-DP mechanisms the largest probability of at least v right guesses is
+    Proved (Theorem 4), for independent fair bits and guesses that depend on the output alone: over all
+    (epsilon, delta)-DP mechanisms the largest probability of at least v right guesses is
 
         min(1, A + n delta A (1 - A) / (v b))          (1 when v = 0)
 
@@ -217,9 +217,9 @@ class PublishedCounts(_CountFields):
 class UncommittedCounts(_CountFields):
     """Counts whose number of guesses depends on the output, as with a threshold.
 
-    Proved (Theorem 6), for guesses that depend on the output alone: Pr[at least v right] <= A given the output, plus n
-    delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not justified at a
-    number of guesses that was not fixed beforehand.
+    Proved (Theorem 6), for guesses that depend on the output alone: Pr[at least v right] <= A given the
+    output, plus n delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not
+    justified at a number of guesses that was not fixed beforehand.
 
     Attributes:
         correct: The number of right guesses.

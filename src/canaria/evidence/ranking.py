@@ -43,10 +43,10 @@ class Ranking(Evidence):
     Bernoulli(p) steps ever does as well, that is, reaches c_j = min {c : Pr[Binomial(k_j, p) >= c] <= a} at
     some k_j. It is computed exactly.
 
-    Proved (Theorem 7), for independent fair bits and an order that depends on the output alone: with delta = 0 the hits
-    are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned into hits at n
-    delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The p-value is not monotone
-    in epsilon, so bounds are found on a fixed grid.
+    Proved (Theorem 7), for independent fair bits and an order that depends on the output alone: with delta =
+    0 the hits are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned into
+    hits at n delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The p-value is not
+    monotone in epsilon, so bounds are found on a fixed grid.
 
     Args:
         hits: Whether each guess was right (booleans, 0/1 or -1/+1), the most confident guess first.

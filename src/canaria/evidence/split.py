@@ -20,11 +20,11 @@ MOST_SHARES: Final = 1 + 2.0**-50
 class Split(Evidence):
     """Parts that were all fixed before the bits were revealed, each tested at its share of beta.
 
-    Proved (Theorem 15, a union bound): if part i is tested at level share_i * beta and the shares add up to at most 1, some
-    part refutes a true claim with probability at most beta, however the parts depend on each other. The
-    p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds. Shares such as
-    49 times 1/49 add up to a little more than 1 in floating point: up to 1 + 2^-50 is allowed, and p-values
-    are raised by as much.
+    Proved (Theorem 15, a union bound): if part i is tested at level share_i * beta and the shares add up to
+    at most 1, some part refutes a true claim with probability at most beta, however the parts depend on each
+    other. The p-value is the smallest p_i / share_i, and the bound is the largest of the parts' bounds.
+    Shares such as 49 times 1/49 add up to a little more than 1 in floating point: up to 1 + 2^-50 is allowed,
+    and p-values are raised by as much.
 
     Attributes:
         parts: The evidence of each part.

@@ -90,10 +90,10 @@ def together(
 ) -> Together:
     """Combine several audits of one model or mechanism into bounds that hold simultaneously.
 
-    Proved (Theorem 19, a union bound): audit i errs with probability at most beta share_i, so with probability at least 1 -
-    beta no audit errs, however they depend on each other: same run or not, same canaries or not. Every audit
-    that was made must be listed, also one that shows nothing. Leaving some out after looking, or choosing
-    shares then, breaks it.
+    Proved (Theorem 19, a union bound): audit i errs with probability at most beta share_i, so with
+    probability at least 1 - beta no audit errs, however they depend on each other: same run or not, same
+    canaries or not. Every audit that was made must be listed, also one that shows nothing. Leaving some out
+    after looking, or choosing shares then, breaks it.
 
     Args:
         audits: The audits by name. An audit is a `Bound` or a `Result`, evidence, or an object with

@@ -47,10 +47,10 @@ class Weighted(Evidence):
     guess is as good as certain. Weights are rounded to a lattice {0, ..., 40} (integers up to 40 stay as they
     are), and the rounded weights *are* the weights: nothing is approximate.
 
-    Proved (Theorem 9), for independent fair bits and weights that depend on the output alone: given the output, the total
-    weight of the right guesses is dominated by a sum of independent w_i Bernoulli(p(epsilon)), whose law is
-    computed exactly. With delta > 0 the plain delta rule adds n delta / (1 + e^epsilon). The weights change
-    with epsilon, so bounds are found on a fixed grid.
+    Proved (Theorem 9), for independent fair bits and weights that depend on the output alone: given the
+    output, the total weight of the right guesses is dominated by a sum of independent w_i
+    Bernoulli(p(epsilon)), whose law is computed exactly. With delta > 0 the plain delta rule adds n delta /
+    (1 + e^epsilon). The weights change with epsilon, so bounds are found on a fixed grid.
 
     Args:
         hits: Whether each guess was right (booleans, 0/1 or -1/+1).
