@@ -56,13 +56,13 @@ def test_published_value_below_the_truth_is_not_used() -> None:
 
 
 def test_published_value_first_fails_at_seven_eighths() -> None:
-    """Over all r up to 40 and many claims; without the guard a bound at a level of 0.875 could be too high."""
+    """Over all r up to 12 and some claims; without the guard a bound at a level of 0.875 could be too high."""
     below = [
         exact.p_value(ApproximateDP(epsilon, delta))
-        for taken in range(1, 41)
+        for taken in range(1, 13)
         for correct in range(1, taken + 1)
-        for epsilon in (0.0, 0.1, 0.7, 2.0)
-        for delta in (1e-9, 1e-4, 0.01)
+        for epsilon in (0.0, 0.7, 2.0)
+        for delta in (1e-4, 0.01)
         for exact in [Counts(correct, taken, 2 * taken)]
         if oracles.published_p_value(correct, taken, 2 * taken, epsilon, delta) * (1 + 1e-8)
         < exact.p_value(ApproximateDP(epsilon, delta))

@@ -243,13 +243,15 @@ def test_a_rule_that_is_nearly_a_number_is_read_quickly(tmp_path: Path) -> None:
             rule_of("Threshold(t=" + "1" * 19_980 + "x)")
 
 
-def test_a_field_nested_deeper_than_python_reads_is_one_line(tmp_path: Path) -> None:
+def test_a_field_nested_deeper_than_python_reads_is_no_traceback(tmp_path: Path) -> None:
+    """Versions of Python differ in how deep they go: it is refused, or does not hold."""
     path = tmp_path / "result.json"
     record = Result(lower_bound(Counts(90, 100, 100))).to_dict()
     path.write_text(json.dumps({**record, "estimate": "@"}).replace('"@"', "[" * 980 + "]" * 980))
-    with pytest.raises(InputError) as error:
-        check(read_result(path))
-    assert "\n" not in str(error.value)
+    try:
+        assert not check(read_result(path)).holds
+    except InputError as error:
+        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize("field", [{"level": 1e-300}, {"noise": -0.1}, {"stated_noise": 0.0}])
