@@ -7,7 +7,7 @@ from scipy import stats
 
 from canaria import InputError
 from canaria.integrations.opacus._injections import _Poisson
-from canaria.integrations.opacus._places import shares
+from canaria.integrations.opacus._places import Places, shares
 from canaria.integrations.opacus._scores import Scores
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 
@@ -97,3 +97,14 @@ def test_shares_add_up_and_fit(seed: int) -> None:
     given = shares(sizes, count)
     assert sum(given) == count
     assert all(0 <= share <= size for share, size in zip(given, sizes, strict=True))
+
+
+def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:
+    """Under autocast per-sample gradients are bfloat16, in which a sum of 16,000 rows is off by tens."""
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.zeros(50))
+    rows = torch.rand(16_000, 50).bfloat16()
+    weight.grad_sample = rows
+    seen = Places([weight], 50, seed=0).read_rows(torch.ones(16_000))
+    assert (seen - rows.float().sum(0)).abs().max() < 0.1
+    assert (rows.sum(0).float() - rows.float().sum(0)).abs().max() > 1
