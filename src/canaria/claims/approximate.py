@@ -1,5 +1,6 @@
 """What is promised: a claim that a bound can be compared with."""
 
+import math
 from dataclasses import dataclass
 
 from canaria._core import checks
@@ -41,6 +42,56 @@ class ApproximateDP:
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:.6g} at δ = {self.delta:g}"
+
+    def delta_at(self, epsilon: float) -> float:
+        """The privacy profile: the delta that the claim promises at another epsilon.
+
+        The most that a mechanism can leak under the claim is known exactly (Kairouz, Oh, Viswanath 2015), and
+        so is its profile.
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            The smallest delta for which every mechanism that keeps the claim is (epsilon, delta)-DP.
+
+        Example:
+            >>> ApproximateDP(1.0, delta=1e-5).delta_at(1.0)
+            1e-05
+            >>> round(ApproximateDP(1.0, delta=0).delta_at(0.0), 3)
+            0.462
+
+        """
+        other = checks.nonnegative("epsilon", epsilon)
+        if other >= self.epsilon:
+            return self.delta
+        excess = -math.expm1(other - self.epsilon) / (1 + math.exp(-self.epsilon))
+        return self.delta + (1 - self.delta) * excess
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that the claim promises at another delta.
+
+        Args:
+            delta: Between 0 and 1.
+
+        Returns:
+            The smallest epsilon for which every mechanism that keeps the claim is (epsilon, delta)-DP;
+            infinite below the claim's own delta.
+
+        Example:
+            >>> ApproximateDP(1.0, delta=1e-5).epsilon_at(0.0)
+            inf
+            >>> round(ApproximateDP(1.0, delta=0).epsilon_at(0.2), 3)
+            0.68
+
+        """
+        other = checks.delta(delta)
+        if other < self.delta:
+            return math.inf
+        if self.delta == 1 or other >= self.delta_at(0.0):
+            return 0.0
+        excess = (other - self.delta) / (1 - self.delta)
+        return max(0.0, self.epsilon + math.log1p(-excess * (1 + math.exp(-self.epsilon))))
 
     def require_comparable(self, delta: float, adjacency: str) -> None:
         """Check that a bound at this delta and adjacency can refute the claim.
