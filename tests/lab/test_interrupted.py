@@ -23,7 +23,7 @@ from canaria.lab.store import Store
 from tests.lab.folders import contents
 
 COMMAND = str(Path(sys.executable).with_name("canaria"))
-TRAINING = str(Path(__file__).parents[1] / "examples" / "resumed_training.py")
+TRAINING = str(Path(__file__).parents[2] / "examples" / "resumed_training.py")
 SMALL = ("reproduce", "laplace", "--quick")
 LARGE = ("reproduce", "adaptive-count-in-sets", "--trials", "160")
 CASES = ("rr-0.1", "rr-1", "laplace-2", "half", "stop-ahead-2")
