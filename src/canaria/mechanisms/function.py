@@ -71,5 +71,5 @@ def _same(one: Any, other: Any) -> bool:
     try:
         equal = np.asarray(one == other)
         return bool(equal.all()) and np.shape(one) == np.shape(other)
-    except Exception:
+    except Exception:  # an element may be of any type, and its comparison may raise anything
         return False

@@ -6,8 +6,9 @@ suite of correct mechanisms fails with at most that probability, over the hidden
 the audits depend on each other. Audits are counted when the tests are collected, before any of them runs;
 more than `privacy_audits`, or a test that makes more than it declares, is an error.
 
-Seeds follow from `--privacy-seed`, the test's name and the number of the audit in it. A test therefore has
-the same outcome each time: in its suite, alone, selected by -k or repeated after a failure.
+Seeds follow from `--privacy-seed`, the test's node id (its path from pytest's root folder, and its name) and
+the number of the audit in it. With the same root folder a test therefore has the same outcome each time: in
+its suite, alone, selected by -k or repeated after a failure.
 
 pytest imports this module in every run on a machine where canaria is installed, so it imports nothing else
 until a test needs it.
