@@ -12,8 +12,17 @@ import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-_PARTS = ("audit", "bound", "cli", "cli._games", "evidence", "planning", "report.page", "report.section")
-_PARTS += ("report.terminal", "result_files", "score_files", "several", "theory.ladders")
+_PARTS = (
+    "cli",
+    "evidence",
+    "game",
+    "report.page",
+    "report.terminal",
+    "results",
+    "rules",
+    "testing",
+    "theory",
+)
 
 _watched: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
 if "--replay" not in sys.argv and "fuzz.slow_files" not in sys.orig_argv:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from canaria.claims import ApproximateDP
-from canaria.evidence import EPSILON_GRID, Evidence, lower_bound
+from canaria.evidence import EPSILON_GRID, Evidence, Inversion, lower_bound
 from fuzz import draw, oracle
 
 _SIZES = (draw.Sizes(200, 10**9, 2000, 60), draw.Sizes(40, 10**15, 200, 20))
@@ -46,7 +46,8 @@ def main() -> None:
             repr(evidence), to_text(evidence), f"{delta=!r} {confidence=!r}", compared(options.only), sep="\n"
         )
         return
-    started, inputs, claims, positive, faults = time.monotonic(), Counter(), Counter(), Counter(), []
+    started, faults = time.monotonic(), list[str]()
+    inputs, claims, positive = Counter[str](), Counter[str](), Counter[str]()
     for seed in range(options.first, options.first + options.inputs):
         found = compared(seed)
         inputs[found.kind] += 1
@@ -94,10 +95,10 @@ def compared(seed: int) -> Found:
 def below(evidence: Evidence, delta: float, level: float, bound: float, seed: int) -> list[float]:
     """The bound, and some claims below it that were walked over, the last and the first always."""
     walked = EPSILON_GRID[: bisect.bisect_left(EPSILON_GRID, bound)]
-    if evidence.inversion == "late grid":
+    if evidence.inversion is Inversion.LATE_GRID:
         allowed = partial(_allowed, evidence.elements, delta, level)
         walked = walked[bisect.bisect_left(walked, True, key=allowed) :]
-    if evidence.inversion == "parts" or len(walked) == 0:
+    if evidence.inversion is Inversion.PARTS or len(walked) == 0:
         return [bound]
     some = np.random.default_rng(seed).choice(walked, 2)
     return [bound, float(walked[-1]), float(walked[0]), *some.tolist()]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import atheris
 import numpy as np
@@ -13,6 +13,7 @@ from canaria.evidence import (
     Budget,
     Counts,
     Evidence,
+    Inversion,
     PublishedCounts,
     Ranking,
     Split,
@@ -21,9 +22,9 @@ from canaria.evidence import (
     Weighted,
 )
 
-Source = atheris.FuzzedDataProvider
+Source: TypeAlias = atheris.FuzzedDataProvider
 
-ODD: Final = (
+ODD: Final[tuple[Any, ...]] = (
     None,
     True,
     "",
@@ -88,7 +89,7 @@ def confidence(source: Source) -> float:
 
 def patient(evidence: Evidence, asked: Any) -> Any:
     """The confidence, where a grid is walked at least 0.05: below, the walk is long, and nobody asks."""
-    walked = evidence.inversion != "bisection" and isinstance(asked, float)
+    walked = evidence.inversion is not Inversion.BISECTION and isinstance(asked, float)
     return max(asked, 0.05) if walked else asked
 
 

@@ -34,11 +34,14 @@ _MAKERS: Final[dict[Any, int]] = {
     Ranking: 3,
     Bets: 3,
     Split: 2,
-    Ranking.from_dict: 3,
-    Weighted.from_dict: 4,
-    Bets.from_dict: 3,
 }
 """What makes evidence, and of how many arguments."""
+_FIELDS: Final = {
+    "Ranking": ("grid", "counts", "elements"),
+    "Weighted": ("hits", "weights", "losses", "elements"),
+    "Bets": ("confidences", "hits", "elements"),
+}
+"""Kinds that read other values than their constructor takes."""
 
 
 def one(data: bytes) -> None:
@@ -61,11 +64,15 @@ def one(data: bytes) -> None:
 
 def _anything(source: draw.Source) -> Evidence:
     """A constructor given what it may not expect."""
+    way = source.ConsumeIntInRange(0, 9)
+    if way == 0:
+        kind = source.PickValueInList(list(_FIELDS))
+        return from_dict({"kind": kind, **{field: _value(source) for field in _FIELDS[kind]}})
+    if way == 1:
+        hits, weights, losses, elements = (_value(source) for _ in range(4))
+        return Weighted(hits, weights=weights, losses=losses, elements=elements)
     make = source.PickValueInList(list(_MAKERS))
-    values = [_value(source) for _ in range(_MAKERS[make])]
-    if make is Weighted.from_dict and source.ConsumeBool():
-        return Weighted(values[0], weights=values[1], losses=values[2], elements=values[3])
-    return make(*values)
+    return make(*(_value(source) for _ in range(_MAKERS[make])))
 
 
 def _value(source: draw.Source) -> Any:

@@ -82,7 +82,7 @@ def _committed(rng: Rng, size: int) -> Evidence:
 
 
 def _up_to(rng: Rng, size: int) -> Evidence:
-    budget = min(size, int(rng.choice([2000, 1000, 100, 2001, size, rng.integers(1, size + 1)])))
+    budget = min(size, int(rng.choice([2000, 1000, 100, 2001, size, int(rng.integers(1, size + 1))])))
     taken = budget if rng.random() < 0.7 else int(rng.integers(0, budget + 1))
     return Budget(int(rng.binomial(taken, special.expit(rng.exponential(1.0)))), taken, budget, size)
 

@@ -31,7 +31,7 @@ _EXPLAINED_UP_TO: Final = 10**4
 _EXPLAINED: Final = 3
 _PAGES: Final = 15
 _LARGEST: Final = 1e300
-_VALUES: Final = [
+_VALUES: Final[list[Any]] = [
     None,
     True,
     False,
@@ -49,8 +49,6 @@ _VALUES: Final = [
     "",
     "inf",
     "nan",
-]
-_VALUES += [
     "\x1b[2J",
     "<script>",
     "\u202e",

@@ -76,9 +76,10 @@ def _ranking(rng: Rng, most_looks: int = 900) -> Ranking:
 
 
 def _counts(rng: Rng) -> Evidence:
-    kind = [Counts, PublishedCounts, UncommittedCounts][rng.integers(0, 3)]
     taken = _size(rng, 1, 1e15)
-    return kind(_right(rng, taken), taken, _elements(rng, taken))
+    fields = _right(rng, taken), taken, _elements(rng, taken)
+    made = (Counts(*fields), PublishedCounts(*fields), UncommittedCounts(*fields))
+    return made[rng.integers(0, len(made))]
 
 
 def _tradeoff(rng: Rng) -> Tradeoff:
@@ -178,9 +179,9 @@ def changed(evidence: Evidence, rng: Rng) -> Evidence:
         return Split(tuple(parts), evidence.shares)
     if isinstance(evidence, Ranking):
         steps, gained = np.diff(evidence.grid, prepend=0), np.diff(evidence.counts, prepend=0)
-        place = slice(*sorted(rng.integers(0, len(steps) + 1, 2)))
-        moved = gained[place] + np.rint(rng.normal() * np.sqrt(steps[place])).astype(np.int64)
-        gained[place] = np.clip(moved, 0, steps[place])
+        some = slice(*sorted(rng.integers(0, len(steps) + 1, 2)))
+        moved = gained[some] + np.rint(rng.normal() * np.sqrt(steps[some])).astype(np.int64)
+        gained[some] = np.clip(moved, 0, steps[some])
         return Ranking.of_counts(evidence.grid.tolist(), np.cumsum(gained).tolist(), evidence.elements)
     if isinstance(evidence, Bets | Weighted):
         return _some_hits_changed(evidence, rng)
