@@ -91,5 +91,5 @@ def read(data: Mapping[str, Any]) -> Recording:
         injection=data["injection"],
         seed=data["seed"],
         layers=tuple(data["layers"]),
-        pairs=None if pairs is None else Pairs(np.array(pairs[0]), pairs[1]),
+        pairs=None if pairs is None else Pairs.of(pairs[0], pairs[1]),
     )

@@ -87,7 +87,7 @@ def records_of(audit: Audit, states: AuditState) -> list[Recording]:
     """Of the states of several runs at once."""
     seen = jax.device_get(states._replace(noise_state=()))
     return [
-        audit.recording(jax.tree.map(lambda leaf, r=run: leaf[r], seen)) for run in range(len(seen.steps))
+        audit.recording(jax.tree.map(lambda leaf, r=run: leaf[r], seen)) for run in range(len(seen.mark))
     ]
 
 
@@ -221,7 +221,7 @@ def test_included_canaries_weigh_one_clip_norm(design: Any) -> None:
     assert record.losses(np.zeros(design.count, np.int8)).shape == (design.count,)
 
 
-def test_canaries_join_at_equal_distances_and_nothing_else_changes() -> None:
+def test_canaries_join_side_by_side_in_every_array_and_nothing_else_changes() -> None:
     """Scalars and empty arrays are among the weights; the first place is random."""
     grads = {
         "a": jnp.arange(77.0).reshape(7, 11),
@@ -235,7 +235,9 @@ def test_canaries_join_at_equal_distances_and_nothing_else_changes() -> None:
         added = np.asarray(ravel_pytree(released)[0] - ravel_pytree(grads)[0])
         places = np.flatnonzero(added)
         assert (units(record) > 0).all()
-        assert (np.diff(places) == 3).all()
+        inside = [places[(first <= places) & (places < last)] for first, last in ((0, 77), (77, 78), (78, 102))]
+        assert tuple(map(len, inside)) == record.layers
+        assert all((np.diff(some) == 1).all() for some in inside)
         assert np.allclose(added[places], record.sums)
         firsts.add(int(places[0]))
     assert len(firsts) > 1

@@ -88,13 +88,13 @@ def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
     made = private("sum", canaries=300)
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=300, per_coordinate=3, rng=0)
     seen: list[np.ndarray] = []
-    keep = audit._scores.add
+    keep = audit._accumulator.add
 
-    def watched(*step: Any) -> None:
-        keep(*step)
-        seen.append(audit._scores._held[(audit.steps - 1) % 16].numpy().copy())
+    def watched(*step: Any, **how: Any) -> None:
+        keep(*step, **how)
+        seen.append(audit._accumulator._held[(audit.steps - 1) % 16].numpy().copy())
 
-    audit._scores.add = watched
+    audit._accumulator.add = watched
     for _ in range(4):
         made.one_pass()
     expected = log_likelihoods_of(np.array(seen), 3, 0.1, SIGMA)

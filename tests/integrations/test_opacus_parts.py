@@ -7,9 +7,7 @@ from scipy import stats
 
 from canaria import InputError
 from canaria.integrations.opacus._injections import _Poisson
-from canaria.integrations.opacus._places import Places, shares
-from canaria.integrations.opacus._scores import Scores
-from canaria.mechanisms.dpsgd import log_likelihoods_of
+from canaria.integrations.opacus._places import Places
 
 CPU = torch.device("cpu")
 
@@ -58,45 +56,6 @@ def test_draws_go_on_from_any_step(done: int) -> None:
     assert [again.counts().tolist() for _ in range(40)] == expected
     with pytest.raises(InputError, match="another kind of device"):
         again.restore({"begun": torch.zeros(4), "used": 0})
-
-
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize(("rate", "sigma"), [(0.1, 2.4), (0.1, 0.4), (0.5, 0.1), (1.0, 1.0)])
-def test_table_is_the_likelihood(most: int, rate: float, sigma: float) -> None:
-    """With and without products of several steps, with steps held back, against the direct formula."""
-    rng, steps = np.random.default_rng(0), 37
-    included = rng.integers(0, most + 1, 60)
-    seen = rng.binomial(included, rate, (steps, 60)) + rng.normal(scale=sigma, size=(steps, 60))
-    scores = Scores((20, 40), most, rate, sigma, torch.zeros(60))
-    for row in seen:
-        scores.next_row().copy_(torch.tensor(row))
-        scores.add(0.0, 1.0, 1.0, sigma)
-    expected = log_likelihoods_of(seen, most, rate, sigma)
-    table = scores.totals().table.numpy().T
-    assert np.allclose(table, (expected - expected[:, :1])[:, 1:], rtol=1e-4, atol=2e-3)
-    assert np.allclose(scores.totals().sums, seen.sum(axis=0), atol=1e-4)
-
-
-def test_a_layer_without_its_noise_is_scored_by_what_it_shows() -> None:
-    rng = np.random.default_rng(0)
-    scores = Scores((100, 100), 1, 0.1, 2.0, torch.zeros(200))
-    for _ in range(16):
-        noise = np.concatenate([rng.normal(scale=2.0, size=100), rng.normal(scale=0.2, size=100)])
-        scores.next_row().copy_(torch.tensor((rng.random(200) < 0.05) + noise))
-        scores.add(0.0, 1.0, 1.0, 2.0)
-    first, second = scores.state_dict()["sigma"]
-    assert first == 2.0
-    assert second < 0.6
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_shares_add_up_and_fit(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 1000, rng.integers(1, 30)).tolist()
-    count = int(rng.integers(1, sum(sizes) + 1))
-    given = shares(sizes, count)
-    assert sum(given) == count
-    assert all(0 <= share <= size for share, size in zip(given, sizes, strict=True))
 
 
 def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:

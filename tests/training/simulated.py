@@ -62,5 +62,5 @@ def watched(design: Dirac, seed: int, sigmas: np.ndarray, layers: tuple[int, ...
         injection="sum",
         seed=seed,
         layers=layers,
-        pairs=Pairs(squares, int((included == 0).sum())),
+        pairs=Pairs.of(squares, int((included == 0).sum())),
     )

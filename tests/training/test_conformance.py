@@ -37,10 +37,11 @@ def test_layers_and_steps_name_the_fault() -> None:
     """Something added in one layer, and noise that comes and goes: each shows in its own part."""
     run = watched(Dirac(1200, 2), 0, np.full(6, 2.0), (200, 300, 100))
     assert run.pairs is not None
+    assert run.pairs.count == 3
     assert conformance(run).conforms
     shifted = replace(run, sums=run.sums + np.repeat([6.0, 0.0, 0.0], [200, 300, 100]))
     assert conformance(shifted).parts["layers"] < 1e-6
-    uneven = replace(run, pairs=Pairs(run.pairs.squares * np.array([1.0, 0.25, 2.25]), run.pairs.places))
+    uneven = replace(run, pairs=Pairs.of([150.0, 40.0, 350.0], 150))
     assert conformance(uneven).parts["steps"] < 1e-6
     assert conformance(uneven).clearest == "steps 3 and 4"
 
@@ -68,7 +69,7 @@ def alarms(coordinates: int, pairs: int, runs: int, seed: int) -> float:
     p_values = stats.chi2.sf(-2 * logs, 8)
     directions = {"offset": np.ones(coordinates), "weight": included.astype(float)}
     for run in range(20):
-        shown = Pairs(squares[run], int(quiet.sum()))
+        shown = Pairs.of(squares[run], int(quiet.sum()))
         by_code = _joined(normal[run], directions, (1.0, 1.0, 1.0), (), shown).p_value
         assert by_code == pytest.approx(p_values[run], rel=1e-6)
     return float((p_values < 1e-3).mean())

@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
-from canaria.integrations.opacus._checks import accountant_of, steps_counted
+from canaria.integrations.opacus._internals import accountant_of, steps_counted
 
 
 class CanaryAudit(Callback):

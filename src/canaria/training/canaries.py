@@ -10,7 +10,12 @@ from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError
 from canaria.mechanisms.interference import unit_rows
 
+RAW_NORM: Final = 10.0
+"""The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
+DRAWS, PLACES = 1, 2
+"""What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
+_DERIVED: Final = 0x64726177
 _LARGEST_DENSE: Final = 8000
 
 INJECTIONS: Final = {
@@ -122,3 +127,9 @@ def hidden_bits(count: int, seed: int) -> Bits:
     """The coins of the canaries, from their own random stream."""
     rng = seeds.generator(seed, _BITS)
     return 2 * rng.integers(0, 2, count, dtype=np.int8) - np.int8(1)
+
+
+def derived(seed: int, purpose: int) -> int:
+    """A random number of 63 bits that follows from the seed of an audit, for `DRAWS` or `PLACES`."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(_DERIVED, purpose))
+    return int(sequence.generate_state(1, np.uint64)[0] >> 1)

@@ -22,8 +22,9 @@ and Poisson sampling; it is never a bound on epsilon.
 """
 
 import math
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +38,57 @@ from canaria.results.conformance import Conformance, joined
 FEWEST: Final = 4
 
 
-class Pairs(NamedTuple):
-    """Squared differences of the steps 1 and 2, 3 and 4, and so on.
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Squared differences of the steps 1 and 2, 3 and 4, and so on: the smallest and the largest.
 
     They are summed over the coordinates without an included canary, in units of their variance.
 
     Attributes:
-        squares: One sum per pair of steps.
+        extremes: The smallest and the largest sum.
+        pairs: Which pairs of steps they are of, counted from 0.
+        count: The number of pairs.
         places: The number of these coordinates.
+        by_parameter: For each parameter the sum over all pairs, and the number of its coordinates; empty if
+            not known.
+        odd: Whether the last is no pair, but the last step against the mean of all others.
 
     """
 
-    squares: Floats
+    extremes: tuple[float, float]
+    pairs: tuple[int, int]
+    count: int
     places: int
+    by_parameter: tuple[tuple[float, int], ...] = ()
+    odd: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        squares: npt.ArrayLike,
+        places: int,
+        by_parameter: tuple[tuple[float, int], ...] = (),
+        odd: bool = False,
+    ) -> "Pairs | None":
+        """From the sum of every pair; None if there is nothing to compare."""
+        values = np.asarray(squares, dtype=np.float64)
+        if len(values) == 0 or places == 0:
+            return None
+        least, most = int(np.argmin(values)), int(np.argmax(values))
+        return cls(
+            extremes=(float(values[least]), float(values[most])),
+            pairs=(least, most),
+            count=len(values),
+            places=places,
+            by_parameter=by_parameter,
+            odd=odd,
+        )
+
+    def scaled(self, factor: float) -> "Pairs":
+        """The same with every sum multiplied by a factor."""
+        least, most = self.extremes
+        by_parameter = tuple((total * factor, places) for total, places in self.by_parameter)
+        return replace(self, extremes=(least * factor, most * factor), by_parameter=by_parameter)
 
 
 class Audited(Protocol):
@@ -144,6 +183,7 @@ def of_dense(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
+    pairs: "Pairs | None" = None,
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -158,6 +198,7 @@ def of_dense(
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
+        pairs: The squared differences of pairs of steps; None leaves out that part of the test.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -179,7 +220,7 @@ def of_dense(
     left = seen - slope * expected
     variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
     noise = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, None)
+    return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, pairs)
 
 
 def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
@@ -239,14 +280,30 @@ def _joined(
         parts["layers"] = float(stats.chi2.sf(max(inside - float(along @ along), 0.0), inner - len(along)))
     parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
     clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
-    if pairs is not None and pairs.places > 0 and len(pairs.squares) > 0:
-        parts["steps"], pair = _smallest(pairs.squares, np.full(len(pairs.squares), pairs.places))
+    if pairs is not None:
+        parts["steps"], where = _steps(pairs)
         if parts["steps"] < parts["noise"]:
-            clearest = f"steps {2 * pair + 1} and {2 * pair + 2}"
+            clearest = where
     noise, stated, weight = found
     return Conformance(
         p_value=joined(parts), noise=noise, stated_noise=stated, weight=weight, parts=parts, clearest=clearest
     )
+
+
+def _steps(pairs: Pairs) -> tuple[float, str]:
+    """The p-value of the differences of steps, by pair and by parameter, and where they are clearest."""
+    extremes = np.array(pairs.extremes)
+    p_value, which = _smallest(extremes, np.full(len(extremes), pairs.places), pairs.count)
+    first = 2 * pairs.pairs[which] + 1
+    alone = pairs.odd and pairs.pairs[which] == pairs.count - 1
+    where = f"step {first}" if alone else f"steps {first} and {first + 1}"
+    if not pairs.by_parameter:
+        return p_value, where
+    sums, places = np.array(pairs.by_parameter).T
+    by_parameter, worst = _smallest(sums, places.astype(np.int64) * pairs.count)
+    if by_parameter < p_value:
+        where = f"parameter {worst + 1} of {len(sums)}"
+    return float(-np.expm1(2 * np.log1p(-min(p_value, by_parameter, 1 - 1e-16)))), where
 
 
 def _orthonormal(columns: list[Floats]) -> Floats:
@@ -264,8 +321,11 @@ def _two_sided_normal(value: float) -> float:
     return float(2 * stats.norm.sf(abs(value)))
 
 
-def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
-    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place."""
+def _smallest(values: Floats, freedoms: Integers, count: int | None = None) -> tuple[float, int]:
+    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place.
+
+    Of `count` values with equal freedoms, the smallest and the largest suffice.
+    """
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0
@@ -273,4 +333,5 @@ def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
         stats.chi2.cdf(values[real], freedoms[real]), stats.chi2.sf(values[real], freedoms[real])
     )
     least = int(np.argmin(tails))
-    return float(-np.expm1(len(real) * np.log1p(-min(float(tails[least]), 1 - 1e-16)))), int(real[least])
+    tried = len(real) if count is None else count
+    return float(-np.expm1(tried * np.log1p(-min(float(tails[least]), 1 - 1e-16)))), int(real[least])

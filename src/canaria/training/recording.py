@@ -219,13 +219,13 @@ class Recording:
             noise,
         )
         included = self.bits > 0
-        if isinstance(self.design, Dense):
-            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers)
-        width = self.design.coordinates
-        counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         pairs = self.pairs
         if pairs is not None and noise > 0:
-            pairs = Pairs(pairs.squares * (self.noise_multiplier / noise) ** 2, pairs.places)
+            pairs = pairs.scaled((self.noise_multiplier / noise) ** 2)
+        if isinstance(self.design, Dense):
+            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, pairs)
+        width = self.design.coordinates
+        counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, pairs)
 
     def report(

@@ -8,9 +8,8 @@ print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
-from canaria.integrations.opacus._injections import RAW_NORM
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
-from canaria.training.canaries import INJECTIONS, Dense, Dirac
+from canaria.training.canaries import INJECTIONS, RAW_NORM, Dense, Dirac
 
 __all__ = [
     "INJECTIONS",

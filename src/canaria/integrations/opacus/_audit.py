@@ -1,9 +1,7 @@
 """An audit attached to training with Opacus: canaries in, noisy sums out, step by step."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -13,6 +11,7 @@ from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
+from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._checks import (
     require_counted,
     require_fitting,
@@ -20,12 +19,19 @@ from canaria.integrations.opacus._checks import (
     require_poisson,
     require_private,
 )
-from canaria.integrations.opacus._injections import DISTRIBUTED, MAKERS, Injection
-from canaria.integrations.opacus._scores import Scores
+from canaria.integrations.opacus._injections import MAKERS, Injection
+from canaria.integrations.opacus._internals import (
+    GRADIENT,
+    before_noise,
+    before_update,
+    divisor,
+    is_distributed,
+    processes,
+)
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
+from canaria.training import accumulator
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac, design_of, hidden_bits
-from canaria.training.conformance import Pairs
 from canaria.training.recording import Recording
 
 _ATTACH: Final = 0x61747461
@@ -50,12 +56,8 @@ class Audit:
         self.optimizer, self._loader, self._design, self.injection = optimizer, data_loader, design, injection
         self._stated = noise_multiplier
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
-        self._ranks = torch.distributed.get_world_size() if isinstance(optimizer, DISTRIBUTED) else 1
         self._real: Tensor | float | None = None
-        self._noise_square = 0.0
-        self._add_noise: Callable[[], None] = optimizer.add_noise
-        optimizer.add_noise = self._before_noise
-        self._hook = optimizer.original_optimizer.register_step_pre_hook(self._before_update)
+        self._undo = (before_noise(optimizer, self._before_noise), before_update(optimizer, self._read))
         optimizer.canaria_audit = self
         self._build(seed)
 
@@ -66,19 +68,14 @@ class Audit:
         self._injection: Injection = MAKERS[self.injection](
             self.optimizer, self._loader, self._design, self._bits, seed
         )
-        most = self._design.most if isinstance(self._design, Dirac) else 0
-        layers = self._injection.places.layers
-        quiet = np.zeros(self._design.coordinates)
-        if isinstance(self._design, Dirac):
-            included = np.flatnonzero(self._bits > 0) % self._design.coordinates
-            quiet = (np.bincount(included, minlength=len(quiet)) == 0).astype(np.float64)
-        self._scores = Scores(
-            layers,
-            most,
-            self.sample_rate,
-            self._noise(),
-            torch.tensor(quiet, dtype=torch.float32, device=self.optimizer.params[0].device),
+        specified = accumulator.Accumulator.of(
+            self._design,
+            self._bits,
+            self._injection.places.layers,
+            sample_rate=self.sample_rate,
+            noise_multiplier=self._noise(),
         )
+        self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
 
     def _noise(self) -> float:
         """The noise multiplier that is stated for this step: the accountant, too, is told the optimizer's."""
@@ -87,17 +84,15 @@ class Audit:
     @property
     def noise_multiplier(self) -> float:
         """The noise multiplier that is stated, its root mean square over the steps."""
-        return (self._noise_square / self.steps) ** 0.5 if self.steps else self._noise()
+        return (self._accumulator.noise_square / self.steps) ** 0.5 if self.steps else self._noise()
 
     def _before_noise(self) -> None:
         if self._injection.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self._injection.places.require_trained()
         self._real = self._injection.real_part()
-        self._noise_square += self._noise() ** 2
-        self._add_noise()
 
-    def _before_update(self, *_: object) -> None:
+    def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
         optimizer, real = self.optimizer, self._real
         if real is None:
@@ -106,35 +101,32 @@ class Audit:
                 "attaching, or the original optimizer was stepped itself"
             )
         self._real = None
-        if self._ranks > 1 and isinstance(real, Tensor):
+        if processes(optimizer) > 1 and isinstance(real, Tensor):
             torch.distributed.all_reduce(real)
-        scale = optimizer.expected_batch_size * self._ranks if optimizer.loss_reduction == "mean" else 1
+        self._injection.places.read(GRADIENT, self._accumulator.next_row())
         clip = float(optimizer.max_grad_norm)
-        self._injection.places.read("grad", self._scores.next_row())
-        self._scores.add(real, scale, clip, self._noise())
+        self._accumulator.add(real, scale=divisor(optimizer), clip_norm=clip, stated=self._noise())
 
     @property
     def steps(self) -> int:
         """How many steps were seen."""
-        return self._scores.steps
+        return self._accumulator.steps
 
     def recording(self) -> Recording:
         """What was seen so far, on the CPU and free of torch."""
-        totals = self._scores.totals()
-        sums, table, pairs = (total.cpu().numpy().astype(np.float64) for total in totals)
-        dirac = isinstance(self._design, Dirac)
+        totals = self._accumulator.totals()
         return Recording(
             design=self._design,
             bits=self._bits.copy(),
-            sums=sums,
-            table=np.concatenate([np.zeros_like(table[:1]), table]).T.copy() if dirac else None,
+            sums=totals.sums,
+            table=accumulator.table_of(totals.table) if isinstance(self._design, Dirac) else None,
             steps=self.steps,
             sample_rate=self.sample_rate,
             noise_multiplier=self.noise_multiplier,
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
-            pairs=Pairs(pairs, self._scores.quiet),
+            pairs=self._accumulator.pairs(totals),
         )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
@@ -163,8 +155,8 @@ class Audit:
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays."""
         self._injection.release()
-        self._hook.remove()
-        self.optimizer.add_noise = self._add_noise
+        for undo in self._undo:
+            undo()
         del self.optimizer.canaria_audit
 
     def state_dict(self) -> dict[str, Any]:
@@ -173,8 +165,7 @@ class Audit:
             "version": _VERSION,
             "seed": self.seed,
             **self._settings(),
-            **self._scores.state_dict(),
-            "noise_square": self._noise_square,
+            **self._accumulator.state_dict(),
             "draws": self._injection.draws_state(),
         }
 
@@ -191,8 +182,7 @@ class Audit:
         require_counted(self.optimizer, int(state["steps"]))
         self._injection.release()
         self._build(int(state["seed"]))
-        self._scores.load_state_dict(state)
-        self._noise_square = float(state["noise_square"])
+        self._accumulator.load_state_dict(state)
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
@@ -262,7 +252,7 @@ def attach(
 
 def _agreed(optimizer: DPOptimizer, seed: int) -> int:
     """All ranks audit with the seed of the first."""
-    if not isinstance(optimizer, DISTRIBUTED):
+    if not is_distributed(optimizer):
         return seed
     shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)
     torch.distributed.broadcast(shared, 0)

@@ -1,27 +1,21 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
-from typing import Final
-
 import torch
-from opacus.accountants.accountant import IAccountant
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import (
-    AdaClipDPOptimizer,
-    DPOptimizer,
-    DPOptimizerFastGradientClipping,
-    DPPerLayerOptimizer,
-)
-from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
-from opacus.utils.uniform_sampler import (
-    DistributedUniformWithReplacementSampler,
-    UniformWithReplacementSampler,
-)
+from opacus.optimizers import DPOptimizer
 
 from canaria._core.errors import InputError
+from canaria.integrations.opacus._internals import (
+    accountant_of,
+    clips_by_ghost,
+    clips_flat,
+    is_sharded,
+    sampled_rows,
+    samples_by_poisson,
+    steps_counted,
+)
 from canaria.integrations.opacus._rows import CanaryRows
 from canaria.training.canaries import Design
-
-_FLAT: Final = (DPOptimizer, DPOptimizerFastGradientClipping)
 
 
 def require_private(optimizer: DPOptimizer) -> None:
@@ -29,36 +23,21 @@ def require_private(optimizer: DPOptimizer) -> None:
         raise InputError(
             f"optimizer must be the private one that make_private returns, got {type(optimizer).__name__}"
         )
-    flat = isinstance(optimizer, _FLAT) and not isinstance(
-        optimizer, AdaClipDPOptimizer | DPPerLayerOptimizer
-    )
-    if not flat or not isinstance(optimizer.max_grad_norm, int | float):
+    if not clips_flat(optimizer):
         raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
-    if isinstance(optimizer, FSDPOptimizerFastGradientClipping):
+    if is_sharded(optimizer):
         raise InputError("optimizer is for fully sharded training (FSDP), which cannot be audited; use DDP")
     if hasattr(optimizer, "canaria_audit"):
         raise InputError("optimizer is audited already; detach that audit first")
 
 
 def require_poisson(data_loader: DPDataLoader) -> None:
-    sampler = getattr(data_loader, "batch_sampler", None)
-    if not isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
+    if not samples_by_poisson(data_loader):
+        sampler = getattr(data_loader, "batch_sampler", None)
         raise InputError(
             "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
             f"{type(sampler).__name__}; with other batches the real rows must not be subtracted"
         )
-
-
-def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
-    """The accountant that counts the optimizer's steps, if there is one."""
-    closure = getattr(optimizer.step_hook, "__closure__", None) or ()
-    held = [cell.cell_contents for cell in closure]
-    return next((content for content in held if isinstance(content, IAccountant)), None)
-
-
-def steps_counted(accountant: IAccountant) -> int:
-    """How many steps an accountant has counted."""
-    return sum(int(steps) for _, _, steps in accountant.history)
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
@@ -108,19 +87,14 @@ def require_fitting(
             f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
             f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"
         )
-    if data_loader.batch_sampler.__dict__.get("num_samples", 0) and not _covers(data_loader, rows):
+    if sampled_rows(data_loader) != len(rows):
         raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
-    if injection == "rows" and isinstance(optimizer, DPOptimizerFastGradientClipping):
+    if injection == "rows" and clips_by_ghost(optimizer):
         raise InputError(
             "injection='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
         )
     if injection == "head":
         _require_head(optimizer, design)
-
-
-def _covers(data_loader: DPDataLoader, rows: CanaryRows) -> bool:
-    sampler = data_loader.batch_sampler
-    return int(getattr(sampler, "total_size", sampler.num_samples)) == len(rows)
 
 
 def _require_head(optimizer: DPOptimizer, design: Design) -> None:

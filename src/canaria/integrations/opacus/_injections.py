@@ -7,20 +7,22 @@ from typing import Any, Final
 import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
-from opacus.optimizers import DistributedDPOptimizer, DPOptimizer
-from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
+from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core.arrays import Bits, Integers
 from canaria._core.errors import InputError
+from canaria.integrations.opacus._internals import (
+    CLIPPED_SUM,
+    before_clipping,
+    clipping_factors,
+    is_distributed,
+    per_sample_gradients,
+    waiting_batches,
+)
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import DrawnRows
-from canaria.training.canaries import Dense, Design
-
-DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
-RAW_NORM: Final = 10.0
-"""The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
-_DRAWS: Final = 0x64726177
+from canaria.training.canaries import DRAWS, PLACES, RAW_NORM, Dense, Design, derived
 
 
 class Injection:
@@ -156,12 +158,12 @@ class _Sum(Injection):
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
         rate = float(loader.batch_sampler.sample_rate)
-        self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, _derived(seed, 1), device)
+        self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, derived(seed, DRAWS), device)
         self._real = torch.empty(design.coordinates, device=device)
-        self._adds = not isinstance(optimizer, DISTRIBUTED) or torch.distributed.get_rank() == 0
+        self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
-        pieces = self.places.read("summed_grad", self._real)
+        pieces = self.places.read(CLIPPED_SUM, self._real)
         if self._adds:
             counts = self._poisson.counts()
             added = self._dense.total(counts) if self._dense else counts
@@ -188,35 +190,26 @@ class _Rows(Injection):
         device = optimizer.params[0].device
         self._included = torch.tensor(bits > 0, dtype=torch.float32, device=device)
         self._vectors = _Vectors(design, device)
-        self._clip: Callable[[], None] = optimizer.clip_and_accumulate
-        optimizer.clip_and_accumulate = self._clip_with_canaries
+        self._undo = before_clipping(optimizer, self._put_canaries)
         self._sum: Tensor | float = 0.0
 
     @torch.no_grad()
-    def _clip_with_canaries(self) -> None:
+    def _put_canaries(self) -> None:
         parameters = self._optimizer.params
-        if any(isinstance(p.grad_sample, list) for p in parameters):
+        if any(map(waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        device = parameters[0].device
-        drawn = torch.tensor(
-            self._drawn.take(len(parameters[0].grad_sample)), dtype=torch.long, device=device
-        )
+        taken = self._drawn.take(len(per_sample_gradients(parameters[0])))
+        if not taken:
+            return
+        drawn = torch.tensor(taken, dtype=torch.long, device=parameters[0].device)
         rows = torch.nonzero(drawn >= self._first).ravel()
         which = drawn[rows] - self._first
         for parameter in parameters:
-            parameter.grad_sample[rows] = 0
+            per_sample_gradients(parameter)[rows] = 0
         sizes = RAW_NORM * self._optimizer.max_grad_norm * self._included[which]
         self.places.put_rows(rows, sizes[:, None] * self._vectors.of(which))
-        self._sum = self._sum + self.places.read_rows(self._factors(parameters, drawn < self._first))
-        self._clip()
-
-    def _factors(self, parameters: list[Any], real: Tensor) -> Tensor:
-        """By how much the real rows are to be clipped; 0 for canaries."""
-        if len(real) == 0:
-            return torch.zeros(0, device=real.device)
-        norms = torch.stack([p.grad_sample.flatten(1).float().norm(dim=1) for p in parameters])
-        factors: Tensor = (self._optimizer.max_grad_norm / (norms.norm(dim=0) + 1e-6)).clamp(max=1.0)
-        return factors * real
+        real = drawn < self._first
+        self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
 
     def real_part(self) -> Tensor | float:
         self._drawn.finish()
@@ -224,7 +217,7 @@ class _Rows(Injection):
         return real
 
     def release(self) -> None:
-        self._optimizer.clip_and_accumulate = self._clip
+        self._undo()
         self._drawn.release()
 
 
@@ -250,9 +243,5 @@ class _Head(Injection):
 MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
 
 
-def _derived(seed: int, purpose: int) -> int:
-    return int(np.random.SeedSequence(seed, spawn_key=(_DRAWS, purpose)).generate_state(1, np.uint64)[0] >> 1)
-
-
 def _spread(optimizer: DPOptimizer, design: Design, seed: int) -> Places:
-    return Places(optimizer.params, design.coordinates, _derived(seed, 2))
+    return Places(optimizer.params, design.coordinates, derived(seed, PLACES))

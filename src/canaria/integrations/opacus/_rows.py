@@ -1,13 +1,13 @@
 """Canary rows in a data set, and which of them the sampler drew."""
 
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 from torch.utils.data import Dataset, Sampler
 
 from canaria._core import checks
 from canaria._core.errors import InputError
+from canaria.integrations.opacus._internals import record_draws
 
 
 class CanaryRows(Dataset[Any]):
@@ -51,24 +51,18 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
 class DrawnRows:
     """The rows that a sampler drew, in the order in which the optimizer meets them.
 
-    Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh.
+    Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh. `release`
+    leaves the sampler as it was.
     """
 
     def __init__(self, sampler: Sampler[Any]) -> None:
-        drawn: deque[list[int]] = deque()
-        left: list[int] = []
-        self._drawn, self._left = drawn, left
-        self._sampler, self._kind = sampler, type(sampler)
+        self._drawn: deque[list[int]] = deque()
+        self._left: list[int] = []
+        self.release = record_draws(sampler, self._begin, self._drawn.append)
 
-        class Recorded(type(sampler)):  # type: ignore[misc]
-            def __iter__(self) -> Iterator[Any]:
-                drawn.clear()
-                left.clear()
-                for batch in super().__iter__():
-                    drawn.append([int(row) for row in batch])
-                    yield batch
-
-        sampler.__class__ = Recorded
+    def _begin(self) -> None:
+        self._drawn.clear()
+        self._left.clear()
 
     def take(self, count: int) -> list[int]:
         """The next `count` rows."""
@@ -92,7 +86,3 @@ class DrawnRows:
                 f"{left} rows that the sampler drew did not reach the optimizer; with injection='rows' every "
                 "batch must go through forward, backward and step as it was drawn"
             )
-
-    def release(self) -> None:
-        """Give the sampler its own class back."""
-        self._sampler.__class__ = self._kind

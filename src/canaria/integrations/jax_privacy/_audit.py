@@ -1,0 +1,265 @@
+"""An audited privatizer: canaries in, noisy sums out, step by step, all in its state."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from jax import Array
+from jax import numpy as jnp
+
+from canaria._core import seeds
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
+from canaria.evidence.bound import Bound
+from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulator
+from canaria.integrations.jax_privacy._checks import (
+    Stated,
+    require_fitting,
+    require_private,
+    require_room,
+    shapes_of,
+    stated,
+)
+from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
+from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
+from canaria.integrations.jax_privacy._internals import key_of
+from canaria.integrations.jax_privacy._rows import rows_of
+from canaria.results.conformance import Conformance
+from canaria.results.result import Result
+from canaria.training import accumulator
+from canaria.training.canaries import DRAWS, Dense, Design, Dirac, derived, design_of, hidden_bits
+from canaria.training.recording import Recording
+
+_ATTACH: Final = 0x61747461
+PyTree = Any
+"""Arrays in any nest of tuples, lists and dicts."""
+
+
+class AuditState(NamedTuple):
+    """The state of an audited privatizer: plain arrays, saved and restored with the rest of training.
+
+    `noise_state` is the audited privatizer's own; `mark` says which audit the state is of, `key` draws
+    participations, and `accumulated` is what was seen.
+    """
+
+    noise_state: PyTree
+    mark: Array
+    key: Array
+    accumulated: Accumulated
+
+
+class Audit:
+    """An audit that runs along with training; ask it for a bound when training is done.
+
+    Made by `attach`. Train with `privatizer` in the place of the audited one. All that is seen is in its
+    state, so `jax.jit`, `jax.lax.scan` and checkpoints work as always; an audit attached again with the same
+    arguments and `rng` goes on from a restored state.
+    """
+
+    def __init__(
+        self,
+        audited: PyTree,
+        shapes: list[tuple[int, ...]],
+        design: Design,
+        injection: str,
+        seed: int,
+        *,
+        stated: Stated,
+    ) -> None:
+        self.design, self.injection, self.seed = design, injection, seed
+        self.clip_norm, self.noise_multiplier, self.sample_rate = stated
+        self._audited = optax.with_extra_args_support(audited)
+        self._bits = hidden_bits(design.count, seed)
+        self._injection: Sum | Head = (
+            Head(shapes, design)
+            if injection == "head"
+            else Sum(
+                shapes,
+                design,
+                self._bits,
+                seed,
+                clip_norm=stated.clip_norm,
+                sample_rate=stated.sample_rate,
+            )
+        )
+        self._accumulator = Accumulator(
+            accumulator.Accumulator.of(
+                design,
+                self._bits,
+                self._injection.places.layers,
+                sample_rate=stated.sample_rate,
+                noise_multiplier=stated.noise_multiplier,
+            )
+        )
+        made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
+        self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
+        self.privatizer: PyTree = optax.GradientTransformationExtraArgs(self._init, self._update)
+
+    def _init(self, params: PyTree) -> AuditState:
+        self._require_fitting("params", jax.tree.leaves(params))
+        key = key_of(derived(self.seed, DRAWS))
+        return AuditState(self._audited.init(params), jnp.asarray(self._mark), key, self._accumulator.begin())
+
+    def _update(
+        self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
+    ) -> tuple[Any, AuditState]:
+        """One step: canaries are added to the sum (injection "sum"), and what comes out is read."""
+        leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
+        self._require_fitting("sum_of_clipped_grads", leaves)
+        leaves, real, key = self._injection.add(leaves, noise_state.key)
+        noisy, inner = self._audited.update(
+            jax.tree.unflatten(structure, leaves), noise_state.noise_state, params, **extra
+        )
+        seen = (self._injection.places.read(jax.tree.leaves(noisy)) - real) / self.clip_norm
+        accumulated = self._accumulator.add(noise_state.accumulated, seen)
+        return noisy, AuditState(inner, noise_state.mark, key, accumulated)
+
+    def _require_fitting(self, name: str, leaves: list[Any]) -> None:
+        require_fitting(name, leaves, self._injection.shapes, self.injection)
+
+    def with_canary_head(
+        self, loss: Callable[..., Any], params: PyTree
+    ) -> tuple[Callable[..., Any], CanaryHead]:
+        """The loss and the parameters to train with when `injection="head"`.
+
+        Where `loss(params, batch, ...)` takes its batch, the new loss takes a pair (`which`, batch), where
+        `which` (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row pulls on
+        the head alone, by 10 clip norms; that of an excluded one is 0. Sample from real rows and all canaries
+        alike; the audited model is `params.model`.
+        """
+        if self.injection != "head":
+            raise InputError(f"a canary head goes with injection='head', got injection={self.injection!r}")
+        return with_canary_head(loss, params, self.design, self._bits, self.clip_norm)
+
+    def rows(self, indices: PyTree, real: int) -> tuple[Any, Any]:
+        """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
+
+        -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
+        """
+        return rows_of(indices, real, self.design.count)
+
+    def recording(self, state: PyTree) -> Recording:
+        """What was seen up to this state (the privatizer's, or one that holds it), free of JAX."""
+        ours = _state_in(state)
+        if not np.array_equal(np.asarray(ours.mark), self._mark):
+            raise InputError(
+                "the state is of another audit; attach with the same arguments and rng as where it began"
+            )
+        sums, table, pairs = self._accumulator.totals(ours.accumulated)
+        return Recording(
+            design=self.design,
+            bits=self._bits.copy(),
+            sums=sums,
+            table=accumulator.table_of(table) if isinstance(self.design, Dirac) else None,
+            steps=int(ours.accumulated.steps),
+            sample_rate=self.sample_rate,
+            noise_multiplier=self.noise_multiplier,
+            injection=self.injection,
+            seed=self.seed,
+            layers=self._injection.places.layers,
+            pairs=pairs,
+        )
+
+    def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
+        """The lower bound on epsilon that training proves up to this state; see `Recording.bound`."""
+        return self.recording(state).bound(delta, confidence, **how)
+
+    def report(
+        self,
+        state: PyTree,
+        claimed: float | None = None,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        **how: Any,
+    ) -> Result:
+        """Bound, claim and conformance in one text; see `Recording.report`."""
+        return self.recording(state).report(claimed, delta, confidence, **how)
+
+    def conformance(
+        self,
+        state: PyTree,
+        noise_multiplier: float | None = None,
+        sample_rate: float | None = None,
+        steps: int | None = None,
+    ) -> Conformance:
+        """Whether the sums are what correct training would show; see `canaria.conformance`."""
+        return self.recording(state).conformance(noise_multiplier, sample_rate, steps)
+
+
+def attach(
+    privatizer: PyTree,
+    params: PyTree,
+    *,
+    canaries: int | Dense | Dirac,
+    clip_norm: Any,
+    noise_multiplier: float,
+    sample_rate: float,
+    per_coordinate: int = 1,
+    injection: str = "sum",
+    rng: Seed = None,
+) -> Audit:
+    """An audit whose `privatizer` takes the place of `privatizer` in a training step.
+
+    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` say. If these
+    are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices,
+    the sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
+    accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
+
+    Args:
+        privatizer: What adds the noise, such as `gaussian_privatizer` makes.
+        params: The parameters that are trained.
+        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        clip_norm: The most that one row adds to the clipped sum: a number, or the function that
+            `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises).
+        noise_multiplier: The noise that training states, in clip norms.
+        sample_rate: How often training draws a row.
+        per_coordinate: How many Dirac canaries share a weight.
+        injection: How canaries are injected. "sum": added to the clipped sum by a Poisson draw of our own;
+            the data are left alone. "head": a parameter of its own, see `Audit.with_canary_head`; your
+            sampler and clipper decide.
+        rng: A seed for the hidden bits, the places and the draws of the canaries.
+
+    Returns:
+        The audit; ask it for a bound or a report of the last state of its privatizer.
+
+    Raises:
+        InputError: If an argument cannot be used.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from jax_privacy.noise_addition import gaussian_privatizer
+        >>> params = jnp.zeros(400)
+        >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
+        >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
+        >>> state = audit.privatizer.init(params)
+        >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
+        >>> audit.bound(state, delta=1e-5).epsilon > 2
+        True
+
+    """
+    if injection not in INJECTIONS:
+        raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
+    require_private(privatizer)
+    design = design_of(canaries, per_coordinate)
+    settings = stated(clip_norm, noise_multiplier, sample_rate)
+    shapes = shapes_of(params)
+    if injection == "sum":
+        require_room(shapes, design)
+    seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
+    return Audit(privatizer, shapes, design, injection, seed, stated=settings)
+
+
+def _state_in(state: PyTree) -> AuditState:
+    """The one state of an audited privatizer that a state, such as that of optax.chain, holds."""
+    parts = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, AuditState))
+    ours = [part for part in parts if isinstance(part, AuditState)]
+    if len(ours) != 1:
+        raise InputError(
+            f"the state must hold that of one audited privatizer (audit.privatizer), got {len(ours)} "
+            f"in {shown(type(state).__name__)}"
+        )
+    return ours[0]

@@ -1,0 +1,79 @@
+"""What must be true of a training script before an audit is attached; each error is one line."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria.integrations.jax_privacy._internals import is_privatizer, norm_bound
+from canaria.training.canaries import Design
+
+
+class Stated(NamedTuple):
+    """What training states about itself."""
+
+    clip_norm: float
+    noise_multiplier: float
+    sample_rate: float
+
+
+def require_private(privatizer: Any) -> None:
+    if not is_privatizer(privatizer):
+        raise InputError(
+            "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
+            f"got {type(privatizer).__name__}"
+        )
+
+
+def stated(clip_norm: Any, noise_multiplier: float, sample_rate: float) -> Stated:
+    norm = norm_bound(clip_norm)
+    if not 0 < checks.real("clip_norm", norm) < math.inf:
+        raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
+    if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
+        raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
+    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    return Stated(float(norm), float(noise_multiplier), float(sample_rate))
+
+
+def shapes_of(params: Any) -> list[tuple[int, ...]]:
+    leaves = jax.tree.leaves(params)
+    for leaf in leaves:
+        if not jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating):
+            raise InputError(f"params must hold arrays of floating-point numbers, got {shown(leaf)}")
+    if not leaves:
+        raise InputError(f"params must hold arrays of floating-point numbers, got {shown(params)}")
+    return [jnp.shape(leaf) for leaf in leaves]
+
+
+def require_room(shapes: list[tuple[int, ...]], design: Design) -> None:
+    weights = sum(map(math.prod, shapes))
+    if design.coordinates > weights:
+        most = weights * getattr(design, "per_coordinate", 1)
+        raise InputError(
+            f"canaries need {design.coordinates} coordinates, but params hold {weights} weights; "
+            f"take at most {most} canaries, or more per coordinate"
+        )
+
+
+def require_fitting(name: str, leaves: list[Any], shapes: list[tuple[int, ...]], injection: str) -> None:
+    found = [jnp.shape(leaf) for leaf in leaves]
+    if found != shapes:
+        beside = ", with the canary head beside" if injection == "head" else ""
+        raise InputError(
+            f"{name} must have the arrays that the audit was attached to{beside}, "
+            f"{shown(shapes)}, got {shown(found)}"
+        )
+
+
+def require_precise(leaves: list[Any]) -> None:
+    """Refuse sums in which a canary could be rounded away."""
+    for leaf in leaves:
+        if leaf.dtype.itemsize < 4:
+            raise InputError(
+                f"injection='sum' adds canaries to the clipped sum, which {leaf.dtype} would round away; "
+                "cast the sum to float32 before the privatizer (its noise needs that, too), or use 'head'"
+            )

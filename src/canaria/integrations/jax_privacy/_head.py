@@ -1,0 +1,41 @@
+"""A parameter for canaries beside a model: canary rows pull on it alone, nothing is patched."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+from jax import numpy as jnp
+
+from canaria._core.arrays import Bits
+from canaria.training.canaries import RAW_NORM, Dense, Design
+
+
+class CanaryHead(NamedTuple):
+    """The parameters of a model, and beside them one for each coordinate that carries canaries."""
+
+    model: Any
+    canaries: Array
+
+
+def with_canary_head(
+    loss: Callable[..., Any], params: Any, design: Design, bits: Bits, clip_norm: float
+) -> tuple[Callable[..., Any], CanaryHead]:
+    """The loss and the parameters to train with; see `Audit.with_canary_head`."""
+    included = jnp.asarray(bits > 0)
+    dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
+
+    def with_canaries(params: CanaryHead, batch: tuple[Any, Any], *rest: Any, **more: Any) -> Any:
+        which, rows = batch
+        answer = loss(params.model, rows, *rest, **more)
+        value, *aux = answer if isinstance(answer, tuple) else (answer,)
+        canary = jnp.ravel(which)[0]
+        along = (
+            params.canaries[canary % design.coordinates] if dense is None else dense[canary] @ params.canaries
+        )
+        pull = RAW_NORM * clip_norm * included[canary] * along
+        value = jnp.where(canary < 0, value, pull.astype(jnp.result_type(value)))
+        return (value, *aux) if isinstance(answer, tuple) else value
+
+    kind = jnp.result_type(*jax.tree.leaves(params))
+    return with_canaries, CanaryHead(params, jnp.zeros(design.coordinates, kind))

@@ -1,0 +1,67 @@
+"""How canaries get into the sums: two ways, one interface."""
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from jax import Array
+from jax import numpy as jnp
+
+from canaria._core.arrays import Bits
+from canaria.integrations.jax_privacy._checks import require_precise
+from canaria.integrations.jax_privacy._internals import words_from
+from canaria.integrations.jax_privacy._places import Places
+from canaria.training.canaries import PLACES, Dense, Design, derived
+
+INJECTIONS: Final = ("sum", "head")
+
+
+class Sum:
+    """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
+
+    def __init__(
+        self,
+        shapes: list[tuple[int, ...]],
+        design: Design,
+        bits: Bits,
+        seed: int,
+        *,
+        clip_norm: float,
+        sample_rate: float,
+    ) -> None:
+        self.shapes, self._design, self._bits, self._clip_norm = shapes, design, bits, clip_norm
+        self.places = Places(shapes, design.coordinates, derived(seed, PLACES))
+        self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
+        # Rounded so that the chance is never above the rate.
+        self._least = np.uint32(min(math.ceil((1 - sample_rate) * 2**32), 2**32 - 1))
+
+    def add(self, leaves: list[Any], key: Array) -> tuple[list[Any], Array, Array]:
+        """The sums with the canaries in them, the real rows' part at the places, and the next key."""
+        require_precise(self.places.chosen(leaves))
+        key, drawn = self._draw(key)
+        real = self.places.read(leaves)
+        return self.places.put(leaves, real, self._clip_norm * drawn.astype(real.dtype)), real, key
+
+    def _draw(self, key: Array) -> tuple[Array, Array]:
+        """The next key, and the sum of the canaries that take part."""
+        count, width = self._design.count, self._design.coordinates
+        key, words = words_from(key, count)
+        drawn = ((words >= self._least) & (self._bits > 0)).astype(jnp.float32)
+        if self._dense is not None:
+            return key, jnp.matmul(drawn, self._dense, precision="highest")
+        to_a_coordinate = -(-count // width)
+        padded = jnp.pad(drawn, (0, to_a_coordinate * width - count))
+        return key, padded.reshape(to_a_coordinate, width).sum(axis=0)
+
+
+class Head:
+    """The canary head's own gradient; no real row touches it."""
+
+    def __init__(self, shapes: list[tuple[int, ...]], design: Design) -> None:
+        self.shapes = [*shapes, (design.coordinates,)]
+        # A head is the whole of its array, the last one; the others carry none.
+        self.places = Places([*((0,) for _ in shapes), (design.coordinates,)], design.coordinates, 0)
+
+    def add(self, leaves: list[Any], key: Array) -> tuple[list[Any], Array, Array]:
+        """The sums as they are: canaries are in them."""
+        return leaves, jnp.zeros(()), key

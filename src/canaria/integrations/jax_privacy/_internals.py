@@ -1,0 +1,39 @@
+"""Every touch of what JAX, Optax and JAX Privacy do not document, checked against the versions named here.
+
+When one of them changes, this is the file to read again.
+"""
+
+from typing import Any, Final
+
+import jax
+import numpy as np
+import optax
+from jax import Array
+from jax import numpy as jnp
+from jax_privacy.clipping import BoundedSensitivityCallable
+
+CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.8",)}
+"""The versions with which this file was read and tested."""
+_KEYS: Final = "threefry2x32"
+"""Keys of this kind are two words of 32 bits, whatever kind JAX prefers."""
+
+
+def is_privatizer(privatizer: Any) -> bool:
+    """Whether this is what `gaussian_privatizer` and its like make."""
+    return isinstance(privatizer, optax.GradientTransformation)
+
+
+def norm_bound(clip_norm: Any) -> Any:
+    """What a function made by `clipped_grad` says about its largest row; anything else as it is."""
+    return clip_norm.l2_norm_bound if isinstance(clip_norm, BoundedSensitivityCallable) else clip_norm
+
+
+def key_of(number: int) -> Array:
+    """The words of a key, as they are kept in the state."""
+    return jnp.asarray(np.array([number >> 32, number & 0xFFFFFFFF], np.uint32))
+
+
+def words_from(key: Array, count: int) -> tuple[Array, Array]:
+    """The next key, and `count` random words of 32 bits."""
+    words = jax.random.bits(jax.random.wrap_key_data(key, impl=_KEYS), (count + 2,), jnp.uint32)
+    return words[:2], words[2:]

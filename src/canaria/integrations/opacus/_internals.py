@@ -1,0 +1,163 @@
+"""Every touch of what Opacus and torch do not document, checked against the versions named here.
+
+The rest of this folder uses the private optimizer and data loader by their documented attributes. When Opacus
+changes, this is the file to read again.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+from opacus.accountants.accountant import IAccountant
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import (
+    AdaClipDPOptimizer,
+    DistributedDPOptimizer,
+    DPOptimizer,
+    DPOptimizerFastGradientClipping,
+    DPPerLayerOptimizer,
+)
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
+from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
+from opacus.utils.uniform_sampler import (
+    DistributedUniformWithReplacementSampler,
+    UniformWithReplacementSampler,
+)
+from torch import Tensor
+
+CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
+"""The versions with which this file was read and tested."""
+CLIPPED_SUM: Final = "summed_grad"
+"""The attribute of a parameter that holds the sum of clipped gradients, before noise."""
+GRADIENT: Final = "grad"
+"""The attribute that holds what the wrapped optimizer will use."""
+_SLACK: Final = 1e-6
+"""Opacus divides the clip norm by a norm so much larger."""
+
+Undo = Callable[[], None]
+
+
+def clips_flat(optimizer: DPOptimizer) -> bool:
+    """Whether every gradient is clipped as a whole, to one fixed norm."""
+    adapted = isinstance(optimizer, AdaClipDPOptimizer | DPPerLayerOptimizer)
+    return not adapted and isinstance(optimizer.max_grad_norm, int | float)
+
+
+def clips_by_ghost(optimizer: DPOptimizer) -> bool:
+    """Whether there are no per-sample gradients: norms are found without them."""
+    return isinstance(optimizer, DPOptimizerFastGradientClipping)
+
+
+def is_sharded(optimizer: DPOptimizer) -> bool:
+    """Whether parameters are spread over processes (FSDP)."""
+    return isinstance(optimizer, FSDPOptimizerFastGradientClipping)
+
+
+def is_distributed(optimizer: DPOptimizer) -> bool:
+    """Whether several processes hold the model and reduce their gradients (DDP)."""
+    return isinstance(optimizer, DistributedDPOptimizer | DistributedDPOptimizerFastGradientClipping)
+
+
+def processes(optimizer: DPOptimizer) -> int:
+    """How many processes train together."""
+    return torch.distributed.get_world_size() if is_distributed(optimizer) else 1
+
+
+def samples_by_poisson(data_loader: DPDataLoader) -> bool:
+    """Whether every row is drawn by a coin of its own."""
+    sampler = getattr(data_loader, "batch_sampler", None)
+    return isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler)
+
+
+def sampled_rows(data_loader: DPDataLoader) -> int:
+    """From how many rows the sampler draws, over all processes."""
+    sampler = data_loader.batch_sampler
+    return int(getattr(sampler, "total_size", sampler.num_samples))
+
+
+def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
+    """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it."""
+    closure = getattr(optimizer.step_hook, "__closure__", None) or ()
+    held = [cell.cell_contents for cell in closure]
+    return next((content for content in held if isinstance(content, IAccountant)), None)
+
+
+def steps_counted(accountant: IAccountant) -> int:
+    """How many steps an accountant has counted."""
+    return sum(int(steps) for _, _, steps in accountant.history)
+
+
+def divisor(optimizer: DPOptimizer) -> float:
+    """By what a noisy sum is divided on its way to `GRADIENT`, over all processes."""
+    if optimizer.loss_reduction != "mean":
+        return 1.0
+    return float(optimizer.expected_batch_size * processes(optimizer))
+
+
+def waiting_batches(parameter: Any) -> bool:
+    """Whether per-sample gradients of several batches wait for one step."""
+    return isinstance(getattr(parameter, "grad_sample", None), list)
+
+
+def per_sample_gradients(parameter: Any) -> Tensor:
+    """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
+    gradients: Tensor = parameter.grad_sample
+    return gradients
+
+
+def clipping_factors(optimizer: DPOptimizer) -> Tensor:
+    """By how much Opacus will multiply the gradient of each row of this batch.
+
+    In the precision in which it does so: under autocast that is little, and what rounding does to equal norms
+    adds up over a batch.
+    """
+    parts = [gradients.flatten(1).norm(2, dim=1) for gradients in map(per_sample_gradients, optimizer.params)]
+    norms = torch.stack(parts, dim=1).norm(2, dim=1)
+    factors: Tensor = (optimizer.max_grad_norm / (norms + _SLACK)).clamp(max=1.0)
+    return factors
+
+
+def before_clipping(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
+    """Call `do` each time before per-sample gradients are clipped and added up."""
+    return _before(optimizer, "clip_and_accumulate", do)
+
+
+def before_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
+    """Call `do` each time before noise is added to the clipped sum."""
+    return _before(optimizer, "add_noise", do)
+
+
+def _before(optimizer: DPOptimizer, method: str, do: Callable[[], None]) -> Undo:
+    own: Callable[[], None] = getattr(optimizer, method)
+
+    def both() -> None:
+        do()
+        own()
+
+    setattr(optimizer, method, both)
+    return lambda: setattr(optimizer, method, own)
+
+
+def before_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
+    """Call `do` before the wrapped optimizer uses the gradients, after noise, scaling and reduction."""
+    handle = optimizer.original_optimizer.register_step_pre_hook(lambda *_: do())
+    undo: Undo = handle.remove
+    return undo
+
+
+def record_draws(sampler: Any, on_pass: Callable[[], None], on_batch: Callable[[list[int]], None]) -> Undo:
+    """Call `on_pass` when the sampler begins anew, and `on_batch` with the rows of every batch it draws.
+
+    The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it.
+    """
+    kind = type(sampler)
+
+    class Recorded(kind):  # type: ignore[misc, valid-type]
+        def __iter__(self) -> Iterator[Any]:
+            on_pass()
+            for batch in super().__iter__():
+                on_batch([int(row) for row in batch])
+                yield batch
+
+    sampler.__class__ = Recorded
+    return lambda: setattr(sampler, "__class__", kind)
