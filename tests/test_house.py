@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -91,3 +92,36 @@ def test_nobody_outside_evidence_and_rules_asks_which_kind_it_is() -> None:
                 named = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
                 asked += [f"{path.name}: {named & kinds}"] if named & kinds else []
     assert not asked
+
+
+INTEGRATIONS = SOURCE / "integrations"
+UNDOCUMENTED = {
+    "opacus": {
+        *("grad_sample", "summed_grad", "add_noise", "clip_and_accumulate", "step_hook", "loss_reduction"),
+        *("expected_batch_size", "original_optimizer", "history", "__class__", "__closure__", "num_samples"),
+    },
+    "jax_privacy": {"l2_norm_bound", "wrap_key_data"},
+}
+
+
+@pytest.mark.parametrize("framework", UNDOCUMENTED)
+def test_what_a_framework_does_not_document_is_touched_in_one_file(framework: str) -> None:
+    """Which names the versions that it was checked against: those that are installed here."""
+    folder = INTEGRATIONS / framework
+    for path in folder.glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        touched = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        deep = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+        if path.name != "_internals.py":
+            assert not touched & UNDOCUMENTED[framework], path
+            assert not [name for name in deep if name.startswith(f"{framework}.") and name.count(".") > 1], (
+                path
+            )
+    internals = importlib.import_module(f"canaria.integrations.{framework}._internals")
+    for package, checked in internals.CHECKED.items():
+        assert metadata.version(package).partition("+")[0] in checked
+
+
+def test_integrations_have_the_same_files() -> None:
+    folders = [{path.name for path in (INTEGRATIONS / name).glob("*.py")} for name in UNDOCUMENTED]
+    assert folders[0] == folders[1]

@@ -86,9 +86,7 @@ def stepped(audit: Audit, grads: Any, state: AuditState, steps: int) -> AuditSta
 def records_of(audit: Audit, states: AuditState) -> list[Recording]:
     """Of the states of several runs at once."""
     seen = jax.device_get(states._replace(noise_state=()))
-    return [
-        audit.recording(jax.tree.map(lambda leaf, r=run: leaf[r], seen)) for run in range(len(seen.mark))
-    ]
+    return [audit.recording(jax.tree.map(lambda leaf, r=run: leaf[r], seen)) for run in range(len(seen.mark))]
 
 
 def small_runs(stddevs: Any, steps: int = STEPS, **options: Any) -> list[Recording]:
@@ -235,7 +233,9 @@ def test_canaries_join_side_by_side_in_every_array_and_nothing_else_changes() ->
         added = np.asarray(ravel_pytree(released)[0] - ravel_pytree(grads)[0])
         places = np.flatnonzero(added)
         assert (units(record) > 0).all()
-        inside = [places[(first <= places) & (places < last)] for first, last in ((0, 77), (77, 78), (78, 102))]
+        inside = [
+            places[(first <= places) & (places < last)] for first, last in ((0, 77), (77, 78), (78, 102))
+        ]
         assert tuple(map(len, inside)) == record.layers
         assert all((np.diff(some) == 1).all() for some in inside)
         assert np.allclose(added[places], record.sums)

@@ -296,6 +296,24 @@ def test_a_test_that_makes_no_audit_ends_in_an_error(pytester: pytest.Pytester) 
     result.stdout.fnmatch_lines(["this test declares 1 audit and made none: it proves nothing by passing"])
 
 
+def test_a_refused_audit_is_none(pytester: pytest.Pytester) -> None:
+    """A test that swallows the error would pass without having tested anything."""
+    pytester.makepyfile(
+        """
+        import canaria
+
+        def test_refused(assert_private):
+            try:
+                assert_private(lambda included: included, -1.0, 0.0)
+            except canaria.InputError:
+                pass
+        """
+    )
+    result = pytester.runpytest()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["this test declares 1 audit and made none*"])
+
+
 def test_an_audit_may_be_made_by_a_fixture_after_the_test(pytester: pytest.Pytester) -> None:
     tests = """
 @pytest.fixture

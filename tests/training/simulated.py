@@ -4,8 +4,8 @@ import numpy as np
 
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training import Dense, Dirac, Recording
+from canaria.training.accumulator import Accumulator, Last, table_of
 from canaria.training.canaries import Design, hidden_bits
-from canaria.training.conformance import Pairs
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
 
@@ -41,26 +41,41 @@ def simulated(
     )
 
 
-def watched(design: Dirac, seed: int, sigmas: np.ndarray, layers: tuple[int, ...]) -> Recording:
-    """A correct DP-SGD with one noise multiplier for each step, and all that conformance looks at."""
+def watched(
+    design: Design,
+    seed: int,
+    sigmas: np.ndarray,
+    layers: tuple[int, ...],
+    noise: np.ndarray | float = 1.0,
+) -> Recording:
+    """DP-SGD with one noise multiplier for each step, and all that conformance looks at.
+
+    `noise` multiplies the noise, for all, each step, or each step and coordinate: 1 is correct.
+    """
     rng = np.random.default_rng(seed)
     bits = hidden_bits(design.count, seed)
-    places = np.arange(design.count) % design.coordinates
-    included = np.bincount(places, weights=bits > 0, minlength=design.coordinates).astype(int)
-    seen = rng.binomial(included, RATE, (len(sigmas), design.coordinates)).astype(float)
-    seen += rng.normal(size=seen.shape) * sigmas[:, None]
-    differences = (seen[0::2] - seen[1::2])[:, included == 0]
-    squares = (differences**2).sum(axis=1) / (sigmas[0::2] ** 2 + sigmas[1::2] ** 2)
+    if isinstance(design, Dense):
+        taking = (rng.random((len(sigmas), design.count)) < RATE) & (bits > 0)
+        seen = taking @ design.gradients()
+    else:
+        places = np.arange(design.count) % design.coordinates
+        included = np.bincount(places, weights=bits > 0, minlength=design.coordinates).astype(int)
+        seen = rng.binomial(included, RATE, (len(sigmas), design.coordinates)).astype(float)
+    seen += rng.normal(size=seen.shape) * sigmas[:, None] * noise
+    added = Accumulator.of(design, bits, layers, sample_rate=RATE, noise_multiplier=sigmas[0])
+    last = Last(seen[-1], sigmas[-1], float(np.mean(sigmas[:-1] ** 2))) if len(sigmas) % 2 else None
+    totals = added.totals(seen, sigmas)
     return Recording(
         design=design,
         bits=bits,
         sums=seen.sum(axis=0),
-        table=np.zeros((design.coordinates, design.most + 1)),
+        table=table_of(totals.table) if isinstance(design, Dirac) else None,
         steps=len(sigmas),
         sample_rate=RATE,
         noise_multiplier=float(np.sqrt(np.mean(sigmas**2))),
         injection="sum",
         seed=seed,
         layers=layers,
-        pairs=Pairs.of(squares, int((included == 0).sum())),
+        parameters=len(layers),
+        pairs=added.pairs(totals, last),
     )

@@ -49,7 +49,7 @@ def test_steps_are_compared_where_no_canary_is_included() -> None:
 
 @pytest.mark.parametrize(
     ("design", "directions"),
-    [(Dense(50, 70), None), (Dense(400, 500), 64), (Dense(300, 20), 0), (Dense(2, 4), None)],
+    [(Dense(50, 70), None), (Dense(400, 500), 256), (Dense(300, 20), 0), (Dense(2, 4), None)],
     ids=repr,
 )
 def test_directions_of_dense_canaries_see_none_that_is_included(

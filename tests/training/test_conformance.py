@@ -10,21 +10,32 @@ from scipy import integrate, stats
 
 from canaria.results.conformance import joined
 from canaria.training import conformance
-from canaria.training.canaries import Dirac
-from canaria.training.conformance import Pairs, _joined
+from canaria.training.canaries import Dense, Design, Dirac
+from canaria.training.conformance import Pairs, _joined, _steps
 from tests.training.simulated import watched
 
 PARTS = ("offset", "weight", "layers", "noise", "steps")
 
 
-def test_every_part_is_uniform_and_independent_for_correct_training() -> None:
-    """Theorem 26 (b) to (e): 400 runs, three layers, noise that changes from pair to pair; false alarms 1e-3.
+@pytest.mark.parametrize(
+    ("design", "sigmas", "parts_expected"),
+    [
+        (Dirac(120, 2), np.repeat([2.0, 1.0, 3.0], 2), PARTS),
+        (Dirac(120, 2), np.full(7, 2.0), PARTS),
+        (Dense(40, 60), np.full(7, 2.0), PARTS[1:]),
+    ],
+    ids=["noise that changes from pair to pair", "an odd number of steps", "dense canaries"],
+)
+def test_every_part_is_uniform_and_independent_for_correct_training(
+    design: Design, sigmas: np.ndarray, parts_expected: tuple[str, ...]
+) -> None:
+    """Theorem 26 (b) to (e): 400 runs, three parameters; false alarms 1e-3 each.
 
     Six tests of Kolmogorov and Smirnov at 1e-4, and ten correlations at 4.5 standard errors.
     """
-    sigmas, runs = np.repeat([2.0, 1.0, 3.0], 2), 400
-    found = [conformance(watched(Dirac(120, 2), seed, sigmas, (20, 30, 10))) for seed in range(runs)]
-    assert tuple(found[0].parts) == PARTS
+    runs = 400
+    found = [conformance(watched(design, seed, sigmas, (20, 30, 10))) for seed in range(runs)]
+    assert tuple(found[0].parts) == parts_expected
     parts = np.array([list(one.parts.values()) for one in found]).T
     for p_values in (*parts, np.array([one.p_value for one in found])):
         assert stats.kstest(p_values, "uniform").pvalue >= 1e-4
@@ -44,6 +55,60 @@ def test_layers_and_steps_name_the_fault() -> None:
     uneven = replace(run, pairs=Pairs.of([150.0, 40.0, 350.0], 150))
     assert conformance(uneven).parts["steps"] < 1e-6
     assert conformance(uneven).clearest == "steps 3 and 4"
+
+
+@pytest.mark.parametrize(
+    ("design", "steps", "silent"),
+    [
+        (Dirac(700), 20, 9),
+        (Dirac(700), 21, 20),
+        (Dirac(700), 21, 0),
+        (Dense(500, 700), 20, 9),
+        (Dense(500, 700), 21, 20),
+    ],
+    ids=str,
+)
+def test_a_step_without_noise_is_found(design: Design, steps: int, silent: int) -> None:
+    """One of twenty, the last of an odd number too, and beside dense canaries."""
+    noise = np.ones((steps, 1))
+    noise[silent] = 0.0
+    found = conformance(watched(design, 0, np.full(steps, 1.0), (600, 100), noise))
+    assert not found.conforms
+    named = (
+        f"step {steps}" if silent == steps - 1 else f"steps {silent // 2 * 2 + 1} and {silent // 2 * 2 + 2}"
+    )
+    assert found.clearest == named
+
+
+def test_a_parameter_of_one_weight_without_noise_is_found_or_named() -> None:
+    """Its coin decides whether it can be tested; if not, the report says so. 40 runs."""
+    noise = np.ones((30, 201))
+    noise[:, -1] = 0.0
+    tested = 0
+    for seed in range(40):
+        run = watched(Dirac(201), seed, np.full(30, 1.0), (200, 1), noise)
+        quiet = run.bits[-1] < 0
+        assert conformance(run).conforms != quiet
+        assert ("parameters" in run.report().facts) != quiet
+        tested += quiet
+    assert 10 <= tested <= 30
+
+
+def test_by_pair_and_by_parameter_share_little() -> None:
+    """Theorem 26 (e): 3,000 runs each of few pairs and parameters; alarms of "steps" at 1 %, false alarms 1e-4 each."""
+    rng, runs = np.random.default_rng(0), 3_000
+    for pairs, layers in ((1, 1), (1, 4), (3, 2), (4, 4)):
+        squares = rng.normal(size=(runs, pairs, layers, 5)) ** 2
+        found = [
+            _steps(
+                Pairs.of(
+                    one.sum(axis=(1, 2)), 5 * layers, tuple((total, 5) for total in one.sum(axis=(0, 2)))
+                )
+            )[0]
+            for one in squares
+        ]
+        alarms = int((np.array(found) <= 0.01).sum())
+        assert stats.binom.sf(alarms - 1, runs, 0.01) >= 1e-4
 
 
 def alarms(coordinates: int, pairs: int, runs: int, seed: int) -> float:

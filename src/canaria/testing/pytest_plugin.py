@@ -134,7 +134,7 @@ class Suite:
         """Put the outcomes of audits into the report, from workers too."""
         report = yield
         audits, ended = item.stash.get(_MADE, None), item.stash.get(_ENDED, False)
-        idle = audits is not None and audits.made == 0 < audits.allowed
+        idle = audits is not None and audits.settled == 0 < audits.allowed
         if report.when == "teardown" and report.passed and ended and audits is not None and idle:
             report.outcome = "failed"
             report.longrepr = (
@@ -196,14 +196,15 @@ def _fixtures(item: pytest.Item) -> int:
     return len(_FIXTURES.intersection(getattr(item, "fixturenames", ())))
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, kw_only=True)
 class Audits:
-    """The audits of one test: how many it may make, how many it has made, and their outcomes."""
+    """The audits of one test: how many it may make, has begun, and has brought to a verdict."""
 
     suite: Suite
     item: pytest.Item
     allowed: int
     made: int = 0
+    settled: int = 0
 
     @property
     def seed(self) -> int:
@@ -240,6 +241,7 @@ class Audits:
     def settle(self, verdict: "Verdict") -> "Bound":
         """Note the outcome of an audit, and fail if it is against the claim."""
         __tracebackhide__ = True
+        self.settled += 1
         node = self.item.nodeid
         name = node if self.allowed == 1 else f"{node} audit {self.made}"
         command = (
@@ -334,7 +336,7 @@ def _privacy_audits(request: pytest.FixtureRequest) -> Audits:
     suite = request.config.pluginmanager.get_plugin(_SUITE)
     assert isinstance(suite, Suite)
     request.node.stash[_LINES], request.node.stash[_ENDED] = [], False
-    audits = Audits(suite, request.node, request.node.stash.get(_COUNTED, 0))
+    audits = Audits(suite=suite, item=request.node, allowed=request.node.stash.get(_COUNTED, 0))
     request.node.stash[_MADE] = audits
     return audits
 

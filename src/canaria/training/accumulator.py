@@ -41,7 +41,7 @@ _COMPARED: Final = 4096
 """About so many coordinates are enough to compare steps on."""
 _COMPARED_OF_EACH: Final = 8
 """Of every parameter at least so many, if it has them."""
-_DIRECTIONS: Final = 64
+_DIRECTIONS: Final = 256
 """Steps of dense canaries are compared along at most so many directions."""
 _AT_LEAST: Final = 4
 """Every parameter gets so many coordinates, if there are enough for all."""

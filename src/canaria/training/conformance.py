@@ -36,6 +36,9 @@ from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined
 
 FEWEST: Final = 4
+"""Fewer coordinates leave nothing to test."""
+FEWEST_IN_A_PARAMETER: Final = 3
+"""The noise of a parameter is seen in its sums from so many coordinates on: two directions are taken out."""
 
 
 @dataclass(frozen=True, kw_only=True)

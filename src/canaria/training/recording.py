@@ -26,7 +26,7 @@ from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Rule
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
-from canaria.training.conformance import FEWEST, Pairs, of_dense, of_dirac
+from canaria.training.conformance import FEWEST, FEWEST_IN_A_PARAMETER, Pairs, of_dense, of_dirac
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
 NOT_TESTED: Final = "not tested (no noise is stated, or few coordinates carry canaries)"
@@ -50,7 +50,9 @@ class Recording:
         noise_multiplier: The stated noise multiplier.
         injection: How the canaries were injected: "rows", "sum" or "head".
         seed: The seed of the audit.
-        layers: The number of coordinates in each parameter; only for the conformance test.
+        layers: The number of coordinates in each parameter that carries canaries; only for the conformance
+            test.
+        parameters: The number of parameters that are trained; 0 if not known.
         pairs: The squared differences of pairs of steps; only for the conformance test.
 
     Raises:
@@ -69,6 +71,7 @@ class Recording:
     injection: str
     seed: int
     layers: tuple[int, ...] = ()
+    parameters: int = 0
     pairs: Pairs | None = None
 
     def __post_init__(self) -> None:
@@ -281,9 +284,25 @@ class Recording:
                 "exercised": exercised,
                 "untouched": untouched,
                 **({} if lawful else {"conformance": NOT_TESTED}),
+                **(self._untested() if lawful else {}),
             },
             seed=self.seed,
         )
+
+    def _untested(self) -> dict[str, str]:
+        """The fact that the noise of some parameters is not tested, if that is so."""
+        compared = [places for _, places in self.pairs.by_parameter] if self.pairs is not None else []
+        compared += [0] * (len(self.layers) - len(compared))
+        tested = sum(
+            share >= FEWEST_IN_A_PARAMETER or places > 0
+            for share, places in zip(self.layers, compared, strict=True)
+        )
+        if tested >= self.parameters:
+            return {}
+        return {
+            "parameters": f"the noise of {tested} of {self.parameters} is tested; "
+            "the others carry too few canaries, or none"
+        }
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
         """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""

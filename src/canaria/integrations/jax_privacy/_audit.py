@@ -1,6 +1,7 @@
 """An audited privatizer: canaries in, noisy sums out, step by step, all in its state."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -160,6 +161,7 @@ class Audit:
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
+            parameters=sum(math.prod(shape) > 0 for shape in self._injection.shapes),
             pairs=pairs,
         )
 

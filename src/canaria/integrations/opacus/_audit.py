@@ -126,6 +126,7 @@ class Audit:
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
+            parameters=len(self.optimizer.params),
             pairs=self._accumulator.pairs(totals),
         )
 
