@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from opacus.optimizers import DPOptimizer
 from scipy import stats
 
 from canaria import InputError
 from canaria.integrations.opacus._injections import _Poisson
+from canaria.integrations.opacus._internals import clipping_factors
 from canaria.integrations.opacus._places import Places
 
 CPU = torch.device("cpu")
@@ -67,3 +69,20 @@ def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:
     seen = Places([weight], 50, seed=0).read_rows(torch.ones(16_000))
     assert (seen - rows.float().sum(0)).abs().max() < 0.1
     assert (rows.sum(0).float() - rows.float().sum(0)).abs().max() > 1
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_real_rows_are_clipped_as_opacus_clips_them(kind: torch.dtype) -> None:
+    """Rows of nearly equal norm are all rounded the same way in bfloat16, and the error grows with the batch."""
+    torch.manual_seed(0)
+    weights = [torch.nn.Parameter(torch.zeros(40)), torch.nn.Parameter(torch.zeros(8))]
+    optimizer = DPOptimizer(
+        torch.optim.SGD(weights), noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=3000
+    )
+    for weight in weights:
+        rows = torch.rand(3000, weight.numel()) + 1
+        weight.grad_sample = (0.9 * rows / rows.norm(dim=1, keepdim=True)).to(kind)
+    seen = [Places([weight], weight.numel(), 0).read_rows(clipping_factors(optimizer)) for weight in weights]
+    optimizer.clip_and_accumulate()
+    for weight, expected in zip(weights, seen, strict=True):
+        assert torch.allclose(weight.summed_grad, expected, atol=1e-2)
