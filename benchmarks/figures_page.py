@@ -18,7 +18,7 @@ OPENING = """# The figures, run in full
 This page shows the paper's figures, and ours, with their numbers.
 
 Made by `make figures` (`canaria reproduce`, then this page). The settings are the paper's unless a title
-says "ours": d = 1000, T = 100, q = 0.1, ε = 2, δ = 1e-5, 95 % confidence; means ± standard errors. The noise
+says "ours": d = 1000, T = 100, q = 0.1, ε = 2, δ = 1e-5, 95% confidence; means ± standard errors. The noise
 is σ = {sigma:.4f} by the RDP accountant, as in the paper; tight accounting (PLD) of the same noise gives
 ε = {tight:.2f}.
 

@@ -139,7 +139,7 @@ def false_claims() -> Any:
         alt.Chart(alt.Data(values=rows))
         .mark_bar()
         .encode(
-            x=alt.X("rate:Q", axis=alt.Axis(format="%"), title="false claims (nominally at most 5 %)"),
+            x=alt.X("rate:Q", axis=alt.Axis(format="%"), title="false claims (nominally at most 5%)"),
             y=alt.Y("way:N", sort=list(rates), title=None, axis=alt.Axis(labelLimit=260)),
             color=alt.Color("kind:N", scale=colours, title=None, legend=alt.Legend(orient="bottom")),
         )

@@ -103,12 +103,12 @@ def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step
 
 def rows_of(cuda: bool) -> list[str]:
     cases = [
-        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5 %", 60),
-        ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2 %", 12),
+        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5%", 60),
+        ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2%", 12),
     ]
     if cuda:
         cases = [
-            ("wide MLP, batch 512", wide, (784,), 512, "hooks", 1_000_000, "3 %", 20),
+            ("wide MLP, batch 512", wide, (784,), 512, "hooks", 1_000_000, "3%", 20),
             ("wide MLP, batch 512, ghost clipping", wide, (784,), 512, "ghost", 1_000_000, "none", 20),
         ]
     rows = []
@@ -117,7 +117,7 @@ def rows_of(cuda: bool) -> list[str]:
         step, plain, ratio, error = overhead(make, canaries, blocks)
         rows.append(
             f"| {name} | {machine(cuda)} | {step.weights:,} | {canaries:,} | {1e3 * plain:.2f} ms | "
-            f"{100 * (ratio - 1):+.1f} % ± {100 * error:.1f} | {limit} |"
+            f"{100 * (ratio - 1):+.1f}% ± {100 * error:.1f} | {limit} |"
         )
     return rows
 

@@ -34,15 +34,15 @@ own auditor: [check an auditor](../how-to/validate.md).
 
 Blank: an auditor whose scores know no bit need not withstand one whose scores do, and an audit of a
 training run or of planted canaries needs such a case. The highest rates of ours are those of tests that are
-exact; what is lower than 5 % is lost to discrete counts, or to a δ that is charged more than this mechanism
+exact; what is lower than 5% is lost to discrete counts, or to a δ that is charged more than this mechanism
 spends. The last seven columns are the controls, which are wrong on purpose; each is flagged where its fault
-shows. Large cases get fewer audits (10,000 elements: 2 to 10 %, 2,000: 10 %, 1,000: 20 %), and so do costly
-auditors (online: 2 %; by rank, surest first, together: 20 %).
+shows. Large cases get fewer audits (10,000 elements: 2 to 10%, 2,000: 10%, 1,000: 20%), and so do costly
+auditors (online: 2%; by rank, surest first, together: 20%).
 
 """
 
 VERDICT = """**{flagged} of {cells} cells of ours are flagged**, and none is more than {errors:.1f} standard
-errors above 5 %. The highest rate beyond doubt is that of {auditor} in {case}: {rate:.2f} %
+errors above 5%. The highest rate beyond doubt is that of {auditor} in {case}: {rate:.2f}%
 ({low:.2f} to {high:.2f}). Flagged, as they must be: {caught}."""
 
 

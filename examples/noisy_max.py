@@ -6,7 +6,7 @@ Queries change by at most 1 between neighbours. Noise of scale 2 / epsilon is th
 exponential (which is permute-and-flip); 1 / epsilon is enough only if all move the same way, as counts do
 ("monotonic"). Only the place of the largest may be shown, not its noisy value. The audit is the classic one:
 many runs, before each a fair coin chooses one of two neighbours, and the score is the likelihood ratio.
-OpenDP cannot be seeded; at 99.999 % confidence no run of this script is likely to see a false alarm.
+OpenDP cannot be seeded; at 99.999% confidence no run of this script is likely to see a false alarm.
 """
 
 from collections.abc import Callable, Iterator

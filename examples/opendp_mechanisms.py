@@ -5,7 +5,7 @@
 Everybody hides behind a coin: included, or not. An included person adds 1 to cells of a table that are theirs
 alone, and the table is released once. The claim is what OpenDP says itself (`measurement.map`), or what the
 author of a mistake believes. OpenDP cannot be seeded: bounds differ a little from run to run, and at
-99.999 % confidence no run of this script is likely to see a false alarm.
+99.999% confidence no run of this script is likely to see a false alarm.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Mechanisms of other people, audited: those that are right pass, those that are not are caught.
 
 The examples audit; here their verdicts are checked, and by other means the mechanisms and scores that they
-write by hand. Examples without OpenDP are seeded, each audit at 99.9 % confidence. OpenDP cannot be seeded: there
-each audit is at 99.999 %, so that one of the 6 correct mechanisms in question is refuted in at most 1 of 16,000 runs of
+write by hand. Examples without OpenDP are seeded, each audit at 99.9% confidence. OpenDP cannot be seeded: there
+each audit is at 99.999%, so that one of the 6 correct mechanisms in question is refuted in at most 1 of 16,000 runs of
 these tests; ratios are pinned at least five standard deviations below what is expected.
 """
 

@@ -17,7 +17,7 @@ def test_what_a_type_checker_sees() -> None:
 
 
 def test_few_parameters_take_anything() -> None:
-    """At most 3 % are annotated `Any`, and every one has a type."""
+    """At most 3% are annotated `Any`, and every one has a type."""
     taken, anything = 0, []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,6 +1,6 @@
 """PrivacyGuard: `MIAResults`, `AnalysisNode`, `FPRLowerBoundAnalysisNode` and `FDPAnalysisNode`.
 
-All but the last fix the confidence at 95 %; asked for another they are refused here. `FDPAnalysisNode` tries
+All but the last fix the confidence at 95%; asked for another they are refused here. `FDPAnalysisNode` tries
 noise from 0.001 to 9.991 one by one, and answers with the last if none is refuted: at delta = 1e-5 never less
 than 0.34. It assumes a Gaussian mechanism; at delta = 0, where that has no epsilon, it claims nothing here.
 """
@@ -67,7 +67,7 @@ def clopper_pearson_best(scores: Floats, bits: Bits, delta: float, confidence: f
 
 
 def bootstrap_tpr(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """`AnalysisNode`, `eps_lb`: at 1 % TPR, 2.5 % quantile of 1000 resamples. Claims a lower bound."""
+    """`AnalysisNode`, `eps_lb`: at 1% TPR, 2.5% quantile of 1000 resamples. Claims a lower bound."""
     outputs = _analysed(AnalysisNode, scores, bits, delta, confidence)
     return 0.0 if outputs is None else claim(outputs.eps_lb)
 

@@ -53,7 +53,7 @@ def _number(value: float | None) -> str:
 def _tightness(found: Findings) -> Iterable[str]:
     yield "## How tight"
     yield (
-        "Mean bounds at 95 % confidence and δ = 1e-5, everybody on the same scores. *Best peer*: the method "
+        "Mean bounds at 95% confidence and δ = 1e-5, everybody on the same scores. *Best peer*: the method "
         "that shows the most of those that claim something for every mechanism and were not caught "
         "over-claiming ([below](#how-valid)); a slow one got to fewer audits, and the *ratio* is on those. "
         "*Hindsight*: the best number of guesses, chosen afterwards, δ not charged. It is **not valid**; "
@@ -133,7 +133,7 @@ def _rate(case: dict[str, Any]) -> str:
 def _validity(found: Findings) -> Iterable[str]:
     yield "## How valid"
     yield (
-        "How often a bound at 95 % confidence is above the truth; up to 5 % is allowed. Bold: above beyond "
+        "How often a bound at 95% confidence is above the truth; up to 5% is allowed. Bold: above beyond "
         "chance (one in 30,000). As many audits as some seconds allow; who was the best peer or ahead of "
         "ours somewhere, and not caught, got more. A method that is not caught is not thereby valid."
     )
@@ -177,7 +177,7 @@ def _seconds(value: float | None) -> str:
 def _speed(found: Findings) -> Iterable[str]:
     speed = found.known["speed"]
     yield "## How fast"
-    yield "From counts, 73 % of the guesses right, δ = 1e-5 (growth: the fitted exponent from 10⁴ on):"
+    yield "From counts, 73% of the guesses right, δ = 1e-5 (growth: the fitted exponent from 10⁴ on):"
     yield _times(speed["counts"], "guesses")
     for shift, rows in speed["scores"].items():
         yield f"From normal scores, shift {shift}, δ = 1e-5, of methods that were not caught over-claiming:"

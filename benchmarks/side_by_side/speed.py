@@ -39,7 +39,7 @@ for _ in range(4):
         break
 print(best)
 """
-"""JAX Privacy takes scores: 1 for everybody, of whom 73 % are members, all above an explicit threshold."""
+"""JAX Privacy takes scores: 1 for everybody, of whom 73% are members, all above an explicit threshold."""
 LARGE_AUDIT = """
 import resource
 import numpy as np
@@ -74,7 +74,7 @@ def shortest(work: Callable[[], object]) -> float:
 
 
 def from_counts(field: Field) -> list[Times]:
-    """73 % of so many guesses right, out of as many elements."""
+    """73% of so many guesses right, out of as many elements."""
 
     def ours(guesses: int) -> object:
         return lower_bound(Counts(73 * guesses // 100, guesses, guesses), DELTA)

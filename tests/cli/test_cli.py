@@ -46,7 +46,7 @@ def test_a_process_of_its_own_answers_the_same(words: list[str], stdin: str, cod
 def test_bound_in_words() -> None:
     ran = canaria(*BOUND, "--delta", "1e-5")
     assert ran.code == 0
-    assert ran.out.startswith("ε ≥ 0.606 at δ = 1e-05, with 95 % confidence\n")
+    assert ran.out.startswith("ε ≥ 0.606 at δ = 1e-05, with 95% confidence\n")
     assert "independent fair coins" in ran.out
 
 

@@ -81,7 +81,7 @@ def test_report_as_json_and_as_a_page(tmp_path: Path) -> None:
 
 def test_several_results_say_when_they_hold_at_once(tmp_path: Path) -> None:
     stored = str(scored().save(tmp_path / "result.json"))
-    assert "at once with at least 90 %" in " ".join(run("report", stored, stored).split())
+    assert "at once with at least 90%" in " ".join(run("report", stored, stored).split())
 
 
 def test_errors_take_no_orders_either(tmp_path: Path) -> None:

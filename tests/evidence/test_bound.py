@@ -73,7 +73,7 @@ def test_split_is_the_largest_bound_of_its_parts() -> None:
 def test_sentence_is_honest() -> None:
     text = str(lower_bound(Counts(73, 100, 1000), 1e-5, adjacency="replace"))
     assert text.startswith(
-        "With 95 % confidence epsilon is at least 0.606 at delta 1e-05: 73 of 100 guesses right"
+        "With 95% confidence epsilon is at least 0.606 at delta 1e-05: 73 of 100 guesses right"
     )
     assert "replace adjacency" in text
     assert "assuming the hidden bits are independent fair coins" in text

@@ -1,4 +1,4 @@
-"""Coverage: the true claim is refuted in at most 5 % of audits, for every kind of evidence.
+"""Coverage: the true claim is refuted in at most 5% of audits, for every kind of evidence.
 
 20,000 audits of randomised response each; a test fails by chance with probability below 4e-5 (four
 standard errors above the nominal rate).

@@ -75,7 +75,7 @@ def test_it_is_not_believed_where_bits_decide_what_is_guessed() -> None:
 
 
 def test_the_laboratory_plays_it(tmp_path: Path) -> None:
-    """A streak is valid: at most 5 % of audits claim more than the truth; false alarm below 1e-6."""
+    """A streak is valid: at most 5% of audits claim more than the truth; false alarm below 1e-6."""
     lab = laboratory([Foreign("streaks", audit)], ["rr-1"], audits=200, claims=0, seed=3)
     (cell,) = lab.run().cells
     assert cell.false <= stats.binom.isf(1e-6, 200, 0.05)

@@ -72,7 +72,7 @@ def test_words_and_json() -> None:
     seen = together({"white box": WHITE, "black box": BLACK})
     first, *lines = str(seen).split("\n")
     assert first.startswith(
-        "With 95 % confidence the bounds of 2 audits hold at once, and epsilon is at least 1.542"
+        "With 95% confidence the bounds of 2 audits hold at once, and epsilon is at least 1.542"
     )
     assert "every audit that was made is listed" in first
     assert [line.split("  ")[1] for line in lines] == ["white box", "black box"]
@@ -87,7 +87,7 @@ def test_words_and_json() -> None:
 def test_bounds_hold_at_once(epsilon: float) -> None:
     """20,000 audits of randomised response, three dependent looks at each.
 
-    A true claim is refuted in at most 5 %; without the split, in more. False alarms below 4e-5 each.
+    A true claim is refuted in at most 5%; without the split, in more. False alarms below 4e-5 each.
     """
     rng = np.random.default_rng(5)
     audits, looks = 20_000, (40, 70, 100)

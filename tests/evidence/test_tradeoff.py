@@ -28,7 +28,7 @@ def test_reference_bounds(correct: int, taken: int, elements: int, delta: float,
 
 
 def test_gaussian_claims() -> None:
-    """80 of 100 right refutes mu = 0.5 but not the mu at which 80 % is the expected accuracy."""
+    """80 of 100 right refutes mu = 0.5 but not the mu at which 80% is the expected accuracy."""
     evidence = Tradeoff(80, 100, 100)
     assert evidence.refutes_curve(tradeoff.gaussian(0.5))
     expected_mu = 2 * float(special.ndtri(0.8))
@@ -46,7 +46,7 @@ def test_gaussian_number_over_claims_on_randomised_response() -> None:
 
 
 def test_true_gaussian_claim_is_kept() -> None:
-    """The sum of a bit and noise, 2,000 audits: refuted in at most 5 % (4-sigma slack)."""
+    """The sum of a bit and noise, 2,000 audits: refuted in at most 5% (4-sigma slack)."""
     rng = np.random.default_rng(11)
     mu, audits, n = 1.0, 2000, 100
     bits = rng.integers(0, 2, (audits, n))

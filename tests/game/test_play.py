@@ -486,7 +486,7 @@ def test_evidence_of_a_users_rule_counts_every_hidden_bit() -> None:
 
 
 def test_an_element_that_is_chosen_twice_is_refused() -> None:
-    """Guessed twice, it would count twice: 14 % of audits of a mechanism that reveals nothing claimed more."""
+    """Guessed twice, it would count twice: 14% of audits of a mechanism that reveals nothing claimed more."""
 
     class TwoLooks:
         def choose(self, losses: np.ndarray) -> np.ndarray:

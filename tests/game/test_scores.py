@@ -73,9 +73,9 @@ def test_order_of_the_input_does_not_matter(rule: Rule) -> None:
 
 @by_rule
 def test_members_listed_first_among_ties_gain_nothing(rule: Rule) -> None:
-    """Two score values, no signal, members first: over 200 tie-breaks at most 5 % claim anything.
+    """Two score values, no signal, members first: over 200 tie-breaks at most 5% claim anything.
 
-    The chance of more than 24 of 200 at a rate of 5 % is below 1e-4.
+    The chance of more than 24 of 200 at a rate of 5% is below 1e-4.
     """
     claimed = 0
     for seed in range(200):
@@ -208,7 +208,7 @@ def test_a_sorted_file_is_no_evidence_against_coins_but_a_strict_alternation_is(
 @pytest.mark.filterwarnings("ignore::canaria.game.CoinWarning")
 @pytest.mark.parametrize("rows", [2, 3, 5, 10])
 def test_several_rows_for_one_canary_are_refused(rows: int) -> None:
-    """Rows that share a coin count as often as there are rows: 39 % of false claims at 10 rows a canary."""
+    """Rows that share a coin count as often as there are rows: 39% of false claims at 10 rows a canary."""
     rng = np.random.default_rng(rows)
     for _ in range(50):
         coins = rng.integers(0, 2, 200)

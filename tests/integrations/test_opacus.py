@@ -241,7 +241,7 @@ def test_adaptive_is_no_worse_than_one_run(injection: str, canaries: Any, per_co
 
 
 def test_correct_training_is_not_accused() -> None:
-    """200 small trainings: bounds above the true epsilon in at most 5 %, conformance p-values uniform.
+    """200 small trainings: bounds above the true epsilon in at most 5%, conformance p-values uniform.
 
     False-alarm rate 1e-4 each.
     """

@@ -100,7 +100,7 @@ def test_page_says_what_a_reader_needs() -> None:
 
 
 def test_several_results_hold_together_by_the_union_bound() -> None:
-    assert "at once with at least 90 %" in page([scored(), scored(2.0)])
+    assert "at once with at least 90%" in page([scored(), scored(2.0)])
 
 
 def test_rows_named_after_what_javascript_knows_are_drawn(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_rows_named_after_what_javascript_knows_are_drawn(tmp_path: Path) -> Non
 
 
 def test_no_bound_is_rounded_up_on_the_page() -> None:
-    """0.13318... and, at 50 %, 2.1288...: what charts and tables say is cut, not rounded."""
+    """0.13318... and, at 50%, 2.1288...: what charts and tables say is cut, not rounded."""
     text = page([Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(5.0, 0))])
     assert "2.128" in text
     assert "2.129" not in text

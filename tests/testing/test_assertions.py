@@ -71,7 +71,7 @@ def test_a_false_claim_fails_with_the_sentence_of_the_bound() -> None:
         assert_private(noisy(0.25), 1.0, 0, score=own)
     bound = play(noisy(0.25), own, n=1000, rng=0).bound(0.0, 0.999)
     assert str(caught.value) == f"the claim epsilon = 1 at delta 0 is REFUTED. {bound}"
-    assert "With 99.9 % confidence epsilon is at least 3." in str(caught.value)
+    assert "With 99.9% confidence epsilon is at least 3." in str(caught.value)
 
 
 def test_delta_pairs_rules_and_rounds_reach_the_game() -> None:
@@ -303,7 +303,7 @@ def test_a_verdict_is_kept_as_a_result_that_holds(tmp_path: Any) -> None:
 
 @pytest.mark.full
 def test_correct_training_fails_no_more_often_than_stated() -> None:
-    """400 training runs at 10 %: a binomial test with a false-alarm probability of 1e-4."""
+    """400 training runs at 10%: a binomial test with a false-alarm probability of 1e-4."""
     runs = [
         examine_training(simulated(Dirac(200), seed), ApproximateDP(2.0, 1e-5), {}, 0.9)
         for seed in range(400)

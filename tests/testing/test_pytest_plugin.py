@@ -67,7 +67,7 @@ def test_a_failure_is_the_sentence_of_the_bound_with_a_way_to_repeat_it(pytester
     result.stdout.re_match_lines(
         [
             r">\s+assert_private\(BROKEN, 1\.0, 0, n=300\)",
-            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.99 % confidence epsilon is at "
+            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.99% confidence epsilon is at "
             r"least 2\.\d+ at delta 0: \d+ of \d+ guesses right among 300 elements .*",
             r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0 --privacy-alarm-rate 0.01",
         ]
@@ -87,7 +87,7 @@ def test_the_summary_lists_failures_first_and_states_the_rate(pytester: pytest.P
             r"FAILED  epsilon >= 2\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_broken",
             r"passed  epsilon >= 0\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_right",
             r"2 audits made, seed 0, each held at a false-alarm probability of 0\.0002: a suite of correct mechanisms "
-            r"with up to 100 audits fails with probability at most 2 %\. "
+            r"with up to 100 audits fails with probability at most 2%\. "
             r"Passing is not a proof of privacy\.",
         ],
         consecutive=True,
@@ -163,7 +163,7 @@ def test_every_audit_gets_the_same_part_whatever_is_selected(
     result = pytester.runpytest_inprocess(*options)
     result.assert_outcomes(passed=passed)
     result.stdout.fnmatch_lines(
-        [f"{audits} audits made, seed 0, * of 0.0025: * up to 12 audits * at most 3 %.*"]
+        [f"{audits} audits made, seed 0, * of 0.0025: * up to 12 audits * at most 3%.*"]
     )
 
 
@@ -380,7 +380,7 @@ def test_a_marker_of_somebody_else_is_left_alone(pytester: pytest.Pytester) -> N
     ("options", "message"),
     [
         (["--privacy-alarm-rate", "0"], "--privacy-alarm-rate must be between 0 and 1, got '0'"),
-        (["--privacy-alarm-rate", "1 %"], "--privacy-alarm-rate must be between 0 and 1, got '1 %'"),
+        (["--privacy-alarm-rate", "1%"], "--privacy-alarm-rate must be between 0 and 1, got '1%'"),
         (["--privacy-alarm-rate", "nan"], "--privacy-alarm-rate must be between 0 and 1, got 'nan'"),
         (["--privacy-alarm-rate", "0.0_1"], "--privacy-alarm-rate must be between 0 and 1, got '0.0_1'"),
         (["--privacy-seed", "-3"], "--privacy-seed must be a whole number or 'random', got '-3'"),
@@ -505,7 +505,7 @@ def failed_of_a_thousand(pytester: pytest.Pytester, *options: str) -> list[str]:
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--tb=no", "-rf", *options)
     failed = re.findall(r"^FAILED test_thousand\.py::(\S+)", result.stdout.str(), re.M)
     result.assert_outcomes(passed=len(CORRECT) + len(BROKEN) - len(failed), failed=len(failed))
-    result.stdout.fnmatch_lines(["1010 audits made, seed *, * fails with probability at most 1 %.*"])
+    result.stdout.fnmatch_lines(["1010 audits made, seed *, * fails with probability at most 1%.*"])
     return failed
 
 
@@ -519,7 +519,7 @@ def test_a_suite_of_a_thousand_correct_mechanisms_fails_at_the_broken_ones_only(
 
 @pytest.mark.full
 def test_no_false_failure_in_suites_of_a_thousand_at_other_seeds(pytester: pytest.Pytester) -> None:
-    """Ten suites at 1 %: three or more with a false failure have a probability below 2e-4."""
+    """Ten suites at 1%: three or more with a false failure have a probability below 2e-4."""
     wrong = [
         any("correct" in name for name in failed_of_a_thousand(pytester, "--privacy-seed", str(seed)))
         for seed in range(1, 11)
@@ -538,7 +538,7 @@ def least_that_fails(taken: int, elements: int, claim: tuple[float, float], conf
 
 
 def test_suites_of_counting_tests_fail_as_often_as_they_may() -> None:
-    """4,000 suites of 1,000 exactly true claims at an alarm rate of 20 %; a binomial test at 1e-4.
+    """4,000 suites of 1,000 exactly true claims at an alarm rate of 20%; a binomial test at 1e-4.
 
     The share of failing suites is also known exactly here, and is not far below the rate: nothing is given away.
     """
@@ -577,7 +577,7 @@ def may_fail(evidence: Evidence, claim: tuple[float, float], level: float) -> bo
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:no claim can be refuted")
 def test_suites_of_a_thousand_mixed_mechanisms_fail_no_more_often_than_stated() -> None:
-    """200 suites of 1,000 audits of eleven kinds at an alarm rate of 20 %; a binomial test at 1e-4."""
+    """200 suites of 1,000 audits of eleven kinds at an alarm rate of 20%; a binomial test at 1e-4."""
     rate, tests, suites = 0.2, 1000, 200
     confidence, delta = confidence_at(rate / tests), 1e-4
     cases = [

@@ -95,7 +95,7 @@ def test_a_parameter_of_one_weight_without_noise_is_found_or_named() -> None:
 
 
 def test_by_pair_and_by_parameter_share_little() -> None:
-    """Theorem 26 (e): 3,000 runs each of few pairs and parameters; alarms of "steps" at 1 %, false alarms 1e-4 each."""
+    """Theorem 26 (e): 3,000 runs each of few pairs and parameters; alarms of "steps" at 1%, false alarms 1e-4 each."""
     rng, runs = np.random.default_rng(0), 3_000
     for pairs, layers in ((1, 1), (1, 4), (3, 2), (4, 4)):
         squares = rng.normal(size=(runs, pairs, layers, 5)) ** 2
@@ -145,13 +145,13 @@ def two_sided(values: np.ndarray, freedom: int) -> np.ndarray:
 
 
 def test_a_single_pair_of_unequal_steps_raises_the_alarm_rate() -> None:
-    """Theorem 26, where it is not exact: 0.35 % instead of 0.1 %, within four standard errors of 60,000 runs."""
+    """Theorem 26, where it is not exact: 0.35% instead of 0.1%, within four standard errors of 60,000 runs."""
     slack = 4 * math.sqrt(0.0035 / 60_000)
     assert alarms(300, 1, 60_000, seed=0) == pytest.approx(0.0035, abs=slack)
 
 
 def test_many_pairs_of_unequal_steps_hardly_raise_it() -> None:
-    """Theorem 26: ten pairs share little with their sum; 0.13 % in 40,000 runs, within four standard errors."""
+    """Theorem 26: ten pairs share little with their sum; 0.13% in 40,000 runs, within four standard errors."""
     assert alarms(40, 10, 40_000, seed=1) == pytest.approx(0.0013, abs=4 * math.sqrt(0.0013 / 40_000))
 
 

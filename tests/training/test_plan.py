@@ -228,9 +228,9 @@ FULL = (
     "setting", [*QUICK, *(pytest.param(one, marks=pytest.mark.full) for one in FULL)], ids=name
 )
 def test_expected_bound_is_within_five_percent_of_simulation(setting: Setting) -> None:
-    """The simulation's own standard error is below 2.2 %: another seed fails in at most 1 of 30 settings.
+    """The simulation's own standard error is below 2.2%: another seed fails in at most 1 of 30 settings.
 
-    Deviation and 90 % range are held to four standard errors, the former's with a kurtosis of up to 5.
+    Deviation and 90% range are held to four standard errors, the former's with a kurtosis of up to 5.
     """
     planned, bounds = setting.planned(), setting.simulated(seed=1)
     simulated, root = float(bounds.mean()), math.sqrt(setting.trials)
@@ -384,7 +384,7 @@ def test_advice_is_within_ten_percent_of_the_best_by_brute_force(
     crowds: tuple[int, ...],
     trials: int,
 ) -> None:
-    """Simulated games for every number to a coordinate; standard errors of 1 to 3 %."""
+    """Simulated games for every number to a coordinate; standard errors of 1 to 3%."""
     advised = plan(*training, coordinates=coordinates, rule=rule, too_small=()).advised
     found = {
         crowd: float(

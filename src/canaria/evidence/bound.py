@@ -140,7 +140,7 @@ class Bound:
         if self.epsilon == 0:
             claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
         return (
-            f"With {percent(self.confidence)} % confidence {claim}: {self.tally.correct} of "
+            f"With {percent(self.confidence)}% confidence {claim}: {self.tally.correct} of "
             f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
             f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
             f"assuming {', and '.join(self.assumptions)})."

@@ -67,14 +67,14 @@ class Together:
             shows = f"none shows an epsilon above 0 at delta {joint.delta:g}"
         width = max(map(len, self.bounds))
         lines = [
-            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)} % "
+            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
             f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
             f"{bound.evidence.elements} elements ({bound.method})"
             for name, bound in self.bounds.items()
         ]
         about = f"about {joint.about}; " if joint.about else ""
         sentence = (
-            f"With {percent(joint.confidence)} % confidence the bounds of {len(self.bounds)} audits hold "
+            f"With {percent(joint.confidence)}% confidence the bounds of {len(self.bounds)} audits hold "
             f"at once, and {shows} ({joint.adjacency} adjacency; {about}assuming "
             f"{', and '.join(joint.assumptions)}, and every audit that was made is listed)."
         )

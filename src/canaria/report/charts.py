@@ -85,7 +85,7 @@ def _marks(section: Section) -> list[dict[str, Any]]:
     """What is compared: the bound, the estimate and the claim, as far as they are finite."""
     result = section.result
     marks = [
-        (f"bound ({percent(result.bound.confidence)} % confidence)", result.bound.epsilon, _BLUE),
+        (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, _BLUE),
         ("estimate (no confidence)", result.bound.estimate, _GREY),
         ("claim", math.inf if result.claimed is None else result.claimed, _PURPLE),
     ]
@@ -133,7 +133,7 @@ def _confidence(section: Section) -> Any:
     alt = _altair()
     values = [
         {
-            "confidence": f"{percent(confidence)} %",
+            "confidence": f"{percent(confidence)}%",
             "epsilon": _finite(epsilon),
             "bound": rounded_down(epsilon),
         }

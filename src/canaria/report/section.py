@@ -140,7 +140,7 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         by_confidence = _by_confidence(bound)
         by_guesses, projected = _by_guesses(bound)
         derivation = _derivation(bound)
-    fixed = [f"the confidence, {percent(bound.confidence)} %, and δ = {bound.delta:g}"]
+    fixed = [f"the confidence, {percent(bound.confidence)}%, and δ = {bound.delta:g}"]
     fixed.insert(0, bound.evidence.fixed())
     return Section(
         result,
@@ -160,7 +160,7 @@ def at_once(results: Sequence[Result]) -> str | None:
         return None
     wrong = sum(1 - Decimal(repr(result.bound.confidence)) for result in results)
     sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
-    return f"Each bound holds with its own confidence; all of them at once with at least {sure} %."
+    return f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
 
 
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
@@ -197,7 +197,7 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
     evidence = bound.evidence.clearest(bound.epsilon)
     right, taken = bound.tally
-    alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)} %"
+    alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)}%"
     if taken == 0 or alone is None:
         return ()
     steps = [(f"{right} of {taken} right: the ε that fits", bound.estimate)]

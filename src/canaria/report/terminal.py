@@ -131,7 +131,7 @@ def _derivation(section: Section) -> Table:
 
 def _curve(section: Section) -> Table:
     rows = [
-        (f"{percent(confidence)} %", rounded_down(epsilon)) for confidence, epsilon in section.by_confidence
+        (f"{percent(confidence)}%", rounded_down(epsilon)) for confidence, epsilon in section.by_confidence
     ]
     return _rows(_table("confidence", "ε ≥"), rows)
 

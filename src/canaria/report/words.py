@@ -13,7 +13,7 @@ HOW_TO_READ: Final = (
 MEANING: Final = {
     True: (
         "The algorithm leaks more than it promises, or something that the audit assumes is not so (see"
-        " what must be true, below), or chance played a trick, as it does with at most {wrong} % of "
+        " what must be true, below), or chance played a trick, as it does with at most {wrong}% of "
         "correct algorithms."
     ),
     False: (
@@ -96,8 +96,8 @@ KINDS: Final = {
 }
 RULES: Final = {
     "Ranked()": (
-        ": guesses both ends of the scores (with 70 % of the error probability), the high end alone and the "
-        "low end alone (15 % each), and takes the largest bound"
+        ": guesses both ends of the scores (with 70% of the error probability), the high end alone and the "
+        "low end alone (15% each), and takes the largest bound"
     ),
 }
 DERIVED: Final = (

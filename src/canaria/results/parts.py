@@ -49,7 +49,7 @@ class Histogram:
     def of(cls, scores: npt.ArrayLike, bits: npt.ArrayLike, bins: int = 50) -> "Histogram | None":
         """Count scores in bins of equal width.
 
-        With more than 2,000 scores the bins span the 0.1 % to 99.9 % quantiles, and scores beyond are counted
+        With more than 2,000 scores the bins span the 0.1% to 99.9% quantiles, and scores beyond are counted
         in the outermost bins.
 
         Args:

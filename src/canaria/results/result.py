@@ -78,7 +78,7 @@ class Result:
     >>> from canaria import Counts, lower_bound, Result
     >>> from canaria.claims import ApproximateDP
     >>> Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(1.0, delta=0), name="survey").verdict
-    'The claim ε = 1 is refuted: with 95 % confidence ε is at least 1.630 at δ = 0.'
+    'The claim ε = 1 is refuted: with 95% confidence ε is at least 1.630 at δ = 0.'
     """
 
     bound: Bound
@@ -286,7 +286,7 @@ class Result:
         """The answer in one sentence."""
         bound = self.bound
         shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
-        shown = f"with {percent(bound.confidence)} % confidence {shown} at δ = {bound.delta:g}."
+        shown = f"with {percent(bound.confidence)}% confidence {shown} at δ = {bound.delta:g}."
         if self.claimed is not None:
             shown = f"the claim ε = {self.claimed:.6g} is {self.answer}: {shown}"
         if self._misstated is not None:
@@ -376,7 +376,7 @@ class Result:
             *self.facts.items(),
             *(("assumes", line) for line in bound.assumptions),
         ]
-        sure = f"{percent(bound.confidence)} % confidence"
+        sure = f"{percent(bound.confidence)}% confidence"
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
         if self.claimed is not None:
             lines.append(f"the claim ε = {self.claimed:.6g} is {self.answer}")

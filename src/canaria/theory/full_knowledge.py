@@ -48,5 +48,5 @@ def demonstrate_full_knowledge(
         "INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomised response\n"
         f"(epsilon = {epsilon:g}, n = {n}) has all guesses right in {(correct == n).mean():.1%} of "
         f"{trials} audits, none right in {(correct == 0).mean():.1%},\n"
-        f"and refutes the true claim at a nominal 5 % in {accused:.1%} of them."
+        f"and refutes the true claim at a nominal 5% in {accused:.1%} of them."
     )

@@ -30,7 +30,7 @@ class Tightness:
         level: The level.
         sizes: The numbers of elements n.
         mean: The mean number of exposed elements, for each n.
-        low: The 5 % quantile of the number of exposed elements, for each n.
+        low: The 5% quantile of the number of exposed elements, for each n.
 
     """
 
@@ -57,7 +57,7 @@ def tightness(
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
     Returns:
-        The mean and the 5 % quantile of the number of exposed elements, for each n.
+        The mean and the 5% quantile of the number of exposed elements, for each n.
 
     Raises:
         InputError: If an argument is out of range.

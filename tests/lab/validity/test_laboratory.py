@@ -207,7 +207,7 @@ def test_infinite_bounds_are_false_and_countable() -> None:
     [(10, 200, False), (25, 200, True), (5313, 100_000, True), (5250, 100_000, False)],
 )
 def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bool) -> None:
-    """Nominal 5 %: 100,000 audits have a standard error of 0.069 %, so 5.28 % is the limit."""
+    """Nominal 5%: 100,000 audits have a standard error of 0.069%, so 5.28% is the limit."""
     cell = Cell(
         auditor="one",
         control=False,

@@ -22,7 +22,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "Certain guesses: interference starves one run, not the adaptive auditor",
-        "Count-in-Sets, 100 sets, threshold ∞; pure bounds, 95 % confidence (ε itself is infinite)\n"
+        "Count-in-Sets, 100 sets, threshold ∞; pure bounds, 95% confidence (ε itself is infinite)\n"
         "The paper's adaptive rule has no validity guarantee: revealed bits decide how often it guesses.",
         "elements per set",
         "bound on ε",

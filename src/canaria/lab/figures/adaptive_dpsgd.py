@@ -23,7 +23,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "Revealed bits take the interference away",
-        "DP-SGD, T = 1, q = 1, d = 1000, ε = 2 (RDP), threshold |loss| ≥ 1; pure bounds, 95 % confidence\n"
+        "DP-SGD, T = 1, q = 1, d = 1000, ε = 2 (RDP), threshold |loss| ≥ 1; pure bounds, 95% confidence\n"
         "The paper's adaptive rule has no validity guarantee: revealed bits decide how often it guesses.",
         "elements per coordinate n / d",
         "bound on ε",

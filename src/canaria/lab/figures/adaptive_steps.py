@@ -30,7 +30,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "Adaptive auditing over 100 subsampled steps",
-        "DP-SGD, d = 1000, T = 100, q = 0.1, optimal losses, bets; pure bounds, 95 % confidence",
+        "DP-SGD, d = 1000, T = 100, q = 0.1, optimal losses, bets; pure bounds, 95% confidence",
         "elements per coordinate n / d",
         "bound on ε",
     )

@@ -24,7 +24,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "Several elements per coordinate help, until they interfere",
-        "DP-SGD, k = 100, d = 1000, T = 100, q = 0.1, ε = 2 (RDP), δ = 1e-5; 95 % confidence",
+        "DP-SGD, k = 100, d = 1000, T = 100, q = 0.1, ε = 2 (RDP), δ = 1e-5; 95% confidence",
         "elements per coordinate n / d",
         "",
     )

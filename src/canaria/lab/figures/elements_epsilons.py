@@ -25,7 +25,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "More elements help at every ε, up to a point",
-        "DP-SGD, k = 100, d = 1000, T = 100, q = 0.1, δ = 1e-5; 95 % confidence",
+        "DP-SGD, k = 100, d = 1000, T = 100, q = 0.1, δ = 1e-5; 95% confidence",
         "elements n",
         "bound on ε",
     )

@@ -72,7 +72,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "What the evidence is worth: one setting, every kind",
-        "DP-SGD, d = 1000, T = 100, q = 0.1, ε = 2 (RDP; PLD: 1.81); 95 % confidence",
+        "DP-SGD, d = 1000, T = 100, q = 0.1, ε = 2 (RDP; PLD: 1.81); 95% confidence",
         "elements per coordinate n / d",
         "bound on ε",
     )

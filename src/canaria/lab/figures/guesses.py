@@ -27,7 +27,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "Fewer guesses are surer, more guesses are stronger evidence",
-        "DP-SGD, n = 5000, d = 1000, T = 100, q = 0.1, ε = 2 (RDP), δ = 1e-5; 95 % confidence",
+        "DP-SGD, n = 5000, d = 1000, T = 100, q = 0.1, ε = 2 (RDP), δ = 1e-5; 95% confidence",
         "fraction of guesses k / n",
         "",
     )

@@ -25,7 +25,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "For every ε the bound peaks at a small share of the elements",
-        "DP-SGD, n = 5000, d = 1000, T = 100, q = 0.1, δ = 1e-5; 95 % confidence",
+        "DP-SGD, n = 5000, d = 1000, T = 100, q = 0.1, δ = 1e-5; 95% confidence",
         "guesses k",
         "bound on ε",
     )

@@ -28,7 +28,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         [*rows, *exact],
         "Outputs that are not the worst: one-run bounds of local Laplace stay below ε",
-        "all of n = 100,000 elements guessed; 95 % confidence",
+        "all of n = 100,000 elements guessed; 95% confidence",
         "ε",
         "bound on ε",
         log_x=False,

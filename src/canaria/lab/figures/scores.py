@@ -34,7 +34,7 @@ def chart(rows: list[Row]) -> Any:
     return line_chart(
         rows,
         "At small sampling rates the sum throws the evidence away",
-        "DP-SGD, ε = 8 (RDP), n = d = 1000, ranking; pure bounds, 95 % confidence",
+        "DP-SGD, ε = 8 (RDP), n = d = 1000, ranking; pure bounds, 95% confidence",
         "sampling rate q",
         "bound on ε",
     )

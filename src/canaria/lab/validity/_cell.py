@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The exact (Clopper-Pearson) 95 % interval of the rate."""
+        """The exact (Clopper-Pearson) 95% interval of the rate."""
         false, total = self.seen
         if total == 0:
             return 0.0, 1.0

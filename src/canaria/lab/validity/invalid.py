@@ -16,7 +16,7 @@ from canaria.rules import Bet, Rule, Surest, Tails, Top
 def best_k(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """The largest Clopper-Pearson bound over every number of guesses, chosen in hindsight.
 
-    Invalid: the largest of many bounds that each err in 5 % of audits errs more often.
+    Invalid: the largest of many bounds that each err in 5% of audits errs more often.
     """
     values = np.asarray(scores, dtype=np.float64)
     ties = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))

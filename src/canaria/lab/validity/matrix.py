@@ -164,7 +164,7 @@ class Matrix:
         return [_auditor_row(self.of(name)) for name in self.auditors]
 
 
-_COUNTED: Final = ("false", "of", "95 % interval", "tightness", "verdict")
+_COUNTED: Final = ("false", "of", "95% interval", "tightness", "verdict")
 _AUDITORS: Final = ["auditor", "audits", "claims", "worst case", *_COUNTED]
 _CASES: Final = ["case", "what it is", "ε", "δ", *_COUNTED]
 _TEXT: Final = {"auditor", "case", "what it is", "worst case", "verdict"}
@@ -172,7 +172,7 @@ _TEXT: Final = {"auditor", "case", "what it is", "worst case", "verdict"}
 
 def _heading(cell: Cell) -> str:
     return (
-        f"False claims at {percent(cell.confidence)} % confidence: up to {_share(cell.nominal)} is allowed. "
+        f"False claims at {percent(cell.confidence)}% confidence: up to {_share(cell.nominal)} is allowed. "
         "Flagged: chance explains as much\nin one of 30,000 cells. Tightness: mean bound over true epsilon."
     )
 
@@ -228,7 +228,7 @@ def _accusation(cells: tuple[Cell, ...]) -> str:
 
 
 def _share(rate: float) -> str:
-    return f"{100 * rate:.3g} %"
+    return f"{100 * rate:.3g}%"
 
 
 def _aligned(names: list[str], rows: list[list[str]]) -> list[str]:

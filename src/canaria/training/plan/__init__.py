@@ -8,10 +8,10 @@ one run. Nothing is trained: whole audits are drawn from the law of their losses
 - Given the loss, the probability that a guess is right and the number of included canaries on a coordinate
   are exact. So is the fact that the canaries of one coordinate share their loss.
 - The bounds are those of the rules up to a smooth interpolation of the critical counts (`Ranked`) or a
-  saddle-point formula (`Soft`): about 1 %.
+  saddle-point formula (`Soft`): about 1%.
 - Means, spreads and powers are taken over a few hundred to a few thousand drawn audits from a fixed seed.
 
-Altogether the expected bound is within 5 % of simulated games (tests/training/test_plan.py). A plan is not
+Altogether the expected bound is within 5% of simulated games (tests/training/test_plan.py). A plan is not
 evidence: it assumes that training does what it says.
 """
 

@@ -35,8 +35,8 @@ class Expected:
     Attributes:
         mean: Its mean.
         deviation: Its standard deviation.
-        low: Its 5 % quantile.
-        high: Its 95 % quantile.
+        low: Its 5% quantile.
+        high: Its 95% quantile.
 
     """
 
@@ -46,7 +46,7 @@ class Expected:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f} ± {self.deviation:.2f} (90 %: {self.low:.2f} to {self.high:.2f})"
+        return f"{self.mean:.2f} ± {self.deviation:.2f} (90%: {self.low:.2f} to {self.high:.2f})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,7 +205,7 @@ def _fault(audits: tuple[Audit, Audit], claimed: float, factor: float) -> Fault:
 
 
 def _refuted_from(audit: Audit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
-    """The smallest factor of power 0.8, to 4 %, by bisection between the factors that were tried."""
+    """The smallest factor of power 0.8, to 4%, by bisection between the factors that were tried."""
     if not faults:
         return None
     powers = {fault.factor: fault.power[repr(audit.rule)] for fault in faults}

@@ -3,7 +3,7 @@
 The p-value of a `Ranking` depends on the hits only through a, the smallest of its binomial tails. So for
 each claim there is one strictness a*(claim) below which the claim is refuted; it is found from `Ranking`
 itself at a few claims and interpolated between them. A bound is then the largest claim whose critical count,
-at some look, has been reached. Against `lower_bound` on the same hits the mean bound is off by 1 % at most
+at some look, has been reached. Against `lower_bound` on the same hits the mean bound is off by 1% at most
 where that was tried (tests/training/test_plan.py).
 """
 

@@ -142,7 +142,7 @@ class Plan:
             f"Plan: {self.canaries} canaries, {self.per_coordinate} to a coordinate, in DP-SGD of "
             f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}",
             f"  claim        epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
-            f"{100 * self.confidence:.10g} % confidence",
+            f"{100 * self.confidence:.10g}% confidence",
             f"  expected     epsilon >= {self.expected} by {self.rule}, if training keeps the claim",
             f"  rules        {means}: {self._rules_in_words()}; choose before you look",
             *self._elements_in_words(),
@@ -172,10 +172,10 @@ class Plan:
         return [f"  elements     with {fixed}: {advice}", *_table([row, *self._rows(self.elements)])]
 
     def _growth_in_words(self) -> list[str]:
-        passed = f"{100 * (1 - self.confidence):.3g} %"
+        passed = f"{100 * (1 - self.confidence):.3g}%"
         limit = [
-            ("of the surest", [f"{100 * one.share:g} %" for one in self.limits]),
-            ("are guessed right", [f"{100 * one.accuracy:.0f} %" for one in self.limits]),
+            ("of the surest", [f"{100 * one.share:g}%" for one in self.limits]),
+            ("are guessed right", [f"{100 * one.accuracy:.0f}%" for one in self.limits]),
             ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
         ]
         return [
@@ -191,7 +191,7 @@ class Plan:
             ("expected bound", [f"{one.expected.mean:.2f}" for one in choices]),
             ("deviation", [f"{one.expected.deviation:.2f}" for one in choices]),
         ]
-        powers = [f"{100 * one.power:.0f} %" for one in choices if one.power is not None]
+        powers = [f"{100 * one.power:.0f}%" for one in choices if one.power is not None]
         return [*rows, (f"noise / {self.factor:g} refuted", powers)] if powers else rows
 
     def _faults_in_words(self) -> list[str]:
@@ -203,7 +203,7 @@ class Plan:
         found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.rule}"
         if self.refuted_from is not None:
             found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.rule}"
-        found += f" with a probability of {100 * POWER:g} %"
+        found += f" with a probability of {100 * POWER:g}%"
         if self.perfect <= self.epsilon:
             found = (
                 f"NONE can be refuted: even {self.canaries} right guesses of {self.canaries} prove only "
@@ -213,7 +213,7 @@ class Plan:
         rows = [("noise /", [f"{fault.factor:g}" for fault in self.faults])]
         rows += [("its epsilon", epsilons)] if epsilons else []
         for rule in self.rules:
-            rows.append((f"{rule} refutes", [f"{100 * fault.power[rule]:.0f} %" for fault in self.faults]))
+            rows.append((f"{rule} refutes", [f"{100 * fault.power[rule]:.0f}%" for fault in self.faults]))
         return [
             f"  faults       {found}",
             *_table(rows),

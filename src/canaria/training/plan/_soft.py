@@ -2,7 +2,7 @@
 
 Losses are sorted into narrow bins. The tail of the total weight, which `Weighted` computes exactly, is taken
 from the saddle-point formula of Lugannani and Rice for lattice laws. Against `lower_bound` on the same hits
-the mean bound is off by 1 % at most where that was tried (tests/training/test_plan.py).
+the mean bound is off by 1% at most where that was tried (tests/training/test_plan.py).
 """
 
 import math
