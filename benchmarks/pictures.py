@@ -76,7 +76,7 @@ def tutorial() -> Any:
 def gap_bars() -> Any:
     """Six mechanisms, each from one half up to p(epsilon)."""
     mechanisms: dict[str, Mechanism] = {
-        "Randomised response, ε = 1": RandomizedResponse(1.0),
+        "Randomized response, ε = 1": RandomizedResponse(1.0),
         "Local Laplace, ε = 2": LocalLaplace(2.0),
         "Count-in-Sets of 4": CountInSets(4),
         "Name-and-Shame": NameAndShame(),

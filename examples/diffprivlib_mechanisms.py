@@ -1,4 +1,4 @@
-"""Randomised response, Laplace and Gaussian of diffprivlib, used well, badly, and to the last digit.
+"""Randomized response, Laplace and Gaussian of diffprivlib, used well, badly, and to the last digit.
 
     python examples/diffprivlib_mechanisms.py
 
@@ -73,7 +73,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
     game = play(
         answers, lambda out, known: 2 * (out == "yes") - 1, Surest(n), pairs=[("no", "yes")] * n, rng=rng
     )
-    yield "randomised response (Binary)", 1.0, game.bound(confidence=confidence)
+    yield "randomized response (Binary)", 1.0, game.bound(confidence=confidence)
 
     laplace = cells(mechanisms.Laplace, epsilon=1.0, sensitivity=1.0)
     snapping = cells(mechanisms.Snapping, epsilon=1.0, sensitivity=1.0, lower=-100, upper=100)

@@ -1,4 +1,4 @@
-"""Randomised response, Laplace and Gaussian of OpenDP, used well and used badly.
+"""Randomized response, Laplace and Gaussian of OpenDP, used well and used badly.
 
     python examples/opendp_mechanisms.py
 
@@ -75,7 +75,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
         pairs=[(False, True)] * n,
         rng=rng,
     )
-    yield "randomised response", response.map(d_in=1), game.bound(confidence=confidence)
+    yield "randomized response", response.map(d_in=1), game.bound(confidence=confidence)
 
     n = 20_000
     counts = dp.m.make_laplace(*COUNTS, scale=1.0)

@@ -136,7 +136,7 @@ def extremal_hits(
 ) -> np.ndarray:
     """Right guesses of the mechanism that attains the exact bound (all elements guessed).
 
-    Randomised response in which the weight of all outputs with at least `correct` right guesses is
+    Randomized response in which the weight of all outputs with at least `correct` right guesses is
     raised by the factor 1 + n delta (1 - A) / (v b), and the rest lowered to match.
     """
     right = np.arange(taken + 1)

@@ -21,14 +21,14 @@ from tests.scripts import load
 
 RIGHT: dict[str, dict[str, float]] = {
     "opendp_mechanisms": {
-        "randomised response": 0.75,
+        "randomized response": 0.75,
         "Laplace on counts": 0.8,
         "Laplace on floats": 0.75,
         "Laplace on floats, by its last digits": 0.0,
         "Gaussian on counts": 0.2,
     },
     "diffprivlib_mechanisms": {
-        "randomised response (Binary)": 0.85,
+        "randomized response (Binary)": 0.85,
         "Laplace": 0.85,
         "Snapping": 0.85,
         "Gaussian": 0.25,

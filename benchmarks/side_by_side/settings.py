@@ -62,7 +62,7 @@ def one_sided(epsilon: float, n: int, audits: int, rng: np.random.Generator) -> 
 
 
 def responses(epsilon: float, n: int, audits: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Randomised response: scores -1 and +1."""
+    """Randomized response: scores -1 and +1."""
     bits = coins(audits, n, rng)
     kept = rng.random((audits, n)) < 1 / (1 + np.exp(-epsilon))
     return np.where(kept, bits, -bits).astype(np.float64), bits
@@ -97,7 +97,7 @@ def simulated() -> list[Setting]:
         name = f"DP-SGD, ε = {epsilon:g}, T = {steps}, q = {rate:g}, n = 1,000"
         rows.append(Setting(name, truth, partial(dpsgd, sigma, steps, rate, 1000), 1000, 40))
     rows += [
-        Setting(f"randomised response, ε = {e:g}, n = 1,000", e, partial(responses, e, 1000), 1000, 40)
+        Setting(f"randomized response, ε = {e:g}, n = 1,000", e, partial(responses, e, 1000), 1000, 40)
         for e in (1.0, 3.0)
     ]
     heavy, sided = partial(cauchy, 4.0, 1000), partial(one_sided, 2.0, 1000)

@@ -21,7 +21,7 @@ def noisy_mean(values, rng, epsilon=1.0):
 
 
 def noisy_votes(votes, rng, epsilon=2.0):
-    """Randomised response to yes or no."""
+    """Randomized response to yes or no."""
     keep = rng.random(len(votes)) < 1 / (1 + np.exp(-epsilon))
     return np.where(keep, votes, ~np.asarray(votes))
 

@@ -12,7 +12,7 @@ from canaria.claims import ApproximateDP
 
 @given(st.floats(0, 20), st.floats(0, 1), st.floats(0, 20))
 def test_the_profile_is_that_of_the_worst_mechanism(epsilon: float, delta: float, other: float) -> None:
-    """The bit itself with probability delta, else randomised response: its hockey stick, summed by hand."""
+    """The bit itself with probability delta, else randomized response: its hockey stick, summed by hand."""
     right, wrong = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
     laws = [(delta, 0.0), (0.0, delta), ((1 - delta) * right, (1 - delta) * wrong)]
     laws.append((laws[2][1], laws[2][0]))

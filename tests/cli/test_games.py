@@ -47,7 +47,7 @@ def test_a_claim_is_held_against_one_game() -> None:
     words = ("run", "randomized-response", "--epsilon", "1", "--n", "200", "--claimed", "1", "--delta", "0")
     refused = canaria(*words, "--trials", "3")
     assert refused.code == 2
-    assert refused.err == "canaria: --claimed is held against one game; leave out --trials\n"
+    assert refused.err == "canaria: --claimed applies to a single game; leave out --trials\n"
     assert canaria(*words).code == 0
 
 

@@ -13,7 +13,7 @@ def test_plan_in_words() -> None:
     ran = canaria(*PLAN, "--canaries", "200", "--too-small", "2", "--too-small", "4")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0].startswith("Plan: 200 canaries, 1 to a coordinate, in DP-SGD of 100 steps")
+    assert lines[0].startswith("Plan: 200 canaries, 1 per coordinate, in DP-SGD of 100 steps")
     assert "epsilon 2 at delta 1e-05; bounds at 95% confidence" in lines[1]
     assert "by Ranked()" in lines[2]
     assert "    noise /                   2       4" in lines

@@ -92,7 +92,7 @@ def test_exact_p_value_is_the_optimum_over_all_mechanisms(
 def test_extremal_mechanism_is_private_and_attains_the_bound(
     elements: int, correct: int, epsilon: float, delta: float
 ) -> None:
-    """Raised randomised response: exactly (epsilon, delta)-DP, and as bad as the bound says."""
+    """Raised randomized response: exactly (epsilon, delta)-DP, and as bad as the bound says."""
     right = np.arange(elements + 1)
     p = oracles.success(epsilon)
     law = np.array([math.comb(elements, k) * p**k * (1 - p) ** (elements - k) for k in right])

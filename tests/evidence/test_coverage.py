@@ -1,6 +1,6 @@
 """Coverage: the true claim is refuted in at most 5% of audits, for every kind of evidence.
 
-20,000 audits of randomised response each; a test fails by chance with probability below 4e-5 (four
+20,000 audits of randomized response each; a test fails by chance with probability below 4e-5 (four
 standard errors above the nominal rate).
 """
 
@@ -107,7 +107,7 @@ def test_randomised_response(kind: str, epsilon: float) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "PublishedCounts"])
 @pytest.mark.parametrize("delta", [1e-4, 3e-3])
 def test_mechanism_that_attains_the_exact_bound(kind: str, epsilon: float, delta: float) -> None:
-    """Raised randomised response, aimed at the number of hits that the exact test rejects at."""
+    """Raised randomized response, aimed at the number of hits that the exact test rejects at."""
     rng = np.random.default_rng(2)
     aims = [
         v

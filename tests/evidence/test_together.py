@@ -85,7 +85,7 @@ def test_words_and_json() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_bounds_hold_at_once(epsilon: float) -> None:
-    """20,000 audits of randomised response, three dependent looks at each.
+    """20,000 audits of randomized response, three dependent looks at each.
 
     A true claim is refuted in at most 5%; without the split, in more. False alarms below 4e-5 each.
     """

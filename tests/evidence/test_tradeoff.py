@@ -39,7 +39,7 @@ def test_gaussian_claims() -> None:
 
 
 def test_gaussian_number_over_claims_on_randomised_response() -> None:
-    """Randomised response with epsilon = 2: "if the mechanism is Gaussian" it reads 3.4."""
+    """Randomized response with epsilon = 2: "if the mechanism is Gaussian" it reads 3.4."""
     correct = round(10_000 * oracles.success(2.0))
     mu = Tradeoff(correct, 10_000, 10_000).gaussian_mu()
     assert tradeoff.gaussian_epsilon(mu, 1e-5) > 3.3

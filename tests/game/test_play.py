@@ -164,7 +164,7 @@ def test_count_is_worn_down_adaptively() -> None:
 
 
 def test_functions_with_pairs_of_any_type() -> None:
-    """A survey that releases each answer through randomised response: replace-one."""
+    """A survey that releases each answer through randomized response: replace-one."""
     pairs = [(f"no-{i}", f"yes-{i}") for i in range(300)]
 
     def survey(answers: list[str], rng: np.random.Generator) -> list[bool]:
@@ -225,7 +225,7 @@ def test_transcripts_keep_the_guesses_in_order(rule: Any) -> None:
 
 
 def test_mechanisms_cannot_overwrite_the_bits() -> None:
-    """Randomised response in place once "proved" 5.5 where 0.4 is true."""
+    """Randomized response in place once "proved" 5.5 where 0.4 is true."""
 
     def draw(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         values[rng.random(values.shape) < 0.4] *= -1

@@ -18,7 +18,7 @@ by_rule = pytest.mark.parametrize("rule", RULES, ids=repr)
 
 
 def over_claims(rule: Rule, epsilon: float, audits: int, elements: int, seed: int = 6) -> float:
-    """How often the bound from randomised response exceeds its true epsilon.
+    """How often the bound from randomized response exceeds its true epsilon.
 
     The scores are the noisy bits themselves, full of ties; for `Soft` they claim too large a loss.
     """

@@ -705,8 +705,8 @@ def test_a_run_that_is_not_as_stated_is_told_first() -> None:
     assert not halved.refuted
     assert halved.alarming
     assert "is not refuted" in halved.verdict
-    assert "NOT what was stated" in halved.verdict
-    assert "NOT what was stated" in str(halved).splitlines()[2]
+    assert "NOT match what was stated" in halved.verdict
+    assert "NOT match what was stated" in str(halved).splitlines()[2]
     assert not simulated(Dirac(1000), 0).report(claimed=2.0, delta=1e-5).alarming
 
 

@@ -54,7 +54,7 @@ def laplace(scale: float) -> Callable[[Any, np.random.Generator], Any]:
 
 
 def leaky_response(epsilon: float, delta: float) -> Callable[[Any, np.random.Generator], Any]:
-    """Randomised response that lays everything open with probability delta: (epsilon, delta)-DP."""
+    """Randomized response that lays everything open with probability delta: (epsilon, delta)-DP."""
 
     def run(data: Any, rng: np.random.Generator) -> Any:
         keep = rng.random(len(data)) < 1 / (1 + np.exp(-epsilon))
@@ -64,7 +64,7 @@ def leaky_response(epsilon: float, delta: float) -> Callable[[Any, np.random.Gen
 
 
 def noisy_products(epsilon: float) -> Callable[[Any, np.random.Generator], Any]:
-    """The product of each pair of neighbours, flipped by randomised response: every element is epsilon-DP."""
+    """The product of each pair of neighbours, flipped by randomized response: every element is epsilon-DP."""
 
     def run(data: Any, rng: np.random.Generator) -> Any:
         products = np.asarray(data)[0::2] * np.asarray(data)[1::2]

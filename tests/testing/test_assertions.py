@@ -253,7 +253,8 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
     assert "training is as stated: noise multiplier 2." in str(verdict)
     with pytest.raises(
-        AssertionError, match=r"is not refuted(.|\n)*training is NOT what was stated: noise multiplier 1\.2"
+        AssertionError,
+        match=r"is not refuted(.|\n)*training does NOT match what was stated: noise multiplier 1\.2",
     ):
         assert_private_training(simulated(Dirac(1000), 0, noise=0.5), 2.0, 1e-5)
     with pytest.raises(AssertionError, match="is REFUTED"):
@@ -277,7 +278,7 @@ def test_few_canaries_leave_the_claim_to_conformance() -> None:
     )
     with pytest.raises(InputError, match="this test cannot fail: even 40"):
         assert_private_training(recording, 3.0, 1e-5, conformance=False)
-    with pytest.raises(AssertionError, match="NOT what was stated"):
+    with pytest.raises(AssertionError, match="NOT match what was stated"):
         assert_private_training(simulated(Dirac(40), 0, noise=0.3), 3.0, 1e-5)
 
 

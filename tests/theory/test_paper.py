@@ -71,7 +71,7 @@ def test_gap_mechanisms_are_not_audited_tightly(mechanism: Mechanism) -> None:
 
 @by_mechanism
 def test_only_randomised_response_has_perfect_efficacy(mechanism: Mechanism) -> None:
-    """E*_n = p(epsilon) iff the mechanism can be post-processed to local randomised response."""
+    """E*_n = p(epsilon) iff the mechanism can be post-processed to local randomized response."""
     shown = efficacy(mechanism, 10, trials=20_000, rng=4)
     missing = float(special.expit(mechanism.epsilon)) - shown.value
     if isinstance(mechanism, RandomizedResponse):

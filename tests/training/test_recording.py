@@ -83,7 +83,7 @@ def test_conformance_names_the_fault(design: Design, faults: dict[str, float], p
     assert found.p_value < 1e-6
     assert found.parts[part] < 1e-6
     assert not found.conforms
-    assert "NOT what was stated" in str(found)
+    assert "NOT match what was stated" in str(found)
     estimate, truth = (
         (found.noise, SIGMA * faults.get("noise", 1)) if part == "noise" else (found.weight, 10.0)
     )

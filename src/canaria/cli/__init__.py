@@ -60,9 +60,9 @@ def canaria(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Audit differential privacy in one run: lower bounds that can be trusted.
+    """Audit differential privacy in one run: valid lower bounds on epsilon.
 
-    Exit codes: 0 fine, 1 refuted or does not hold, 2 bad input.
+    Exit codes: 0 success, 1 refuted or not confirmed, 2 invalid input.
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """

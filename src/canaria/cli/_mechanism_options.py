@@ -9,4 +9,4 @@ Sigma = Annotated[float | None, typer.Option(help="Standard deviation of its Gau
 Chance = Annotated[float | None, typer.Option("--p", help="Probability that all-or-nothing reveals all.")]
 Size = Annotated[int | None, typer.Option(help="Elements per set.")]
 Elements = Annotated[int, typer.Option("--n", help="Number of elements (hidden bits).")]
-Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 Adjacency = Literal["add-remove", "replace"]
-Delta = Annotated[float | None, typer.Option(help="Delta; needed with --claimed, else 0.")]
+Delta = Annotated[float | None, typer.Option(help="Delta; required with --claimed, otherwise 0.")]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the bound.")]
 Claimed = Annotated[
     float | None,

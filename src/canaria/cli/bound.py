@@ -9,22 +9,22 @@ from canaria.cli._output import claim_of, command_line, finish
 
 
 def bound(
-    correct: Annotated[int, typer.Option(help="Right guesses.")],
-    guesses: Annotated[int, typer.Option(help="Guesses taken; fixed in advance.")],
-    elements: Annotated[int, typer.Option(help="Hidden bits of the audit.")],
+    correct: Annotated[int, typer.Option(help="Number of correct guesses.")],
+    guesses: Annotated[int, typer.Option(help="Number of guesses made; must be fixed in advance.")],
+    elements: Annotated[int, typer.Option(help="Number of elements (hidden bits), guessed or not.")],
     delta: Delta = None,
     confidence: Confidence = 0.95,
     method: Annotated[
         Literal["exact", "steinke"],
-        typer.Option(metavar="NAME", help="exact, or steinke: as published."),
+        typer.Option(metavar="NAME", help="exact, or steinke (the bound of Steinke et al. 2023)."),
     ] = "exact",
     claimed: Claimed = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option(metavar="KIND", help="What was audited: add-remove or replace.")
+        Adjacency | None, typer.Option(metavar="KIND", help="Adjacency: add-remove or replace.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """A bound from a number of right guesses.
+    """Compute a bound from a number of correct guesses.
 
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """

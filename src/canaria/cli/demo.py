@@ -51,7 +51,8 @@ def demo(
     for result in results:
         right, taken = result.bound.tally
         typer.echo(
-            f"{result.name}\n  {result.verdict}\n  ({right} of its {taken} surest guesses were right)\n"
+            f"{result.name}\n  {result.verdict}\n"
+            f"  ({right} of the auditor's {taken} surest guesses were right)\n"
         )
     typer.echo(f"The report, with every number explained: {report.resolve()}")
     typer.echo("Next: canaria scores YOUR_SCORES.csv --delta 1e-5 --claimed 2 --json > result.json")

@@ -9,19 +9,21 @@ from canaria.cli._options import AsJson
 
 
 def gaps(
-    mechanism: Annotated[str, typer.Argument(help="Its name; --list shows all.")] = "",
+    mechanism: Annotated[
+        str, typer.Argument(metavar="MECHANISM", help="Name of the mechanism; see --list.")
+    ] = "",
     n: Elements = 100,
-    k: Annotated[int | None, typer.Option("--k", help="Guesses taken; all, if not given.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Number of guesses. Default: all elements.")] = None,
     epsilon: Epsilon = None,
     sigma: Sigma = None,
     p: Chance = None,
     size: Size = None,
-    trials: Annotated[int, typer.Option(help="Simulated games, if needed.")] = 10_000,
+    trials: Annotated[int, typer.Option(help="Simulated games, where no exact formula is known.")] = 10_000,
     seed: Seed = 0,
     show: Annotated[bool, typer.Option("--list", help="List the mechanisms and their options.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What one run can show of a mechanism: the three gaps.
+    """Show how much one run can reveal: the three gaps.
 
     Example: canaria gaps count-in-sets --size 4 --n 400 --k 100
     """

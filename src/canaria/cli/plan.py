@@ -8,22 +8,27 @@ from canaria.cli._options import AsJson, Confidence
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="The epsilon that training claims.")],
+    epsilon: Annotated[float, typer.Option(help="Claimed epsilon of the training run.")],
     delta: Annotated[float, typer.Option(help="The delta of the claim.")],
-    steps: Annotated[int, typer.Option(help="Training steps.")],
-    sample_rate: Annotated[float, typer.Option(help="Probability that a row is in a batch.")],
-    canaries: Annotated[int | None, typer.Option(help="Canaries; 1000, if nothing is given.")] = None,
-    per_coordinate: Annotated[int | None, typer.Option(help="Canaries on each coordinate.")] = None,
+    steps: Annotated[int, typer.Option(help="Number of training steps.")],
+    sample_rate: Annotated[float, typer.Option(help="Probability of a row per batch.")],
+    canaries: Annotated[
+        int | None, typer.Option(help="Number of canaries; by default 1000, or chosen.")
+    ] = None,
+    per_coordinate: Annotated[int | None, typer.Option(help="Number of canaries per coordinate.")] = None,
     coordinates: Annotated[int | None, typer.Option(help="Coordinates available for canaries.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Default: from the RDP accountant.")] = None,
-    rule: Annotated[str, typer.Option(help="ranked or soft.")] = "ranked",
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise multiplier; by default from the accountant.")
+    ] = None,
+    rule: Annotated[str, typer.Option(help="Guessing rule: ranked or soft.")] = "ranked",
     too_small: Annotated[
-        list[float] | None, typer.Option(help="Factor by which noise is too small; repeatable.")
+        list[float] | None,
+        typer.Option(metavar="FACTOR", help="Factor by which noise is too small; repeatable."),
     ] = None,
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """What an audit of DP-SGD can be expected to show.
+    """Predict what an audit of DP-SGD will show.
 
     Example: canaria plan --epsilon 2 --delta 1e-5 --steps 100 --sample-rate 0.1
     """

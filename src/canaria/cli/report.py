@@ -9,14 +9,16 @@ from canaria.cli._options import AsJson
 
 
 def report(
-    files: Annotated[list[str], typer.Argument(help="Result files (what --json prints); - is stdin.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Result files (what --json prints); - for stdin.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write an HTML page here.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain results, as a page or in the terminal.
+    """Explain results, as an HTML page or in the terminal.
 
-    Every bound is recomputed from its evidence first. Without -o the report is printed.
+    Every bound is recomputed from its evidence first. Without -o, the report is printed to the terminal.
 
     Example: canaria report result.json -o report.html
     """

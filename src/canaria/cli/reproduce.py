@@ -10,18 +10,22 @@ from canaria.cli._progress import progress, resumable
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all, if none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments to run. Default: all.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few points, few repetitions.")] = False,
     trials: Annotated[int | None, typer.Option(help="Repetitions of every point.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Local processes; all cores, if not given.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of local processes. Default: all cores.")
+    ] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
-    out: Annotated[str, typer.Option(help="Folder for data and pictures.")] = "canaria-figures",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    out: Annotated[str, typer.Option(help="Folder for data and figures.")] = "canaria-figures",
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the figures of the paper, and ours.
+    """Reproduce the figures of the 2025 paper, and our own.
 
     Example: canaria reproduce elements --quick --out figures
     """

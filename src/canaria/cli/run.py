@@ -10,15 +10,19 @@ from canaria.cli._output import claim_of, command_line, one_line_warnings
 
 
 def run(
-    mechanism: Annotated[str, typer.Argument(help="A name (see gaps --list) or module:function.")],
+    mechanism: Annotated[
+        str, typer.Argument(metavar="MECHANISM", help="Name (see gaps --list) or module:function.")
+    ],
     n: Elements,
-    score: Annotated[str | None, typer.Option(help="module:function of (output, known).")] = None,
+    score: Annotated[
+        str | None, typer.Option(help="Score as module:function, called with (output, known).")
+    ] = None,
     adaptive: Annotated[bool, typer.Option("--adaptive", help="Reveal bits round by round.")] = False,
     rule: Annotated[
         str | None,
         typer.Option(help="all, bet, surest:K, budget:K:T, or as in scores."),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Games to play.")] = 1,
+    trials: Annotated[int, typer.Option(help="Games; of several, the mean is printed.")] = 1,
     delta: Delta = None,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,
@@ -29,7 +33,7 @@ def run(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a mechanism: hide bits, run it, guess, bound.
+    """Audit a mechanism: toss coins, run it, guess, bound.
 
     Example: canaria run xor-in-pairs --n 200 --adaptive
     """
@@ -41,7 +45,7 @@ def run(
 
     claim = claim_of(claimed, delta)
     if claim is not None and trials != 1:
-        raise InputError("--claimed is held against one game; leave out --trials")
+        raise InputError("--claimed applies to a single game; leave out --trials")
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
     with one_line_warnings():

@@ -10,22 +10,27 @@ from canaria.cli._output import claim_of, command_line, finish
 
 
 def scores(
-    file: Annotated[str, typer.Argument(help="CSV or JSON lines: score, included; - is stdin.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="CSV or JSON Lines file with columns score and included; - for stdin."
+        ),
+    ],
     delta: Delta = None,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,
     rule: Annotated[
         str,
-        typer.Option(help="ranked, tails:K, top:K, threshold:T, soft, online."),
+        typer.Option(help="Guessing rule: ranked, tails:K, top:K, threshold:T, soft, online."),
     ] = "ranked",
     seed: Annotated[int, typer.Option(min=0, help="Seed for breaking ties.")] = 0,
     adjacency: Annotated[
         Adjacency,
-        typer.Option(metavar="KIND", help="add-remove or replace."),
+        typer.Option(metavar="KIND", help="Adjacency: add-remove or replace."),
     ] = "add-remove",
     as_json: AsJson = False,
 ) -> None:
-    """A bound from scores, higher meaning "included more likely".
+    """Compute a bound from scores (higher: more likely included).
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """

@@ -10,25 +10,38 @@ from canaria.cli._options import AsJson, Confidence
 
 def validate(
     auditors: Annotated[
-        list[str] | None, typer.Argument(metavar="AUDITOR", help="module:function, or one of ours.")
+        list[str] | None,
+        typer.Argument(metavar="AUDITOR", help="module:function, or a built-in auditor (see --list)."),
     ] = None,
-    audits: Annotated[int | None, typer.Option(help="Audits in each cell; 1000 (ours: 100).")] = None,
-    claims: Annotated[int | None, typer.Option(help="Extra tests of the true claim; 0 (ours: 2000).")] = None,
+    audits: Annotated[
+        int | None, typer.Option(help="Audits per cell; by default 1000, for all auditors 100.")
+    ] = None,
+    claims: Annotated[
+        int | None,
+        typer.Option(help="Tests of the true claim; by default 0, for all 2000."),
+    ] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
-        typer.Option(metavar="BITS", help="What scores may know: earlier, others."),
+        typer.Option(
+            metavar="BITS",
+            help="Bits that scores may use: nothing, earlier or others.",
+        ),
     ] = "nothing",
-    case: Annotated[list[str] | None, typer.Option(help="Only this case; repeat for more.")] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this case; repeatable.")
+    ] = None,
     confidence: Confidence = 0.95,
-    workers: Annotated[int | None, typer.Option(help="Local processes; all cores, if not given.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of local processes. Default: all cores.")
+    ] = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
     out: Annotated[str, typer.Option(help="Folder for the results.")] = "canaria-validity",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List cases and auditors.")] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """How often an auditor claims more than the truth.
+    """Measure how often an auditor's bound exceeds the true epsilon.
 
     Example: canaria validate mymodule:audit --audits 1000
     """

@@ -8,7 +8,7 @@ from canaria.cli._options import AsJson
 
 
 def verify(
-    file: Annotated[str, typer.Argument(help="A result file; - is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Result file; - for stdin.")],
     as_json: AsJson = False,
 ) -> None:
     """Recompute a stored bound; exit code 1 if it does not hold.

@@ -154,7 +154,7 @@ class Bound:
     def _repr_html_(self) -> str:
         rows = (
             ("lower bound on epsilon", f"<b>{self.epsilon_text}</b>"),
-            ("estimate (no confidence)", f"{self.estimate:.3f}"),
+            ("estimate (no guarantee)", f"{self.estimate:.3f}"),
             ("delta", f"{self.delta:g}"),
             ("confidence", f"{self.confidence:.10g}"),
             ("right guesses", f"{self.tally.correct} of {self.tally.taken}"),

@@ -79,7 +79,7 @@ class Counts(_CountFields):
 
         min(1, A + n delta A (1 - A) / (v b))          (1 when v = 0)
 
-    With delta = 0 it is the Clopper-Pearson tail A. The worst mechanism is randomised response with the
+    With delta = 0 it is the Clopper-Pearson tail A. The worst mechanism is randomized response with the
     weight of all outputs with at least v right guesses raised by one factor. The p-value is monotone in
     epsilon, because the classes of mechanisms are nested.
 

@@ -83,7 +83,7 @@ class Ranking(Evidence):
         FAIR_COINS,
         ALL_COUNTED,
         NOT_ADAPTIVE,
-        "the numbers of guesses looked at were fixed before the output was seen",
+        "the numbers of guesses examined were fixed before the output was seen",
     )
 
     def __init__(
@@ -140,7 +140,7 @@ class Ranking(Evidence):
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return (
-            f"every guess, their order, and the {len(self.grid)} numbers of guesses that are looked at "
+            f"every guess, the order of the guesses, and the {len(self.grid)} numbers of guesses examined "
             f"({self.grid[0]} to {self.grid[-1]})"
         )
 

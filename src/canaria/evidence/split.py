@@ -80,7 +80,9 @@ class Split(Evidence):
         """What was fixed before the bits were revealed."""
         parts = dict.fromkeys(part.fixed() for part in self.parts)
         shares = " + ".join(f"{share:g}" for share in self.shares)
-        return "; ".join([f"{len(self.parts)} ways to look and their shares of the error, {shares}", *parts])
+        return "; ".join(
+            [f"{len(self.parts)} guessing orders and their shares of the error probability, {shares}", *parts]
+        )
 
     def progress(self, epsilon: float) -> Progress:
         """The progress of the part with the strongest evidence against the claim."""

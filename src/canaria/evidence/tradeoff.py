@@ -297,7 +297,7 @@ class Tradeoff(Evidence):
         """The largest mu whose Gaussian curve is refuted, rounded down.
 
         `gaussian_epsilon(mu, delta)` is then a lower bound on epsilon *if the mechanism is Gaussian*. On
-        other mechanisms it over-claims (on randomised response with epsilon = 2 it gives 3.4).
+        other mechanisms it over-claims (on randomized response with epsilon = 2 it gives 3.4).
 
         Args:
             confidence: The confidence of the refutation, strictly between 0 and 1.

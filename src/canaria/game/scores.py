@@ -31,7 +31,7 @@ def audit_scores(
     are broken at random and the list may be sorted by the bits. If all scores are equal, no guess is taken.
 
     Args:
-        scores: One number per canary, higher meaning "included more likely".
+        scores: One number per canary, higher meaning "more likely included".
         bits: Which canaries were included, by independent fair coins (booleans, 0/1 or -1/+1).
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound, strictly between 0 and 1.

@@ -45,7 +45,7 @@ class Xor:
 
 @dataclass(frozen=True)
 class XorRandomizedResponse:
-    """Releases the product of all bits through randomised response.
+    """Releases the product of all bits through randomized response.
 
     Attributes:
         epsilon: The privacy level, at least 0.

@@ -86,7 +86,7 @@ def _marks(section: Section) -> list[dict[str, Any]]:
     result = section.result
     marks = [
         (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, _BLUE),
-        ("estimate (no confidence)", result.bound.estimate, _GREY),
+        ("estimate (no guarantee)", result.bound.estimate, _GREY),
         ("claim", math.inf if result.claimed is None else result.claimed, _PURPLE),
     ]
     return [

@@ -71,7 +71,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 
 def _unbroken(text: str) -> str:
     """Text whose formulas and percentages stay on one line."""
-    return text.replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
+    return text.replace(" = ", "\u00a0=\u00a0")
 
 
 def _json(data: object) -> str:

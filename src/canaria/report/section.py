@@ -77,7 +77,9 @@ class Section:
     def meaning(self) -> str:
         """What the verdict means."""
         wrong = f"{100 * (1 - self.result.bound.confidence):.3g}"
-        return words.MEANING[self.result.refuted].format(wrong=wrong)
+        meaning = words.MEANING[self.result.refuted].format(wrong=wrong)
+        conformance = self.result.conformance
+        return meaning if conformance is None or conformance.conforms else meaning + words.NOT_CONFORMING
 
     @property
     def rule(self) -> str | None:
@@ -200,13 +202,13 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)}%"
     if taken == 0 or alone is None:
         return ()
-    steps = [(f"{right} of {taken} right: the ε that fits", bound.estimate)]
+    steps = [(f"{right} of {taken} right: point estimate of ε", bound.estimate)]
     steps.append(
         (f"this count alone, at {sure} confidence", lower_bound(alone, 0.0, bound.confidence).epsilon)
     )
     if bound.delta > 0:
         charged = lower_bound(alone, bound.delta, bound.confidence).epsilon
-        steps.append((f"and with what δ = {bound.delta:g} allows", charged))
+        steps.append((f"after accounting for δ = {bound.delta:g}", charged))
     kind = words.KINDS.get(type(evidence).__name__, f"as {bound.method} evidence proves it")
     return (*steps, (f"the bound: {kind}", bound.epsilon))
 

@@ -65,7 +65,7 @@ def _parts(section: Section) -> list[Any]:
         parts.append(_titled("Conformance", _conformance(result.conformance), words.CONFORMANCE))
     parts.append(_titled("What must be true", Text("\n".join(assumptions))))
     if result.facts or result.bound.rule:
-        parts.append(_titled("As stated by whoever made the audit", _facts(section)))
+        parts.append(_titled("As stated by the auditor (not recomputed)", _facts(section)))
     parts.append(_titled("Repeat it", _provenance(section)))
     return parts
 
@@ -114,7 +114,7 @@ def _evidence(section: Section) -> Table:
         ("grid of ε", bound.grid),
         ("adjacency", f"{bound.adjacency}. {section.adjacency}"),
         ("about", bound.about),
-        ("fixed before", section.fixed),
+        ("fixed in advance", section.fixed),
     ]
     return _rows(_table("", ""), [(name, value) for name, value in rows if value])
 

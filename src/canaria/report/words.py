@@ -3,32 +3,35 @@
 from typing import Final
 
 HOW_TO_READ: Final = (
-    "Each element (a record, a canary) was included by a hidden fair coin. The algorithm ran, and a "
-    "guesser who saw its output (in an adaptive audit also coins that were revealed before) guessed "
-    "the coins. If the algorithm keeps ε-differential privacy, each guess is right with probability at"
-    " most e^ε / (1 + e^ε), so too many right guesses refute it. The bound is the largest ε such that "
-    "it and every smaller one is refuted at the stated confidence. With δ > 0 the rare failures that δ"
-    " allows are charged in full."
+    "A hidden fair coin decided whether each element (a record or canary) was included. The algorithm "
+    "ran, and a guesser who saw its output (and, in an adaptive audit, the coins revealed so far) guessed"
+    " the coins. If the algorithm satisfies ε-differential privacy, each guess is right with probability "
+    "at most e^ε / (1 + e^ε), so too many right guesses refute it. The bound is the largest ε such that "
+    "every value up to and including it is refuted at the stated confidence. With δ > 0, the bound also "
+    "allows for the failures that δ permits."
 )
 MEANING: Final = {
     True: (
-        "The algorithm leaks more than it promises, or something that the audit assumes is not so (see"
-        " what must be true, below), or chance played a trick, as it does with at most {wrong}% of "
+        "The algorithm leaks more than it promises, or an assumption of the audit does not hold (see what"
+        " must be true, below), or this is a false alarm, which happens in at most {wrong}% of audits of "
         "correct algorithms."
     ),
     False: (
-        "The audit found nothing that contradicts the claim. That is not a proof of it: the true ε may"
-        " lie anywhere above the bound."
+        "The bound does not exceed the claimed ε. This does not prove the claim: the true ε may lie "
+        "anywhere above the bound."
     ),
-    None: ("No claim was given to compare with. The true ε may lie anywhere above the bound."),
+    None: "No claim was given for comparison. The true ε may lie anywhere above the bound.",
 }
+NOT_CONFORMING: Final = (
+    " The conformance test failed, however: training does not do what the claim assumes of it."
+)
 ADJACENCY: Final = {
     "add-remove": (
         "An excluded element contributed nothing, so the bound is about adding or removing one record."
     ),
     "replace": (
-        "Another record stood in for an excluded element, so the bound is about replacing one record. "
-        "A replace-one ε can be up to twice the add-remove ε of the same algorithm."
+        "Another record stood in for an excluded element, so the bound is about replacing one record. A "
+        "replace-one ε can be up to twice the add-remove ε of the same algorithm."
     ),
     "unspecified": (
         "It was not recorded whether an excluded element contributed nothing (add-remove) or another "
@@ -37,70 +40,75 @@ ADJACENCY: Final = {
 }
 GAPS: Final = {
     "interference": (
-        "The other hidden bits blur each element. Put fewer canaries on a coordinate, make them "
+        "The other hidden bits mask each element. Put fewer canaries on each coordinate, make them "
         "orthogonal, or reveal bits round by round (adaptive auditing)."
     ),
     "outputs": (
-        "The one output that was seen is not the worst that could have come. More canaries, or several"
-        " runs, meet worse ones. Slack of the accountant is in here too."
+        "The observed output is not the worst case. Several runs, or more canaries that are independent, "
+        "are more likely to include worse ones. This step also includes any slack in the accountant."
     ),
     "elements": (
-        "Guesses were spent on elements of which this output says little. Guess fewer, weigh the "
-        "guesses (rule Soft, where losses are known), or use more exposed canaries."
+        "Guesses were spent on elements about which this output reveals little. Make fewer guesses, "
+        "weight the guesses (rule Soft, where privacy losses are known), or use canaries that are more "
+        "exposed."
     ),
     "elements, outputs, interference": (
-        "What chance does not explain: weak scores or canaries, an output that was not the worst, "
-        "hidden bits that blur each other, or a loose claim. Better scores come first."
+        "The part that chance does not explain: weak scores or canaries, an output that was not the "
+        "worst, hidden bits that mask each other, or a loose claim. Try better scores first."
     ),
     "chance": (
-        "Finitely many guesses at this confidence, what looking at many numbers of guesses costs, and "
-        "what δ allows. If the same share stays right, four times as many guesses about halve it."
+        "The cost of having finitely many guesses at this confidence, of examining many numbers of "
+        "guesses, and of δ. At the same accuracy, four times as many guesses roughly halve it."
     ),
 }
 ABOVE: Final = (
-    "The bound lies above what is explained so far: luck, or less noise than stated. Look at conformance."
+    "The bound exceeds what the preceding steps allow: either luck, or less noise than stated. See "
+    "Conformance, if shown."
 )
 NOTHING: Final = "Nothing is lost here."
-NO_LADDER: Final = "The bound lies above the claim, so there is no way down from the claim to it."
+NO_LADDER: Final = "The bound exceeds the claim, so there is no gap between them to explain."
 BY_CONFIDENCE: Final = (
-    "What the same evidence shows at other confidences. The confidence was fixed before; the curve "
-    "explains the bound and is not a choice to be made afterwards."
+    "The bound that the same evidence gives at other confidence levels. The confidence was fixed in "
+    "advance; this curve is for explanation only and must not be used to choose it afterwards."
 )
 CHARGED: Final = (
-    " With δ > 0 a bound can fall to 0 at high confidence: what δ allows then uses up all the error "
-    "that may be made."
+    " With δ > 0, the bound can fall to 0 at high confidence, because the failures that δ permits then "
+    "use up the entire error probability."
 )
 BY_GUESSES: Final = (
-    "What each number of guesses would have shown, had it alone been fixed in advance. The best point "
-    "of this curve is not a bound: it was found by looking. The reported bound is found without that "
-    "choice."
+    "The bound that each number of guesses would have given, had it alone been fixed in advance. The best"
+    " point of this curve is not a valid bound, because it was picked after the fact. The reported bound "
+    "does not rely on that choice."
 )
 PROJECTED: Final = (
-    "What more or fewer guesses would show if the same share of them were right: how much is lost to chance."
+    "The bound that more or fewer guesses would give at the same accuracy; it shows how much is lost to "
+    "chance."
 )
 SCORES: Final = (
-    "Scores of included and excluded elements. Only the parts that do not overlap can be guessed well;"
-    " a few elements far out can carry the whole bound."
+    "Scores of included and excluded elements. Only the parts that do not overlap can be guessed well; a "
+    "few elements in the tails can account for the whole bound."
 )
 CONFORMANCE: Final = (
-    "Is what was released what was stated? Offset: something was added everywhere. Weight: included "
-    "elements weigh more or less than they should. Layers: parameters differ. Noise: there is more or less "
-    "of it. Steps: it comes and goes. This test is much more sensitive than the bound, but it trusts the "
-    "stated law, and it is not a bound on ε. Correct code gives a p-value below 0.001 once in 1,000 runs."
+    "Does the release match what was stated? Offset: a constant was added everywhere. Weight: included "
+    "elements count for more or less than they should. Layers: the offset or the weight differs between "
+    "parameters. Noise: there is more or less than stated. Steps: noise is missing in some steps, or in "
+    "one parameter. This test is much more sensitive than the bound, but it assumes the stated noise "
+    "distribution, and it is not a bound on ε. Correct code gives a p-value below 0.001 in about one run "
+    "in 1,000."
 )
 KINDS: Final = {
-    "Counts": "the same, as this number of guesses was fixed in advance",
-    "Ranking": "with the price of looking at many numbers of guesses, from several ends",
-    "Weighted": "with sure guesses weighing more",
-    "Bets": "by bets that may stop at any time",
+    "Counts": "unchanged, because this number of guesses was fixed in advance",
+    "Ranking": "after correcting for every number of guesses and every ordering that was examined",
+    "Weighted": "with confident guesses weighted more heavily",
+    "Bets": "from an anytime-valid betting test",
 }
 RULES: Final = {
     "Ranked()": (
-        ": guesses both ends of the scores (with 70% of the error probability), the high end alone and the "
-        "low end alone (15% each), and takes the largest bound"
+        ": guesses from both ends of the ranked scores (with 70% of the error probability), from the high"
+        " end alone and from the low end alone (15% each), and reports the largest bound"
     ),
 }
 DERIVED: Final = (
-    "The guesses are counted where the evidence speaks most clearly, so the first number leans high and has "
-    "no confidence."
+    "The guesses are counted at the point where the evidence is strongest, so the first number is biased "
+    "upward and carries no confidence guarantee."
 )

@@ -45,7 +45,9 @@ class Conformance:
 
     def __str__(self) -> str:
         """The noise, the canary weight and the p-value in one sentence."""
-        verdict = "as a correct implementation would show" if self.conforms else "NOT what was stated"
+        verdict = (
+            "consistent with a correct implementation" if self.conforms else "does NOT match what was stated"
+        )
         where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
         return (
             f"noise multiplier {self.noise:.3g} (stated {self.stated_noise:.3g}), canary weight "

@@ -68,7 +68,7 @@ def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
     if not bound.epsilon <= claimed < np.inf:
         return None
     levels = {"elements, outputs, interference": bound.estimate}
-    how = "the law of the scores is not known, so the three gaps are not told apart"
+    how = "the distribution of the scores is not known, so the three gaps cannot be separated"
     return _falling(CLAIM, claimed, levels, bound, how)
 
 

@@ -160,7 +160,7 @@ class Result:
         """The result of membership scores: the bound of `audit_scores`, and what the scores look like.
 
         Args:
-            scores: One number per canary, higher meaning "included more likely".
+            scores: One number per canary, higher meaning "more likely included".
             bits: Which canaries were included, by independent fair coins.
             claim: What was promised; the bound is at its delta.
             delta: The delta of the bound where there is no claim; 0 by default.
@@ -290,7 +290,7 @@ class Result:
         if self.claimed is not None:
             shown = f"the claim ε = {self.claimed:.6g} is {self.answer}: {shown}"
         if self._misstated is not None:
-            shown += f" What was released is NOT what was stated (conformance p = {self._misstated:.2g})."
+            shown += f" The release does NOT match what was stated (conformance p = {self._misstated:.2g})."
         return shown[0].upper() + shown[1:]
 
     @property
@@ -366,7 +366,7 @@ class Result:
         right, taken = bound.tally
         rows = [
             ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
-            ("estimate", f"{rounded_down(bound.estimate)} (no confidence)"),
+            ("estimate", f"{rounded_down(bound.estimate)} (no guarantee)"),
             ("method", bound.method),
             ("rule", bound.rule),
             ("ε grid", bound.grid),
@@ -381,7 +381,7 @@ class Result:
         if self.claimed is not None:
             lines.append(f"the claim ε = {self.claimed:.6g} is {self.answer}")
         if self._misstated is not None:
-            lines.append(f"what was released is NOT what was stated: p = {self._misstated:.2g}")
+            lines.append(f"the release does NOT match what was stated: p = {self._misstated:.2g}")
         for name, value in rows:
             if value is not None:
                 lines.append(f"  {name if name != shown else '':<11} {value}")

@@ -92,7 +92,7 @@ class Verdict:
         if (found := self.conformance) is not None:
             where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
             lines.append(
-                f"training is {'as stated' if self.conforms else 'NOT what was stated'}: noise "
+                f"training {'matches' if self.conforms else 'does NOT match'} what was stated: noise "
                 f"multiplier {found.noise:.3g} (stated {found.stated_noise:.3g}), canary weight "
                 f"{found.weight:.2f} (expected 1); p = {found.p_value:.2g}, where less than "
                 f"{found.level:.2g} is a failure{where}"

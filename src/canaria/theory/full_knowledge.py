@@ -15,7 +15,7 @@ def demonstrate_full_knowledge(
 ) -> str:
     """Show that full-knowledge auditing accuses a correct mechanism; the text says that it is invalid.
 
-    The mechanism releases the parity of all bits through randomised response, so it is epsilon-DP. Knowing
+    The mechanism releases the parity of all bits through randomized response, so it is epsilon-DP. Knowing
     all other bits, every element is guessed right exactly when the released parity is true: V is n with
     probability p(epsilon) and 0 otherwise, far from Binomial(n, p(epsilon)).
 
@@ -45,7 +45,7 @@ def demonstrate_full_knowledge(
     refuted = Counts(n, n, n).refutes(ApproximateDP(epsilon, delta=0), 0.05)
     accused = float((correct == n).mean()) if refuted else 0.0
     return (
-        "INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomised response\n"
+        "INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomized response\n"
         f"(epsilon = {epsilon:g}, n = {n}) has all guesses right in {(correct == n).mean():.1%} of "
         f"{trials} audits, none right in {(correct == 0).mean():.1%},\n"
         f"and refutes the true claim at a nominal 5% in {accused:.1%} of them."

@@ -59,7 +59,7 @@ class Dirac:
     @property
     def words(self) -> str:
         """The design in words."""
-        return f"{self.count} unit gradients, {self.per_coordinate} to a coordinate"
+        return f"{self.count} unit gradients, {self.per_coordinate} per coordinate"
 
     @property
     def coordinates(self) -> int:

@@ -23,7 +23,7 @@ from tests.oracles import success
 DRAWS, LEVEL = 1_000_000, 0.05
 
 SMALL: dict[str, tuple[Draw, float, float]] = {
-    "randomised response": (randomised_response(1.0), 1.0, 0.0),
+    "randomized response": (randomised_response(1.0), 1.0, 0.0),
     "extremal, all guessed": (extremal(0.5, 0.06, 3), 0.5, 0.06),
     "extremal, two of three": (extremal(1.0, 0.05, 2), 1.0, 0.05),
     "leaky": (leaky(1.0, 0.05), 1.0, 0.05),

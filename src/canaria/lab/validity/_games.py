@@ -105,7 +105,7 @@ def coins(shape: Shape, rng: np.random.Generator) -> Bits:
 
 
 def tosses(shape: Shape, epsilon: float, rng: np.random.Generator) -> Hits:
-    """Hits of randomised response: independent, right with probability p(epsilon)."""
+    """Hits of randomized response: independent, right with probability p(epsilon)."""
     return np.asarray(rng.random(shape) < special.expit(epsilon))
 
 

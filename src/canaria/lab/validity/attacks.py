@@ -18,7 +18,7 @@ _PAUSE: Final = 3
 
 
 def stop_when_ahead(epsilon: float) -> Draw:
-    """Randomised response; no guess after Clopper-Pearson would refute the truth."""
+    """Randomized response; no guess after Clopper-Pearson would refute the truth."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         hits = tosses(shape, epsilon, rng)
@@ -31,7 +31,7 @@ def stop_when_ahead(epsilon: float) -> Draw:
 
 
 def abstain_after_a_miss(epsilon: float) -> Draw:
-    """Randomised response; after a wrong guess the next three elements are skipped."""
+    """Randomized response; after a wrong guess the next three elements are skipped."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         hits, taken = tosses(shape, epsilon, rng), np.ones(shape, dtype=np.bool_)

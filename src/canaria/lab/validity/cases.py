@@ -28,9 +28,9 @@ def randomised_response(epsilon: float) -> Draw:
 def extremal(epsilon: float, delta: float, taken: int) -> Draw:
     """The mechanism that attains the exact bound of `Counts` (theory, section 3), `taken` of n guessed.
 
-    Randomised response on a random set of `taken` elements, which the sizes of the scores show, in which
+    Randomized response on a random set of `taken` elements, which the sizes of the scores show, in which
     the weight of all outputs with at least v right guesses is raised by one factor; on the others plain
-    randomised response. An element is in the set with probability taken / n, so that the set may spend
+    randomized response. An element is in the set with probability taken / n, so that the set may spend
     delta n / taken on each of its elements. v is the least count that the exact test of this level refuses.
     """
 
@@ -58,7 +58,7 @@ def _raised_law(epsilon: float, delta: float, taken: int, n: int, level: float) 
 
 
 def leaky(epsilon: float, delta: float) -> Draw:
-    """Randomised response in which each element is revealed with probability delta."""
+    """Randomized response in which each element is revealed with probability delta."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         open_ = rng.random(shape) < delta
@@ -69,7 +69,7 @@ def leaky(epsilon: float, delta: float) -> Draw:
 
 
 def all_or_nothing(epsilon: float, delta: float) -> Draw:
-    """Everything is revealed together with probability delta; randomised response otherwise."""
+    """Everything is revealed together with probability delta; randomized response otherwise."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         told = rng.random((shape[0], 1)) < delta
@@ -92,7 +92,7 @@ def name_and_shame(shape: Shape, rng: np.random.Generator, level: float) -> Game
 
 
 def tied(epsilon: float) -> Draw:
-    """Randomised response with scores -1 and +1 only, and members listed first.
+    """Randomized response with scores -1 and +1 only, and members listed first.
 
     If epsilon is 0, all scores are 0 except for five that are chosen by a coin.
     """
@@ -150,11 +150,11 @@ def half_and_half(shape: Shape, rng: np.random.Generator, level: float) -> Games
 ONE_RUN: Final = (
     Case("rr-0", "nothing is released", 0.0, randomised_response(0.0)),
     *(
-        Case(f"rr-{epsilon:g}", "randomised response", epsilon, randomised_response(epsilon))
+        Case(f"rr-{epsilon:g}", "randomized response", epsilon, randomised_response(epsilon))
         for epsilon in (0.1, 0.5, 1.0, 2.0)
     ),
-    Case("rr-4", "randomised response, 400 elements", 4.0, randomised_response(4.0), n=400),
-    Case("rr-8", "randomised response, 10,000", 8.0, randomised_response(8.0), n=10_000, pace=0.1),
+    Case("rr-4", "randomized response, 400 elements", 4.0, randomised_response(4.0), n=400),
+    Case("rr-8", "randomized response, 10,000", 8.0, randomised_response(8.0), n=10_000, pace=0.1),
     Case("rr-0-1000", "nothing is released, 1,000", 0.0, randomised_response(0.0), n=1000, pace=0.2),
     Case("laplace-2", "Laplace noise, scored by the loss", 2.0, laplace(2.0)),
     Case(
@@ -166,19 +166,19 @@ ONE_RUN: Final = (
     ),
     Case("extremal-all", "the worst mechanism for 100 guesses", 0.6, extremal(0.6, 0.01, 100), delta=0.01),
     Case("extremal-half", "the worst mechanism for 50 guesses", 0.8, extremal(0.8, 0.005, 50), delta=0.005),
-    Case("leaky-0", "each element laid open with chance delta", 0.0, leaky(0.0, 1e-3), delta=1e-3),
-    Case("leaky-1", "the same, else randomised response", 1.0, leaky(1.0, 1e-3), delta=1e-3),
-    Case("all-or-nothing-0", "all laid open with chance delta", 0.0, all_or_nothing(0.0, 0.2), delta=0.2),
+    Case("leaky-0", "each element revealed with probability delta", 0.0, leaky(0.0, 1e-3), delta=1e-3),
+    Case("leaky-1", "the same, else randomized response", 1.0, leaky(1.0, 1e-3), delta=1e-3),
+    Case("all-or-nothing-0", "all revealed with probability delta", 0.0, all_or_nothing(0.0, 0.2), delta=0.2),
     Case(
-        "all-or-nothing-1", "the same, else randomised response", 1.0, all_or_nothing(1.0, 0.01), delta=0.01
+        "all-or-nothing-1", "the same, else randomized response", 1.0, all_or_nothing(1.0, 0.01), delta=0.01
     ),
-    Case("burst-0", "a fifth laid open with chance 0.2", 0.0, burst, delta=0.04),
-    Case("name-and-shame", "one of the elements laid open", 0.0, name_and_shame, delta=1 / 100),
+    Case("burst-0", "a fifth revealed with probability 0.2", 0.0, burst, delta=0.04),
+    Case("name-and-shame", "one of the elements revealed", 0.0, name_and_shame, delta=1 / 100),
     Case("ties-0", "scores 0, members listed first", 0.0, tied(0.0), listed=True),
     Case("ties-1", "scores -1 and +1, members listed first", 1.0, tied(1.0), listed=True),
     Case("one-sided-1", "only high scores tell", 1.0, one_sided(1.0)),
-    Case("rr-3-2000", "randomised response, 2,000", 3.0, randomised_response(3.0), n=2000, pace=0.1),
-    Case("rr-1-10000", "randomised response, 10,000", 1.0, randomised_response(1.0), n=10_000, pace=0.02),
+    Case("rr-3-2000", "randomized response, 2,000", 3.0, randomised_response(3.0), n=2000, pace=0.1),
+    Case("rr-1-10000", "randomized response, 10,000", 1.0, randomised_response(1.0), n=10_000, pace=0.02),
     Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, laplace(2.0), n=2000, pace=0.1),
     Case(
         "gaussian-1000",
@@ -200,7 +200,7 @@ ONE_RUN: Final = (
     ),
     Case(
         "leaky-1-1000",
-        "each laid open with chance delta, 1,000",
+        "each revealed with probability delta, 1,000",
         1.0,
         leaky(1.0, 0.02),
         delta=0.02,
@@ -209,7 +209,7 @@ ONE_RUN: Final = (
     ),
     Case(
         "all-or-nothing-1000",
-        "all laid open with chance delta, 1,000",
+        "all revealed with probability delta, 1,000",
         1.0,
         all_or_nothing(1.0, 0.2),
         delta=0.2,
@@ -217,7 +217,7 @@ ONE_RUN: Final = (
         pace=0.2,
     ),
     Case(
-        "name-and-shame-2000", "one of 2,000 laid open", 0.0, name_and_shame, delta=1 / 2000, n=2000, pace=0.1
+        "name-and-shame-2000", "one of 2,000 revealed", 0.0, name_and_shame, delta=1 / 2000, n=2000, pace=0.1
     ),
     Case("half", "exactly half of the bits are +1", 0.0, half_and_half, fair=False),
 )

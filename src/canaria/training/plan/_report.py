@@ -139,7 +139,7 @@ class Plan:
         """The plan as text with tables."""
         means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
         lines = [
-            f"Plan: {self.canaries} canaries, {self.per_coordinate} to a coordinate, in DP-SGD of "
+            f"Plan: {self.canaries} canaries, {self.per_coordinate} per coordinate, in DP-SGD of "
             f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}",
             f"  claim        epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
             f"{100 * self.confidence:.10g}% confidence",
@@ -156,11 +156,11 @@ class Plan:
         strongest = max(powers, key=lambda rule: powers[rule])
         if powers[strongest] <= powers[self.best_rule]:
             return f"{self.best_rule} is expected to be best"
-        return f"{self.best_rule} shows most, {strongest} finds more faults"
+        return f"{self.best_rule} gives the largest expected bound, {strongest} detects more faults"
 
     def _elements_in_words(self) -> list[str]:
         fixed = f"{self.canaries} canaries in all"
-        advice = "1 is best; more need fewer coordinates"
+        advice = "1 per coordinate is best; use more only if coordinates are scarce"
         if self.coordinates_given:
             fixed = f"{self.coordinates} coordinates"
             advice = f"{self.advised} has the largest expected bound"
@@ -168,7 +168,7 @@ class Plan:
             strongest = max(powers, key=lambda crowd: powers[crowd])
             if powers[strongest] > powers[self.advised]:
                 advice += f", {strongest} the most power"
-        row = ("to a coordinate", [f"{one.per_coordinate}" for one in self.elements])
+        row = ("per coordinate", [f"{one.per_coordinate}" for one in self.elements])
         return [f"  elements     with {fixed}: {advice}", *_table([row, *self._rows(self.elements)])]
 
     def _growth_in_words(self) -> list[str]:
@@ -179,9 +179,9 @@ class Plan:
             ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
         ]
         return [
-            f"  canaries     what more would buy; the ceiling is the claim (at most {passed} pass it)",
+            f"  canaries     effect of using more; the claim is the ceiling (at most {passed} exceed it)",
             *_table(self._rows(self.growth)),
-            "  limit        more canaries bring a bound from these guesses up to this epsilon, no further",
+            "  limit        with ever more canaries, bounds from these guesses approach this epsilon",
             *_table(limit),
         ]
 
@@ -196,7 +196,7 @@ class Plan:
 
     def _faults_in_words(self) -> list[str]:
         conformance = (
-            "  conformance  the training report's other test sees half the noise at once, in the same run"
+            "  conformance  the training report's conformance test detects half the noise in the same run"
         )
         if not self.faults:
             return [conformance]
