@@ -70,7 +70,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """Text whose formulas and percentages stay on one line."""
+    """Text whose formulas stay on one line."""
     return text.replace(" = ", "\u00a0=\u00a0")
 
 
