@@ -251,7 +251,7 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
     assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
-    assert "training is as stated: noise multiplier 2." in str(verdict)
+    assert "training matches what was stated: noise multiplier 2." in str(verdict)
     with pytest.raises(
         AssertionError,
         match=r"is not refuted(.|\n)*training does NOT match what was stated: noise multiplier 1\.2",

@@ -118,7 +118,7 @@ class Audit:
         accumulated = self._accumulator.add(noise_state.accumulated, seen)
         return noisy, AuditState(inner, noise_state.mark, key, accumulated)
 
-    def _require_fitting(self, name: str, leaves: list[Any]) -> None:
+    def _require_fitting(self, name: str, leaves: list[Array]) -> None:
         require_fitting(name, leaves, self._injection.shapes, self.injection)
 
     def with_canary_head(

@@ -1,9 +1,10 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jax import Array
 from jax import numpy as jnp
 
 from canaria._core import checks
@@ -20,7 +21,7 @@ class Stated(NamedTuple):
     sample_rate: float
 
 
-def require_private(privatizer: Any) -> None:
+def require_private(privatizer: object) -> None:
     if not is_privatizer(privatizer):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
@@ -28,18 +29,18 @@ def require_private(privatizer: Any) -> None:
         )
 
 
-def stated(clip_norm: Any, noise_multiplier: float, sample_rate: float) -> Stated:
-    norm = norm_bound(clip_norm)
-    if not 0 < checks.real("clip_norm", norm) < math.inf:
+def stated(clip_norm: object, noise_multiplier: float, sample_rate: float) -> Stated:
+    norm = checks.real("clip_norm", norm_bound(clip_norm))
+    if not 0 < norm < math.inf:
         raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
     if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
     if not 0 < checks.real("sample_rate", sample_rate) <= 1:
         raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
-    return Stated(float(norm), float(noise_multiplier), float(sample_rate))
+    return Stated(norm, float(noise_multiplier), float(sample_rate))
 
 
-def shapes_of(params: Any) -> list[tuple[int, ...]]:
+def shapes_of(params: object) -> list[tuple[int, ...]]:
     leaves = jax.tree.leaves(params)
     for leaf in leaves:
         if not jnp.issubdtype(getattr(leaf, "dtype", type(leaf)), jnp.floating):
@@ -59,7 +60,7 @@ def require_room(shapes: list[tuple[int, ...]], design: Design) -> None:
         )
 
 
-def require_fitting(name: str, leaves: list[Any], shapes: list[tuple[int, ...]], injection: str) -> None:
+def require_fitting(name: str, leaves: list[Array], shapes: list[tuple[int, ...]], injection: str) -> None:
     found = [jnp.shape(leaf) for leaf in leaves]
     if found != shapes:
         beside = ", with the canary head beside" if injection == "head" else ""
@@ -69,7 +70,7 @@ def require_fitting(name: str, leaves: list[Any], shapes: list[tuple[int, ...]],
         )
 
 
-def require_precise(leaves: list[Any]) -> None:
+def require_precise(leaves: list[Array]) -> None:
     """Refuse sums in which a canary could be rounded away."""
     for leaf in leaves:
         if leaf.dtype.itemsize < 4:

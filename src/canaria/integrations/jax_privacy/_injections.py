@@ -1,7 +1,7 @@
 """How canaries get into the sums: two ways, one interface."""
 
 import math
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from jax import Array
@@ -35,7 +35,7 @@ class Sum:
         # Rounded so that the chance is never above the rate.
         self._least = np.uint32(min(math.ceil((1 - sample_rate) * 2**32), 2**32 - 1))
 
-    def add(self, leaves: list[Any], key: Array) -> tuple[list[Any], Array, Array]:
+    def add(self, leaves: list[Array], key: Array) -> tuple[list[Array], Array, Array]:
         """The sums with the canaries in them, the real rows' part at the places, and the next key."""
         require_precise(self.places.chosen(leaves))
         key, drawn = self._draw(key)
@@ -62,6 +62,6 @@ class Head:
         # A head is the whole of its array, the last one; the others carry none.
         self.places = Places([*((0,) for _ in shapes), (design.coordinates,)], design.coordinates, 0)
 
-    def add(self, leaves: list[Any], key: Array) -> tuple[list[Any], Array, Array]:
+    def add(self, leaves: list[Array], key: Array) -> tuple[list[Array], Array, Array]:
         """The sums as they are: canaries are in them."""
         return leaves, jnp.zeros(()), key

@@ -3,7 +3,7 @@
 When one of them changes, this is the file to read again.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import jax
 import numpy as np
@@ -18,12 +18,12 @@ _KEYS: Final = "threefry2x32"
 """Keys of this kind are two words of 32 bits, whatever kind JAX prefers."""
 
 
-def is_privatizer(privatizer: Any) -> bool:
+def is_privatizer(privatizer: object) -> bool:
     """Whether this is what `gaussian_privatizer` and its like make."""
     return isinstance(privatizer, optax.GradientTransformation)
 
 
-def norm_bound(clip_norm: Any) -> Any:
+def norm_bound(clip_norm: object) -> object:
     """What a function made by `clipped_grad` says about its largest row; anything else as it is."""
     return clip_norm.l2_norm_bound if isinstance(clip_norm, BoundedSensitivityCallable) else clip_norm
 

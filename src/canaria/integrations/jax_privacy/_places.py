@@ -1,7 +1,6 @@
 """Reading and writing the coordinates that carry canaries."""
 
 import math
-from typing import Any
 
 import numpy as np
 from jax import Array
@@ -21,11 +20,11 @@ class Places:
         self._slices = {which: some for which, some in enumerate(chosen) if some.stop > some.start}
         self.layers = tuple(some.stop - some.start for some in self._slices.values())
 
-    def chosen(self, leaves: list[Any]) -> list[Any]:
+    def chosen(self, leaves: list[Array]) -> list[Array]:
         """The arrays that carry canaries."""
         return [leaves[which] for which in self._slices]
 
-    def read(self, leaves: list[Any]) -> Array:
+    def read(self, leaves: list[Array]) -> Array:
         """The values at the places, in single precision or better."""
         parts = [
             leaves[which].reshape(-1)[some].astype(jnp.promote_types(leaves[which].dtype, jnp.float32))
@@ -33,7 +32,7 @@ class Places:
         ]
         return jnp.concatenate(parts)
 
-    def put(self, leaves: list[Any], real: Array, added: Array) -> list[Any]:
+    def put(self, leaves: list[Array], real: Array, added: Array) -> list[Array]:
         """The arrays with the real part and the canaries at the places, in their own precision.
 
         Rounding is toward the real part, so that canaries never weigh more than they should.

@@ -94,14 +94,14 @@ def divisor(optimizer: DPOptimizer) -> float:
     return float(optimizer.expected_batch_size * processes(optimizer))
 
 
-def waiting_batches(parameter: Any) -> bool:
+def waiting_batches(parameter: Tensor) -> bool:
     """Whether per-sample gradients of several batches wait for one step."""
     return isinstance(getattr(parameter, "grad_sample", None), list)
 
 
-def per_sample_gradients(parameter: Any) -> Tensor:
+def per_sample_gradients(parameter: Tensor) -> Tensor:
     """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
-    gradients: Tensor = parameter.grad_sample
+    gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
     return gradients
 
 

@@ -71,7 +71,7 @@ class Places:
         return torch.split(values, list(self.layers), dim=-1)
 
 
-def _piece(parameter: Any, attribute: str, chosen: slice) -> Tensor:
+def _piece(parameter: Tensor, attribute: str, chosen: slice) -> Tensor:
     """A view of these weights, in one call: small tensor calls are most of what an audit costs on a CPU."""
     whole: Tensor = getattr(parameter, attribute)
     if not whole.is_contiguous():

@@ -156,7 +156,7 @@ class Plan:
         strongest = max(powers, key=lambda rule: powers[rule])
         if powers[strongest] <= powers[self.best_rule]:
             return f"{self.best_rule} is expected to be best"
-        return f"{self.best_rule} gives the largest expected bound, {strongest} detects more faults"
+        return f"{self.best_rule} gives larger bounds, {strongest} detects more faults"
 
     def _elements_in_words(self) -> list[str]:
         fixed = f"{self.canaries} canaries in all"
