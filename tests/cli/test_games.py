@@ -5,26 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from canaria.mechanisms._parse import MECHANISMS
 from tests.cli.command import canaria
 
+NAMED = [
+    ["randomized-response", "--epsilon", "1"],
+    ["local-laplace", "--epsilon", "2"],
+    ["local-gaussian", "--sigma", "1"],
+    ["name-and-shame"],
+    ["all-or-nothing", "--p", "0.3"],
+    ["xor"],
+    ["xor-randomized-response", "--epsilon", "1"],
+    ["xor-in-pairs"],
+    ["count"],
+    ["count-in-sets", "--size", "4"],
+    ["noisy-count-in-sets", "--size", "4", "--sigma", "1"],
+]
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["randomized-response", "--epsilon", "1"],
-        ["local-laplace", "--epsilon", "2"],
-        ["local-gaussian", "--sigma", "1"],
-        ["name-and-shame"],
-        ["all-or-nothing", "--p", "0.3"],
-        ["xor"],
-        ["xor-randomized-response", "--epsilon", "1"],
-        ["xor-in-pairs"],
-        ["count"],
-        ["count-in-sets", "--size", "4"],
-        ["noisy-count-in-sets", "--size", "4", "--sigma", "1"],
-    ],
-    ids=lambda words: words[0],
-)
+
+def test_no_mechanism_is_left_out() -> None:
+    assert {words[0] for words in NAMED} == set(MECHANISMS)
+
+
+@pytest.mark.parametrize("words", NAMED, ids=lambda words: words[0])
 def test_every_mechanism_by_name(words: list[str]) -> None:
     data = json.loads(canaria("gaps", *words, "--n", "20", "--k", "10", "--trials", "500", "--json").out)
     parts = data["efficacy"] + data["elements"] + data["outputs"] + data["interference"]

@@ -44,10 +44,10 @@ def play_named(
     )
 
 
-def result_of(audited: Any, game: Transcript, adaptive: bool, **told: Any) -> Result:
+def result_of(audited: Any, game: Transcript, adaptive: bool, **more: Any) -> Result:
     """One game as a result; of a built-in mechanism of moderate size, in one run, with the three gaps."""
     built_in = not isinstance(audited, Function)
-    result = Result.of_game(game, mechanism=audited if built_in else None, **told)
+    result = Result.of_game(game, mechanism=audited if built_in else None, **more)
     if built_in and not adaptive and len(game.bits) <= LARGEST_EXPLAINED:
         return replace(result, ladder=_ladder(audited, game, result.bound))
     return replace(result, ladder=None)

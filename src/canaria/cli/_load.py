@@ -21,8 +21,8 @@ def load_function(text: str) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        told = f"{type(error).__name__}: {shown(str(error))}"
-        raise InputError(f"module {shown(module)} cannot be imported: {told}") from None
+        message = f"{type(error).__name__}: {shown(str(error))}"
+        raise InputError(f"module {shown(module)} cannot be imported: {message}") from None
     try:
         found = getattr(loaded, name)
     except AttributeError:

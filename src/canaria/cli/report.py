@@ -40,8 +40,10 @@ def report(
 
         write_atomically(out, page(sections, title).encode())
     if as_json:
-        told = [section.to_dict() for section in sections]
-        typer.echo(json.dumps({"page": None if out is None else str(out), "sections": told}, allow_nan=False))
+        written = [section.to_dict() for section in sections]
+        typer.echo(
+            json.dumps({"page": None if out is None else str(out), "sections": written}, allow_nan=False)
+        )
     elif out is not None:
         typer.echo(f"report written to {shown(str(out))[1:-1]}")
     else:

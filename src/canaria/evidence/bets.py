@@ -1,4 +1,4 @@
-"""Evidence from bets: adaptive guessing, valid at any time (theory: adaptive auditing)."""
+"""Evidence from bets: adaptive guessing, valid at any time."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Evidence from adaptive guessing with a committed budget of guesses (theory: adaptive auditing)."""
+"""Evidence from adaptive guessing with a committed budget of guesses."""
 
 import bisect
 from dataclasses import dataclass

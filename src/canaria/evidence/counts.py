@@ -1,4 +1,4 @@
-"""Evidence from a number of right guesses (theory: committed count, Steinke et al. 2023).
+"""Evidence from a number of right guesses (Steinke et al. 2023).
 
 Notation: n elements, of which r were guessed and v guessed right; W ~ Binomial(r, p(epsilon)),
 A = Pr[W >= v], b = Pr[W = v].

@@ -1,4 +1,4 @@
-"""Evidence from a ranking: every number of guesses at once (theory: ranking)."""
+"""Evidence from a ranking: every number of guesses at once."""
 
 import bisect
 from collections.abc import Iterator

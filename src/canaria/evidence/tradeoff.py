@@ -1,4 +1,4 @@
-"""Tests of a claimed trade-off curve (theory: claims beyond (epsilon, delta)).
+"""Tests of a claimed trade-off curve.
 
 A trade-off curve f maps a false positive rate to the smallest false negative rate that the claim allows.
 Refuting a curve is a different statement from a lower bound on epsilon: the largest Gaussian curve that is

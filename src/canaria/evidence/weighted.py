@@ -1,4 +1,4 @@
-"""Evidence from soft guesses: each guess has a weight (theory: soft guesses)."""
+"""Evidence from soft guesses: each guess has a weight."""
 
 import math
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.game.play import Transcript, play
-from canaria.mechanisms import Mechanism
+from canaria.mechanisms import AnalysedMechanism
 from canaria.mechanisms._protocol import Output
 from canaria.rules import AdaptiveRule, Rule
 
@@ -24,7 +24,7 @@ class Repeated:
     other bits are known, as in the definition of DP, so there is no interference.
     """
 
-    mechanism: Mechanism
+    mechanism: AnalysedMechanism
     base: Bits
     index: int
 

@@ -390,8 +390,8 @@ def _scores_of(score: Score, output: object, known: Bits) -> Floats:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        told = " ".join(str(error).split())
-        raise InputError(f"score raised {type(error).__name__}: {told}") from error
+        message = " ".join(str(error).split())
+        raise InputError(f"score raised {type(error).__name__}: {message}") from error
     if scores.shape != known.shape:
         raise InputError(f"score must return {len(known)} numbers, one per element, got shape {scores.shape}")
     return checks.vector("scores", scores, infinite=True)

@@ -5,7 +5,7 @@ rules or evidence is imported here.
 """
 
 from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
-from canaria.mechanisms._protocol import Mechanism, Outcomes
+from canaria.mechanisms._protocol import AnalysedMechanism, Mechanism, Outcomes, ScoredMechanism
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
 from canaria.mechanisms.dpsgd import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
@@ -16,6 +16,7 @@ from canaria.mechanisms.xor import Xor, XorInPairs, XorRandomizedResponse
 __all__ = [
     "MECHANISMS",
     "AllOrNothing",
+    "AnalysedMechanism",
     "Count",
     "CountInSets",
     "DpSgd",
@@ -28,6 +29,7 @@ __all__ = [
     "NoisyCountInSets",
     "Outcomes",
     "RandomizedResponse",
+    "ScoredMechanism",
     "Symmetric",
     "Xor",
     "XorInPairs",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from canaria._core.errors import InputError, nearest, shown
-from canaria.mechanisms._protocol import Mechanism
+from canaria.mechanisms._protocol import AnalysedMechanism
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
 from canaria.mechanisms.local import LocalGaussian, LocalLaplace, RandomizedResponse
@@ -25,7 +25,7 @@ MECHANISMS: Final[Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]] = {
 }
 
 
-def parse_mechanism(name: str, **options: float | int | None) -> Mechanism:
+def parse_mechanism(name: str, **options: float | int | None) -> AnalysedMechanism:
     """The mechanism of that name, as on the command line.
 
     Args:
@@ -52,5 +52,5 @@ def parse_mechanism(name: str, **options: float | int | None) -> Mechanism:
         needs = " and ".join(f"--{key}" for key in wanted) or "no options of its own"
         got = ", ".join(f"--{key}" for key in given) or "none"
         raise InputError(f"mechanism {name} takes {needs}, got {got}")
-    mechanism: Mechanism = make(**given)
+    mechanism: AnalysedMechanism = make(**given)
     return mechanism

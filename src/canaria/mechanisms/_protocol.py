@@ -1,4 +1,4 @@
-"""What every mechanism offers.
+"""What a mechanism offers: to be sampled, to be scored, to be analysed.
 
 Arrays have a leading axis of trials: bits are (trials, n) in {-1, +1}, losses (trials, n). In `known` a
 revealed bit is -1 or +1 and a hidden one 0.
@@ -31,27 +31,44 @@ class Outcomes(NamedTuple):
 
 
 class Mechanism(Protocol):
-    """A mechanism with its distributional privacy loss.
-
-    `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1, revealed
-    bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0 for revealed
-    elements. `ddp(n)` is the largest |loss| that any output can show when nothing is revealed. `rounds(n)` is
-    a sensible adaptive order: sets of elements, the bits of each revealed before the next is guessed.
-    `outcomes(n)` lists all outputs with their probabilities, or is None if they cannot be enumerated.
+    """What can be audited at all: something that takes hidden bits and releases an output.
 
     Attributes:
-        epsilon: The (pure) privacy level.
         adjacency: "add-remove" or "replace".
 
     """
 
     @property
-    def epsilon(self) -> float: ...
-    @property
     def adjacency(self) -> str: ...
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output: ...
+
+
+class ScoredMechanism(Mechanism, Protocol):
+    """A mechanism that knows its distributional privacy loss, so that it can be guessed optimally.
+
+    `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1, revealed
+    bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0 for revealed
+    elements. `rounds(n)` is a sensible adaptive order: sets of elements, the bits of each revealed before the
+    next is guessed.
+    """
+
     def loss(self, output: Output, known: Bits) -> Floats: ...
     def rounds(self, n: int) -> tuple[Integers, ...]: ...
+
+
+class AnalysedMechanism(ScoredMechanism, Protocol):
+    """A mechanism of which the theory is known: what one run can show of it can be computed.
+
+    `ddp(n)` is the largest |loss| that any output can show when nothing is revealed. `outcomes(n)` lists all
+    outputs with their probabilities, or is None if they cannot be enumerated.
+
+    Attributes:
+        epsilon: The (pure) privacy level.
+
+    """
+
+    @property
+    def epsilon(self) -> float: ...
     def ddp(self, n: int) -> float: ...
     def outcomes(self, n: int) -> Outcomes | None: ...
 

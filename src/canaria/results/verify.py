@@ -128,9 +128,9 @@ def _compared(stored: Stored) -> tuple[Bound, list[str]]:
     fresh = replace(again, epsilon=kept.epsilon).to_dict()
     fresh["refuted"] = replace(stored.result, bound=again).refuted
     for name in _DERIVED:
-        told, true = stored.record[name], fresh[name]
-        if told != true or type(told) is not type(true):
-            faults.append(f"{name} is stored as {shown(told)}, but its evidence says {shown(true)}")
+        written, true = stored.record[name], fresh[name]
+        if written != true or type(written) is not type(true):
+            faults.append(f"{name} is stored as {shown(written)}, but its evidence says {shown(true)}")
     faults += _misfits(stored.result)
     faults += _other_rule(stored.result) + _mislabelled(stored) + _other_command(stored)
     if stored.record["checksum"] != checksum(stored.record):
@@ -204,9 +204,9 @@ def _mislabelled(stored: Stored) -> list[str]:
     """What the record says about itself and about training, besides the bound."""
     faults, record = [], stored.record
     if (found := stored.result.conformance) is not None:
-        told = record["conformance"]["conforms"]
-        if told is not found.conforms:
-            faults.append(f"conforms is stored as {shown(told)}, but its p-value says {found.conforms}")
+        written = record["conformance"]["conforms"]
+        if written is not found.conforms:
+            faults.append(f"conforms is stored as {shown(written)}, but its p-value says {found.conforms}")
     if record["canaria"] != record["versions"].get("canaria", record["canaria"]):
         faults.append(f"canaria is stored as {shown(record['canaria'])}, but versions name another")
     return faults

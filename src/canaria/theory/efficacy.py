@@ -20,7 +20,7 @@ from scipy import special
 from canaria._core import checks, seeds
 from canaria._core.arrays import Bits, Floats
 from canaria._core.seeds import Seed
-from canaria.mechanisms import Mechanism
+from canaria.mechanisms import AnalysedMechanism, ScoredMechanism
 
 _BLOCK: Final = 4_000_000
 TRIALS: Final = 10_000
@@ -49,7 +49,7 @@ class Accuracy:
 
 
 def efficacy(
-    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
+    mechanism: AnalysedMechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Accuracy:
     """The best expected accuracy E*_k over all guessers that take k of n guesses.
 
@@ -82,7 +82,7 @@ def efficacy(
 
 
 def ae_ac_ddp(
-    mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
+    mechanism: AnalysedMechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Accuracy:
     """Average-element average-case distributional DP over the k most exposed elements.
 
@@ -105,7 +105,7 @@ def ae_ac_ddp(
     return efficacy(mechanism, n, k, trials, rng)
 
 
-def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
+def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
     """Average-case distributional DP (AC): the expected accuracy on the most exposed element.
 
     Args:
@@ -125,7 +125,7 @@ def ac_ddp(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
 
 
-def ddp(mechanism: Mechanism, n: int) -> float:
+def ddp(mechanism: AnalysedMechanism, n: int) -> float:
     """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon.
 
     Args:
@@ -142,7 +142,7 @@ def ddp(mechanism: Mechanism, n: int) -> float:
     return mechanism.ddp(checks.integer("n", n, 1))
 
 
-def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
+def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed = None) -> Accuracy:
     """Mean over elements of TV(law of O given S_i = -1, law of O given S_i = +1).
 
     TV = E[tanh(|loss_i| / 2)]; E*_n = 1/2 + TV / 2.
@@ -164,21 +164,25 @@ def total_variation(mechanism: Mechanism, n: int, trials: int = TRIALS, rng: See
     return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)
 
 
-def simulated_sizes(mechanism: Mechanism, n: int, trials: int, rng: np.random.Generator) -> Floats:
+def simulated_sizes(mechanism: ScoredMechanism, n: int, trials: int, rng: np.random.Generator) -> Floats:
     """|loss_i(O)| for every element of simulated one-run games, (trials, n)."""
     bits = rng.choice(np.array([-1, 1], dtype=np.int8), (trials, n))
     return np.abs(mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits)))
 
 
 def _mean(
-    mechanism: Mechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Seed
+    mechanism: AnalysedMechanism, n: int, statistic: Callable[[Floats], Any], trials: int, rng: Seed
 ) -> Accuracy:
     """The mean of a statistic of |loss|: over all outcomes, or over simulated games."""
     return means(mechanism, n, (statistic,), trials, rng)[0][0]
 
 
 def means(
-    mechanism: Mechanism, n: int, statistics: tuple[Callable[[Floats], Any], ...], trials: int, rng: Seed
+    mechanism: AnalysedMechanism,
+    n: int,
+    statistics: tuple[Callable[[Floats], Any], ...],
+    trials: int,
+    rng: Seed,
 ) -> tuple[list[Accuracy], Floats]:
     """Means of several statistics of |loss| over the same outcomes or games, in blocks.
 

@@ -13,7 +13,7 @@ from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.seeds import Seed
 from canaria.evidence.bound import plain
-from canaria.mechanisms import Mechanism
+from canaria.mechanisms import AnalysedMechanism
 from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 
 
@@ -85,7 +85,9 @@ class Gaps:
         }
 
 
-def gaps(mechanism: Mechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None) -> Gaps:
+def gaps(
+    mechanism: AnalysedMechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
+) -> Gaps:
     """Decompose what one-run auditing with k of n guesses loses.
 
     Efficacy and average case come from the same outcomes or games, so that no gap is negative. If DDP is only

@@ -18,7 +18,7 @@ from scipy import special
 
 from canaria._core import checks, seeds
 from canaria._core.seeds import Seed
-from canaria.mechanisms import Mechanism
+from canaria.mechanisms import AnalysedMechanism
 from canaria.theory.efficacy import THEORY, simulated_sizes
 
 
@@ -41,7 +41,7 @@ class Tightness:
 
 
 def tightness(
-    make: Callable[[int], Mechanism],
+    make: Callable[[int], AnalysedMechanism],
     sizes: Sequence[int],
     level: float,
     trials: int = 200,

@@ -44,7 +44,7 @@ class Recording:
         bits: The hidden bits, -1 or +1.
         sums: The sum of all steps at the coordinates of the canaries, in units of the clip norm, after
             subtracting the clipped gradients of the real rows.
-        table: For Dirac canaries, L(m) for m = 0 ... `design.most` (theory, section 7); None for dense ones.
+        table: For Dirac canaries, L(m) for m = 0 ... `design.most`; None for dense ones.
         steps: The number of recorded steps.
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.

@@ -3,7 +3,7 @@
 from canaria.lab.validity._cell import Cell
 from canaria.lab.validity._games import KNOWN, Case, Games, Known
 from canaria.lab.validity._laboratory import AUDITORS, CASES, Laboratory, laboratory
-from canaria.lab.validity.auditors import INVALID, OURS, Audit, Auditor, Foreign, Ours
+from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Auditor, Foreign, Ours
 from canaria.lab.validity.matrix import Matrix
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "INVALID",
     "KNOWN",
     "OURS",
-    "Audit",
+    "AuditFunction",
     "Auditor",
     "Case",
     "Cell",

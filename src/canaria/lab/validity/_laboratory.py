@@ -24,7 +24,7 @@ from canaria.lab.store import Store, source_digest
 from canaria.lab.validity._cell import Cell
 from canaria.lab.validity._games import Case
 from canaria.lab.validity.attacks import ADAPTIVE
-from canaria.lab.validity.auditors import INVALID, OURS, Audit, Auditor, Foreign, Game, Ours, Several
+from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Auditor, Foreign, Game, Ours, Several
 from canaria.lab.validity.cases import ONE_RUN
 from canaria.lab.validity.matrix import Matrix
 from canaria.lab.validity.orders import ORDERS
@@ -185,7 +185,7 @@ class Laboratory:
 
 
 def laboratory(
-    auditors: Sequence[str | Auditor | Audit] = (),
+    auditors: Sequence[str | Auditor | AuditFunction] = (),
     cases: Sequence[str] = (),
     audits: int = 200,
     claims: int = 0,
@@ -232,11 +232,11 @@ def run_block(
     auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
 ) -> list[Row]:
     """Play one block; the games are the same on every engine and for every auditor."""
-    played, told = (
+    played, ties = (
         CASES[case],
         np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
     )
-    games_rng, ties_rng = map(np.random.default_rng, told.spawn(2))
+    games_rng, ties_rng = map(np.random.default_rng, ties.spawn(2))
     games = played.draw((audits, played.n), games_rng, 1 - confidence)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -311,7 +311,7 @@ def _fingerprint(auditor: Auditor) -> str:
     return digest.hexdigest()[:16]
 
 
-def _auditor(given: "str | Auditor | Audit") -> Auditor:
+def _auditor(given: "str | Auditor | AuditFunction") -> Auditor:
     if isinstance(given, str):
         found: Auditor = replace(_named("auditor", given, AUDITORS), control=False)
         return found

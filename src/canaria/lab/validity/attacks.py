@@ -93,9 +93,9 @@ def know_the_others(epsilon: float) -> Draw:
     """Noisy XOR of all bits, each guessed with knowledge of all others: all right, or all wrong."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        told: Hits = rng.random((shape[0], 1)) < special.expit(epsilon)
+        revealed: Hits = rng.random((shape[0], 1)) < special.expit(epsilon)
         size: Floats = sizes(shape, epsilon, rng)
-        return guessed(np.repeat(told, shape[1], axis=1), size, rng)
+        return guessed(np.repeat(revealed, shape[1], axis=1), size, rng)
 
     return draw
 

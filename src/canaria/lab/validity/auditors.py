@@ -49,7 +49,7 @@ from canaria.rules.door import guess_once
 
 _COMMITTED: Final = 50
 
-Audit = Callable[[Any, Any, float, float], float]
+AuditFunction = Callable[[Any, Any, float, float], float]
 """`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1.
 
 Unless scores may know bits, the order of the list may depend on the bits: break ties at random.
@@ -115,7 +115,7 @@ class Foreign:
     """
 
     name: str
-    audit: Audit
+    audit: AuditFunction
     known: Known = "nothing"
     control: bool = False
     audited: ClassVar[str] = ""

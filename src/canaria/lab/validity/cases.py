@@ -26,7 +26,7 @@ def randomised_response(epsilon: float) -> Draw:
 
 
 def extremal(epsilon: float, delta: float, taken: int) -> Draw:
-    """The mechanism that attains the exact bound of `Counts` (theory, section 3), `taken` of n guessed.
+    """The mechanism that attains the exact bound of `Counts` (Theorem 4), `taken` of n guessed.
 
     Randomized response on a random set of `taken` elements, which the sizes of the scores show, in which
     the weight of all outputs with at least v right guesses is raised by one factor; on the others plain
@@ -72,9 +72,9 @@ def all_or_nothing(epsilon: float, delta: float) -> Draw:
     """Everything is revealed together with probability delta; randomized response otherwise."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        told = rng.random((shape[0], 1)) < delta
-        hits = told | tosses(shape, epsilon, rng)
-        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * told, rng)
+        revealed = rng.random((shape[0], 1)) < delta
+        hits = revealed | tosses(shape, epsilon, rng)
+        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * revealed, rng)
 
     return draw
 

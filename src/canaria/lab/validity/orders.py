@@ -12,9 +12,9 @@ import numpy as np
 from canaria._core.arrays import Bits, Floats
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
 
-Scores = Callable[[Shape, np.random.Generator], Floats]
+DrawScores = Callable[[Shape, np.random.Generator], Floats]
 
-_SCORES: Final[dict[str, Scores]] = {
+_SCORES: Final[dict[str, DrawScores]] = {
     "constant": lambda shape, rng: np.ones(shape),
     "positive": lambda shape, rng: 1 + rng.random(shape),
     "rounded": lambda shape, rng: np.round(rng.normal(size=shape)),

@@ -50,7 +50,7 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class PlannedAudit:
     """An audit that could be run: its training, its canaries, and the test of its claims."""
 
     training: Training
@@ -164,7 +164,7 @@ def checked_audit(
     delta: float,
     confidence: float,
     rule: object,
-) -> Audit:
+) -> PlannedAudit:
     """An audit, its arguments checked."""
     steps, sample_rate, noise = training
     checks.integer("steps", steps, 1)
@@ -178,7 +178,7 @@ def checked_audit(
     chosen = checked_rule(rule)
     level = 1 - checks.confidence(confidence)
     stated = Training(int(steps), float(sample_rate), float(noise))
-    return Audit(
+    return PlannedAudit(
         training=stated,
         canaries=canaries,
         per_coordinate=per_coordinate,

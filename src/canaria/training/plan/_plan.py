@@ -16,7 +16,7 @@ from canaria.training.plan._expected import (
     LARGEST,
     MOST_ON_ONE,
     QUICK,
-    Audit,
+    PlannedAudit,
     checked_audit,
     checked_factor,
     checked_rule,
@@ -123,7 +123,7 @@ def plan(
     )
 
 
-def _require_kept(audit: Audit, claimed: float) -> None:
+def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     """Refuse noise with which training would not keep its claim; at delta = 0 nothing is checked."""
     if audit.delta == 0:
         return
@@ -143,7 +143,7 @@ def _require_kept(audit: Audit, claimed: float) -> None:
         )
 
 
-def _perfect(audit: Audit, confidence: float) -> float:
+def _perfect(audit: PlannedAudit, confidence: float) -> float:
     """The bound if every guess were right."""
     scores, bits = np.linspace(-1.0, 1.0, audit.canaries), np.ones(audit.canaries, dtype=np.int8)
     evidence = audit.rule(scores, np.random.default_rng(0)).reveal(bits)
@@ -164,18 +164,20 @@ def _sizes(canaries: int | None, per_coordinate: int | None, coordinates: int | 
     return crowd, crowd * checks.integer("coordinates", coordinates, 1, LARGEST // crowd)
 
 
-def _choice(audit: Audit, claimed: float, factor: float | None, drawn: int = QUICK) -> Choice:
+def _choice(audit: PlannedAudit, claimed: float, factor: float | None, drawn: int = QUICK) -> Choice:
     power = None if factor is None else audit.power(claimed, factor)
     return Choice(audit.canaries, audit.per_coordinate, audit.expected(drawn), power)
 
 
-def _crowded(audit: Audit, per_coordinate: int, coordinates: int | None) -> Audit:
+def _crowded(audit: PlannedAudit, per_coordinate: int, coordinates: int | None) -> PlannedAudit:
     """The same audit with another number to a coordinate: as many canaries, or on as many coordinates."""
     canaries = audit.canaries if coordinates is None else per_coordinate * coordinates
     return replace(audit, per_coordinate=per_coordinate, canaries=canaries)
 
 
-def _elements(audit: Audit, coordinates: int | None, claimed: float, factor: float | None) -> list[Choice]:
+def _elements(
+    audit: PlannedAudit, coordinates: int | None, claimed: float, factor: float | None
+) -> list[Choice]:
     """Powers of two to a coordinate: up to 8; on given coordinates as long as the bound does not fall."""
     most = min(8, audit.canaries) if coordinates is None else min(MOST_ON_ONE, LARGEST // coordinates)
     choices: list[Choice] = []
@@ -189,7 +191,7 @@ def _elements(audit: Audit, coordinates: int | None, claimed: float, factor: flo
     return sorted(choices, key=lambda choice: choice.per_coordinate)
 
 
-def _larger_and_smaller(audit: Audit) -> list[Audit]:
+def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
     counts = dict.fromkeys(round(times * audit.canaries) for times in _TIMES)
     return [
         replace(audit, canaries=count)
@@ -198,13 +200,13 @@ def _larger_and_smaller(audit: Audit) -> list[Audit]:
     ]
 
 
-def _fault(audits: tuple[Audit, Audit], claimed: float, factor: float) -> Fault:
+def _fault(audits: tuple[PlannedAudit, PlannedAudit], claimed: float, factor: float) -> Fault:
     training, delta = audits[0].training, audits[0].delta
     epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
     return Fault(factor, epsilon, {repr(audit.rule): audit.power(claimed, factor) for audit in audits})
 
 
-def _refuted_from(audit: Audit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
+def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
     """The smallest factor of power 0.8, to 4%, by bisection between the factors that were tried."""
     if not faults:
         return None
