@@ -418,7 +418,7 @@ class TestHead:
             SILENT, params, injection="head", canaries=design, rng=0, **{**STATED, "clip_norm": 0.5}
         )
         headed, both = audit.with_canary_head(lambda *args: (loss(*args), args[2]), params)
-        assert both.canaries.dtype == jnp.bfloat16
+        assert both.canaries.dtype == jnp.float32
         which, chosen = audit.rows(np.arange(30 + design.count), 30)
         options = {"batch_argnums": (1, 2), "l2_clip_norm": 0.5, "has_aux": True, "dtype": jnp.float32}
         grad = jax.jit(clipped_grad(headed, **options))
@@ -426,6 +426,28 @@ class TestHead:
         assert (aux.aux == labels[chosen]).all()
         record = audit.recording(jax.jit(audit.privatizer.update)(total, audit.privatizer.init(both))[1])
         assert np.allclose(record.sums, units(record), atol=1e-2)
+
+    @pytest.mark.parametrize(
+        "rescaled",
+        [
+            {"l2_clip_norm": 1.0, "normalize_by": 100.0},
+            {"l2_clip_norm": 100.0, "rescale_to_unit_norm": True},
+            {"l2_clip_norm": 0.01, "rescale_to_unit_norm": True},
+            {"l2_clip_norm": 300.0},
+        ],
+        ids=str,
+    )
+    def test_canaries_are_clipped_also_where_the_sum_is_rescaled(self, rescaled: dict[str, Any]) -> None:
+        rows, labels = digits()
+        stated = clipped_grad(loss, batch_argnums=(1, 2), **rescaled)
+        options = {**STATED, "clip_norm": stated, "injection": "head", "canaries": 20, "rng": 0}
+        audit = attach(SILENT, logistic(), **options)
+        headed, both = audit.with_canary_head(loss, logistic())
+        which, chosen = audit.rows(np.arange(50), 30)
+        grad = jax.jit(clipped_grad(headed, batch_argnums=(1, 2), **rescaled))
+        total = grad(both, (which, rows[chosen]), labels[chosen])
+        record = audit.recording(jax.jit(audit.privatizer.update)(total, audit.privatizer.init(both))[1])
+        assert np.allclose(record.sums, units(record), atol=1e-3)
 
     def test_gradients_of_the_model_are_those_of_the_real_rows(self) -> None:
         rows, labels = digits()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from canaria import InputError
 from canaria.results.conformance import joined
 from canaria.training import conformance
 from canaria.training.canaries import Dense, Design, Dirac
@@ -92,6 +93,19 @@ def test_a_parameter_of_one_weight_without_noise_is_found_or_named() -> None:
         assert ("parameters" in run.report().facts) != quiet
         tested += quiet
     assert 10 <= tested <= 30
+
+
+def test_a_report_says_what_conformance_cannot_see() -> None:
+    """Twelve canaries per coordinate leave no place without an included one; few dense draws are not normal."""
+    run = watched(Dirac(1200, 12), 0, np.full(20, 1.0), (97, 3))
+    assert run.report().facts["steps"].startswith("compared on 0 coordinates")
+    assert run.report().facts["parameters"].startswith("the noise of 1 of 2 is tested")
+    plain = watched(Dirac(1200), 0, np.full(20, 1.0), (1000, 200)).report().facts
+    assert not {"steps", "parameters"} & set(plain)
+    rare = watched(Dense(20, 10), 0, np.full(1, 1.0), (10,))
+    assert rare.report().conformance is None
+    with pytest.raises(InputError, match="take part at least 5 times in expectation"):
+        conformance(rare)
 
 
 def test_by_pair_and_by_parameter_share_little() -> None:

@@ -37,8 +37,10 @@ from canaria.results.conformance import Conformance, joined
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
-FEWEST_IN_A_PARAMETER: Final = 3
-"""The noise of a parameter is seen in its sums from so many coordinates on: two directions are taken out."""
+FEWEST_PARTICIPATIONS: Final = 5
+"""Dense canaries must take part so often in expectation for their sum to be treated as normal."""
+ENOUGH: Final = 30
+"""On so many coordinates, missing noise is seen in their sums, and in the difference of two steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +213,12 @@ def of_dense(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
+    expected_draws = steps * sample_rate * int(np.sum(included))
+    if expected_draws < FEWEST_PARTICIPATIONS:
+        raise InputError(
+            f"conformance needs dense canaries to take part at least {FEWEST_PARTICIPATIONS} times in "
+            f"expectation, got {expected_draws:.3g}; train for more steps, or use more canaries"
+        )
     active = gradients[included]
     weight = active.sum(axis=0)
     expected = steps * sample_rate * weight

@@ -26,10 +26,12 @@ from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Rule
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
-from canaria.training.conformance import FEWEST, FEWEST_IN_A_PARAMETER, Pairs, of_dense, of_dirac
+from canaria.training.conformance import ENOUGH, FEWEST, FEWEST_PARTICIPATIONS, Pairs, of_dense, of_dirac
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
-NOT_TESTED: Final = "not tested (no noise is stated, or few coordinates carry canaries)"
+NOT_TESTED: Final = (
+    "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
+)
 _DENSE_ROUNDS: Final = 64
 
 
@@ -268,7 +270,7 @@ class Recording:
         if claimed is not None and delta is not None:
             claim = ApproximateDP(checks.nonnegative("claimed", claimed), delta, adjacency)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
-        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
+        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST and self._normal_enough
         exercised, untouched = INJECTIONS[self.injection]
         return Result(
             bound,
@@ -284,25 +286,37 @@ class Recording:
                 "exercised": exercised,
                 "untouched": untouched,
                 **({} if lawful else {"conformance": NOT_TESTED}),
-                **(self._untested() if lawful else {}),
+                **(self._not_tested() if lawful else {}),
             },
             seed=self.seed,
         )
 
-    def _untested(self) -> dict[str, str]:
-        """The fact that the noise of some parameters is not tested, if that is so."""
+    @property
+    def _normal_enough(self) -> bool:
+        """Whether the participations of dense canaries may be treated as normal: there must be several."""
+        expected = self.steps * self.sample_rate * int((self.bits > 0).sum())
+        return isinstance(self.design, Dirac) or expected >= FEWEST_PARTICIPATIONS
+
+    def _not_tested(self) -> dict[str, str]:
+        """What conformance cannot see in this run, as facts; empty if it sees all."""
+        facts = {}
         compared = [places for _, places in self.pairs.by_parameter] if self.pairs is not None else []
         compared += [0] * (len(self.layers) - len(compared))
         tested = sum(
-            share >= FEWEST_IN_A_PARAMETER or places > 0
-            for share, places in zip(self.layers, compared, strict=True)
+            share >= ENOUGH or places > 0 for share, places in zip(self.layers, compared, strict=True)
         )
-        if tested >= self.parameters:
-            return {}
-        return {
-            "parameters": f"the noise of {tested} of {self.parameters} is tested; "
-            "the others carry too few canaries, or none"
-        }
+        if tested < self.parameters:
+            facts["parameters"] = (
+                f"the noise of {tested} of {self.parameters} is tested; the others carry too few canaries, "
+                "none, or only included ones"
+            )
+        places = 0 if self.pairs is None else self.pairs.places
+        if self.steps > 1 and places < ENOUGH:
+            facts["steps"] = (
+                f"compared on {places} coordinates without an included canary: too few to see noise that is "
+                "missing in some steps"
+            )
+        return facts
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
         """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""

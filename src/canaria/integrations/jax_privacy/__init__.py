@@ -11,6 +11,6 @@ print(audit.report(noise_state, claimed=2.0, delta=1e-5))
 
 from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
 from canaria.integrations.jax_privacy._head import CanaryHead
-from canaria.training.canaries import RAW_NORM, Dense, Dirac
+from canaria.training.canaries import Dense, Dirac
 
-__all__ = ["RAW_NORM", "Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach"]
+__all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach"]

@@ -128,8 +128,8 @@ class Audit:
 
         Where `loss(params, batch, ...)` takes its batch, the new loss takes a pair (`which`, batch), where
         `which` (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row pulls on
-        the head alone, by 10 clip norms; that of an excluded one is 0. Sample from real rows and all canaries
-        alike; the audited model is `params.model`.
+        the head alone, by far more than rows are clipped to; that of an excluded one is 0. Sample from real
+        rows and all canaries alike; the audited model is `params.model`.
         """
         if self.injection != "head":
             raise InputError(f"a canary head goes with injection='head', got injection={self.injection!r}")

@@ -1,14 +1,21 @@
 """A parameter for canaries beside a model: canary rows pull on it alone, nothing is patched."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jax
 from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Bits
-from canaria.training.canaries import RAW_NORM, Dense, Design
+from canaria.training.canaries import Dense, Design
+
+_PULL: Final = 1e4
+"""A canary's norm before clipping, in units of the clip norm or of 1, whichever is larger.
+
+It must be above the norm that rows are clipped to. That is not known here: what is clipped may be rescaled
+(`normalize_by`, `rescale_to_unit_norm`), and the clip norm of an audit is what comes out.
+"""
 
 
 class CanaryHead(NamedTuple):
@@ -33,9 +40,9 @@ def with_canary_head(
         along = (
             params.canaries[canary % design.coordinates] if dense is None else dense[canary] @ params.canaries
         )
-        pull = RAW_NORM * clip_norm * included[canary] * along
+        pull = _PULL * max(clip_norm, 1.0) * included[canary] * along
         value = jnp.where(canary < 0, value, pull.astype(jnp.result_type(value)))
         return (value, *aux) if isinstance(answer, tuple) else value
 
-    kind = jnp.result_type(*jax.tree.leaves(params))
+    kind = jnp.promote_types(jnp.result_type(*jax.tree.leaves(params)), jnp.float32)
     return with_canaries, CanaryHead(params, jnp.zeros(design.coordinates, kind))
