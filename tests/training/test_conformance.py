@@ -102,7 +102,7 @@ def test_a_report_says_what_conformance_cannot_see() -> None:
     assert run.report().facts["parameters"].startswith("the noise of 1 of 2 is tested")
     plain = watched(Dirac(1200), 0, np.full(20, 1.0), (1000, 200)).report().facts
     assert not {"steps", "parameters"} & set(plain)
-    rare = watched(Dense(20, 10), 0, np.full(1, 1.0), (10,))
+    rare = watched(Dense(20, 10), 0, np.full(2, 1.0), (10,))
     assert rare.report().conformance is None
     with pytest.raises(InputError, match="take part at least 5 times in expectation"):
         conformance(rare)
