@@ -145,9 +145,10 @@ def stop_when_ahead(hits: np.ndarray, epsilon: float) -> np.ndarray:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 2.0])
 def test_stopping_attack_on_adaptive_kinds(epsilon: float) -> None:
-    """Stop as soon as it looks good: `Budget` and `Bets` hold."""
+    """Stop as soon as it looks good: `Budget` and `Bets` hold, in 2,000 audits."""
+    audits, limit = 2000, LEVEL + 4 * math.sqrt(LEVEL * (1 - LEVEL) / 2000)
     rng = np.random.default_rng(4)
-    hits = rng.random((AUDITS, GUESSES)) < oracles.success(epsilon)
+    hits = rng.random((audits, GUESSES)) < oracles.success(epsilon)
     stops = stop_when_ahead(hits, epsilon)
     budget = bets = mixture = 0
     for row, stop in zip(hits, stops, strict=True):
@@ -158,7 +159,7 @@ def test_stopping_attack_on_adaptive_kinds(epsilon: float) -> None:
         )
         bets += Bets(STATED[:stop], seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
         mixture += Bets(None, seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
-    assert max(budget, bets, mixture) / AUDITS <= LIMIT
+    assert max(budget, bets, mixture) / audits <= limit
 
 
 @pytest.mark.parametrize(("elements", "rate"), [(100, 0.20), (1000, 0.34)])
