@@ -11,118 +11,21 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError, audit_scores, classic, play, replay
-from canaria.claims import ApproximateDP
 from canaria.evidence import Bets, Budget, Ranking
 from canaria.game import play_many
-from canaria.game.classic import Repeated
 from canaria.mechanisms import (
     Count,
     CountInSets,
     Local,
-    LocalLaplace,
     NameAndShame,
     RandomizedResponse,
     Symmetric,
     Xor,
     XorInPairs,
-    XorRandomizedResponse,
 )
-from canaria.rules import All, Bet, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo
+from canaria.rules import All, Bet, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, UpTo
 from canaria.rules._guesses import Guesses, OneShot
-from tests.mechanisms.models import geometric_log_density, geometric_noise
-
-
-def three_point(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A user's sub-mechanism: silent half of the time, else right with probability 3/4."""
-    kept = np.where(rng.random(values.shape) < 0.75, values, -values)
-    return np.where(rng.random(values.shape) < 0.5, 0, kept)
-
-
-def three_point_log_density(output: np.ndarray, value: int) -> np.ndarray:
-    return np.log(np.where(output == 0, 0.5, np.where(output == value, 0.375, 0.125)))
-
-
-AUDITS = 10_000
-LIMIT = 0.05 + 4 * math.sqrt(0.05 * 0.95 / AUDITS)
-PRIVATE: list[Any] = [
-    RandomizedResponse(0.0),
-    RandomizedResponse(1.0),
-    LocalLaplace(1.0),
-    XorRandomizedResponse(1.0),
-    Symmetric(geometric_noise, geometric_log_density, epsilon=-math.log(0.4)),
-    Local(three_point, three_point_log_density, epsilon=math.log(3)),
-]
-N = 24
-
-
-def size_for(mechanism: Any) -> int:
-    """Fewer elements where every element is a round of its own."""
-    return 10 if isinstance(mechanism, Symmetric) else N
-
-
-def refusal_rate(games: list[Any], epsilon: float) -> float:
-    """How often the true claim is refuted; equal evidence is judged once."""
-    seen: dict[str, bool] = {}
-    refuted = 0
-    for game in games:
-        key = repr(sorted(game.evidence.to_dict().items(), key=str))
-        if key not in seen:
-            seen[key] = game.evidence.p_value(ApproximateDP(epsilon, delta=0)) <= 0.05
-        refuted += seen[key]
-    return refuted / len(games)
-
-
-@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize(
-    "rule", [All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()], ids=repr
-)
-@pytest.mark.parametrize("adaptive", [False, True], ids=["one-run", "adaptive"])
-def test_true_claims_are_kept(mechanism: Any, rule: Any, adaptive: bool) -> None:
-    """10,000 audits each; a test fails by chance with probability below 4e-5."""
-    if adaptive and not isinstance(rule, All | UpTo | Bet):
-        with pytest.raises(InputError, match="rule"):
-            play(mechanism, None, rule, N, mechanism.rounds(N))
-        return
-    n = size_for(mechanism)
-    rounds = mechanism.rounds(n) if adaptive else None
-    assert (
-        refusal_rate(play_many(mechanism, None, rule, n, AUDITS, rounds, rng=5), mechanism.epsilon) <= LIMIT
-    )
-
-
-@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
-def test_true_claims_are_kept_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
-    """500 audits each (10,000 behind `make test-full`)."""
-    limit = 0.05 + 4 * math.sqrt(0.05 * 0.95 / 500)
-    assert refusal_rate(play_many(mechanism, None, rule, N, 500, rng=6), mechanism.epsilon) <= limit
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
-def test_true_claims_are_kept_by_rules_that_look_at_everything_at_full_size(
-    mechanism: Any, rule: Any
-) -> None:
-    assert refusal_rate(play_many(mechanism, None, rule, N, AUDITS, rng=6), mechanism.epsilon) <= LIMIT
-
-
-@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-def test_classic_auditing_keeps_true_claims(mechanism: Any) -> None:
-    """2,000 classic audits of 24 runs each."""
-    base, limit = np.where(np.arange(6) % 2, 1, -1).astype(np.int8), 0.05 + 4 * math.sqrt(0.05 * 0.95 / 2000)
-    repeated = Repeated(mechanism, base, 2)
-    for rule in (All(), Surest(8), Tails(8), Top(8), Threshold(0.5), UpTo(10, 0.3), Bet()):
-        assert refusal_rate(play_many(repeated, None, rule, N, 2000, rng=7), mechanism.epsilon) <= limit
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
-def test_classic_auditing_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
-    """10,000 classic audits of 24 runs each."""
-    repeated = Repeated(mechanism, np.where(np.arange(6) % 2, 1, -1).astype(np.int8), 2)
-    assert refusal_rate(play_many(repeated, None, rule, N, AUDITS, rng=9), mechanism.epsilon) <= LIMIT
+from tests.game.audited import PRIVATE, refusal_rate
 
 
 def test_adaptive_guessing_solves_xor_in_pairs() -> None:
@@ -364,97 +267,6 @@ def test_errors_are_one_line_and_explain(call: Callable[[], Any], message: str) 
 
 def test_counts_compare() -> None:
     assert play(RandomizedResponse(8.0), None, All(), 50, rng=0).evidence == Counts(50, 50, 50)
-
-
-def members_first(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Fair coins, sorted: members are listed first, as in most files."""
-    return -np.sort(-rng.choice([-1, 1], n))
-
-
-WORTHLESS = {
-    "constant": lambda n, rng: np.ones(n),
-    "positive": lambda n, rng: 1 + rng.random(n),
-    "rounded": lambda n, rng: np.round(rng.normal(size=n)),
-}
-
-
-@pytest.mark.parametrize("scores", WORTHLESS.values(), ids=WORTHLESS)
-@pytest.mark.parametrize("flip", [1, -1], ids=["members first", "members last"])
-@pytest.mark.parametrize(
-    "rule", [Bet(), UpTo(50), SurestFirst(50), All(), Ranked(), Tails(50), Threshold(1.0)], ids=repr
-)
-def test_the_order_of_the_list_tells_nothing(rule: Any, flip: int, scores: Any) -> None:
-    """Worthless scores, a sorted list: 100 audits; more than 16 false claims have probability below 2e-5."""
-    false = 0
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        bits, given = flip * members_first(200, rng), scores(200, rng)
-        game = replay(bits, given, lambda output, known: output, rule, rng=seed)
-        false += game.evidence.p_value(ApproximateDP(0.0, delta=0)) <= 0.05
-    assert false <= 16
-
-
-@dataclass(frozen=True)
-class FirstOfTheList:
-    """A user's rule that trusts the order of the list."""
-
-    k: int
-
-    def __call__(self, scores: np.ndarray, rng: np.random.Generator) -> OneShot:
-        guesses = Guesses(np.arange(self.k), np.ones(self.k, dtype=np.int8))
-        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), self.k, len(scores)))
-
-
-def test_a_users_rule_cannot_use_the_order_either() -> None:
-    """50 audits of 50 guesses each by position; more than 10 false claims have probability below 1e-4."""
-    rng = np.random.default_rng(1)
-    false = 0
-    for seed in range(50):
-        bits, scores = members_first(200, rng), rng.normal(size=200)
-        game = replay(bits, scores, lambda output, known: output, FirstOfTheList(50), rng=seed)
-        alone = audit_scores(scores, bits, rule=FirstOfTheList(50), rng=seed)
-        false += (game.bound().epsilon > 0) + (alone.epsilon > 0)
-    assert false <= 20
-
-
-@pytest.mark.parametrize(
-    "rounds",
-    [
-        lambda bits: [[i] for i in range(len(bits))],
-        lambda bits: np.array_split(np.arange(len(bits)), 10),
-        lambda bits: [np.flatnonzero(bits > 0)],
-        lambda bits: [np.flatnonzero(bits > 0), np.flatnonzero(bits < 0)],
-    ],
-    ids=["one by one", "blocks", "members alone", "members, then others"],
-)
-def test_rounds_that_follow_the_bits_are_refused(rounds: Any) -> None:
-    bits = members_first(200, np.random.default_rng(0))
-    with pytest.raises(InputError, match=r"rounds must be made without sight|must be independent fair coins"):
-        replay(bits, np.ones(200), lambda output, known: output, Bet(), rounds(bits), rng=0)
-
-
-def test_rounds_of_a_shuffled_list_are_played() -> None:
-    bits = np.random.default_rng(0).choice([-1, 1], 200)
-    blocks = np.array_split(np.arange(200), 10)
-    assert replay(bits, 9.0 * bits, lambda output, known: output, Bet(), blocks, rng=0).bound().epsilon > 3
-
-
-def like_the_neighbours(output: Any, known: np.ndarray) -> np.ndarray:
-    """A score that believes that neighbours in the list are alike."""
-    return 3.0 * np.convolve(known, np.ones(5), "same")
-
-
-def test_a_score_cannot_learn_a_sorted_list() -> None:
-    """One that ignores revealed bits may meet a sorted list; one that uses them may not."""
-    bits = members_first(200, np.random.default_rng(0))
-    with pytest.raises(InputError, match="shuffle the elements"):
-        replay(bits, None, like_the_neighbours, SurestFirst(), rng=0)
-    for rule in (Bet(), UpTo(100), All()):
-        rounds = np.array_split(np.random.default_rng(7).permutation(200), 10)
-        with pytest.raises(InputError, match="shuffle the elements"):
-            replay(bits, None, like_the_neighbours, rule, rounds, rng=0)
-    plain = replay(bits, 9.0 * bits, lambda output, known: output, SurestFirst(10), rng=0)
-    assert plain.bound().epsilon > 3
 
 
 @dataclass(frozen=True)
