@@ -11,10 +11,8 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="Claimed epsilon of the training run.")],
     delta: Annotated[float, typer.Option(help="The delta of the claim.")],
     steps: Annotated[int, typer.Option(help="Number of training steps.")],
-    sample_rate: Annotated[float, typer.Option(help="Probability of a row per batch.")],
-    canaries: Annotated[
-        int | None, typer.Option(help="Number of canaries; by default 1000, or chosen.")
-    ] = None,
+    sample_rate: Annotated[float, typer.Option(help="Chance that a row is in a batch.")],
+    canaries: Annotated[int | None, typer.Option(help="Default: 1000, or set by --coordinates.")] = None,
     per_coordinate: Annotated[int | None, typer.Option(help="Number of canaries per coordinate.")] = None,
     coordinates: Annotated[int | None, typer.Option(help="Coordinates available for canaries.")] = None,
     noise_multiplier: Annotated[

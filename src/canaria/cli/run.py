@@ -22,7 +22,7 @@ def run(
         str | None,
         typer.Option(help="all, bet, surest:K, budget:K:T, or as in scores."),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Games; of several, the mean is printed.")] = 1,
+    trials: Annotated[int, typer.Option(help="Games to play; prints their mean.")] = 1,
     delta: Delta = None,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,

@@ -14,11 +14,11 @@ def validate(
         typer.Argument(metavar="AUDITOR", help="module:function, or a built-in auditor (see --list)."),
     ] = None,
     audits: Annotated[
-        int | None, typer.Option(help="Audits per cell; by default 1000, for all auditors 100.")
+        int | None, typer.Option(help="Audits per cell; default 1000, or 100 for all auditors.")
     ] = None,
     claims: Annotated[
         int | None,
-        typer.Option(help="Tests of the true claim; by default 0, for all 2000."),
+        typer.Option(help="Tests of the true claim; default 0, or 2000 for all."),
     ] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
