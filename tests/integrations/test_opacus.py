@@ -259,7 +259,7 @@ def test_correct_training_is_not_accused() -> None:
 @each_way
 def test_halved_noise_is_flagged_by_conformance(injection: str) -> None:
     audit, _ = audited(injection, sigma=SIGMA / 2, stated=SIGMA)
-    found = conformance(audit, SIGMA, 0.1, 100)
+    found = conformance(audit, steps=100, sample_rate=0.1, noise_multiplier=SIGMA)
     assert found.p_value < 1e-6
     assert found.noise == pytest.approx(SIGMA / 2, rel=0.1)
     assert not audit.report(claimed=2.0, delta=DELTA).conformance.conforms

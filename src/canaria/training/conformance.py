@@ -100,23 +100,24 @@ class Audited(Protocol):
     """Any audit of a training run: an attached one, or its `Recording`."""
 
     def conformance(
-        self, noise_multiplier: float | None, sample_rate: float | None, steps: int | None
+        self, *, steps: int | None, sample_rate: float | None, noise_multiplier: float | None
     ) -> Conformance: ...
 
 
 def conformance(
     audit: "Audited",
-    noise_multiplier: float | None = None,
-    sample_rate: float | None = None,
+    *,
     steps: int | None = None,
+    sample_rate: float | None = None,
+    noise_multiplier: float | None = None,
 ) -> Conformance:
     """Test whether an audited training run follows the law of a correct DP-SGD.
 
     Args:
         audit: An attached audit after training, or its `Recording`.
-        noise_multiplier: The noise multiplier to test; by default the stated one.
-        sample_rate: The sampling rate to test; by default the stated one.
         steps: The number of steps to test; by default the recorded one.
+        sample_rate: The sampling rate to test; by default the stated one.
+        noise_multiplier: The noise multiplier to test; by default the stated one.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -125,7 +126,7 @@ def conformance(
         InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
 
     """
-    return audit.conformance(noise_multiplier, sample_rate, steps)
+    return audit.conformance(steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
 
 def of_dirac(

@@ -199,16 +199,17 @@ class Recording:
 
     def conformance(
         self,
-        noise_multiplier: float | None = None,
-        sample_rate: float | None = None,
+        *,
         steps: int | None = None,
+        sample_rate: float | None = None,
+        noise_multiplier: float | None = None,
     ) -> Conformance:
         """Test whether the sums follow the law of a correct DP-SGD.
 
         Args:
-            noise_multiplier: The noise multiplier to test; by default the stated one.
-            sample_rate: The sampling rate to test; by default the stated one.
             steps: The number of steps to test; by default the recorded one.
+            sample_rate: The sampling rate to test; by default the stated one.
+            noise_multiplier: The noise multiplier to test; by default the stated one.
 
         Returns:
             The p-value and its parts, and the noise and the canary weight that the sums show.

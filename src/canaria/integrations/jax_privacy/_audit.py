@@ -183,12 +183,15 @@ class Audit:
     def conformance(
         self,
         state: PyTree,
-        noise_multiplier: float | None = None,
-        sample_rate: float | None = None,
+        *,
         steps: int | None = None,
+        sample_rate: float | None = None,
+        noise_multiplier: float | None = None,
     ) -> Conformance:
         """Whether the sums are what correct training would show; see `canaria.conformance`."""
-        return self.recording(state).conformance(noise_multiplier, sample_rate, steps)
+        return self.recording(state).conformance(
+            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
+        )
 
 
 def attach(

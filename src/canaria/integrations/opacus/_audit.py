@@ -146,12 +146,15 @@ class Audit:
 
     def conformance(
         self,
-        noise_multiplier: float | None = None,
-        sample_rate: float | None = None,
+        *,
         steps: int | None = None,
+        sample_rate: float | None = None,
+        noise_multiplier: float | None = None,
     ) -> Conformance:
         """Whether the sums are what correct training would show; see `canaria.conformance`."""
-        return self.recording().conformance(noise_multiplier, sample_rate, steps)
+        return self.recording().conformance(
+            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
+        )
 
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays."""
