@@ -84,3 +84,8 @@ def test_checkpoint_of_lightning_holds_the_audit(tmp_path: Path) -> None:
 def test_asking_before_training() -> None:
     with pytest.raises(InputError, match="no audit is attached yet"):
         _ = CanaryAudit(injection="sum", canaries=10).audit
+
+
+def test_rows_are_refused_because_batches_are_drawn_too_early() -> None:
+    with pytest.raises(InputError, match="use injection='sum' or 'head'"):
+        CanaryAudit(injection="rows", canaries=10)

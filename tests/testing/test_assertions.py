@@ -245,6 +245,16 @@ def test_a_remedy_is_found_on_both_sides() -> None:
     assert remedy(many, 1.0, 1e-4, 0.999) == "156 elements would do for perfect guesses"
 
 
+def test_a_verdict_on_training_says_what_was_not_tested() -> None:
+    """As the report of the same run does."""
+    few = simulated(Dirac(1000), 1)
+    verdict = examine_training(few, ApproximateDP(2.0, 1e-5), {}, 0.99)
+    assert [note.partition(":")[0] for note in verdict.notes] == ["not tested, steps"]
+    assert "steps" in few.report().facts
+    assert "not tested, steps" in verdict.result("run").facts["notes"]
+    assert examine_training(few, ApproximateDP(2.0, 1e-5), {}, 0.99, conformance=False).notes == ()
+
+
 def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     recording = simulated(Dirac(1000), 1)
     assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2

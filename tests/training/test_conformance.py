@@ -96,16 +96,30 @@ def test_a_parameter_of_one_weight_without_noise_is_found_or_named() -> None:
 
 
 def test_a_report_says_what_conformance_cannot_see() -> None:
-    """Twelve canaries per coordinate leave no place without an included one; few dense draws are not normal."""
+    """Few places without an included canary; draws that swamp the noise; few dense draws, which are not normal."""
     run = watched(Dirac(1200, 12), 0, np.full(20, 1.0), (97, 3))
     assert run.report().facts["steps"].startswith("compared on 0 coordinates")
     assert run.report().facts["parameters"].startswith("the noise of 1 of 2 is tested")
     plain = watched(Dirac(1200), 0, np.full(20, 1.0), (1000, 200)).report().facts
     assert not {"steps", "parameters"} & set(plain)
+    assert "steps" in watched(Dirac(1000, 3), 0, np.full(20, 1.0), (300, 34)).report().facts
+    assert "steps" in watched(Dirac(100), 0, np.full(20, 1.0), (100,)).report().facts
+    swamped = watched(Dirac(1000, 20), 0, np.full(100, 0.5), (50,)).report().facts
+    assert swamped["parameters"].startswith("the noise of 0 of 1 is tested")
     rare = watched(Dense(20, 10), 0, np.full(2, 1.0), (10,))
     assert rare.report().conformance is None
     with pytest.raises(InputError, match="take part at least 5 times in expectation"):
         conformance(rare)
+
+
+def test_a_silent_step_is_found_or_the_report_says_that_it_would_not_be() -> None:
+    """One of twenty steps without noise, with few and many canaries on a coordinate, 10 runs each."""
+    noise = np.ones((20, 1))
+    noise[8] = 0.0
+    for design in (Dirac(1000), Dirac(1000, 2), Dirac(1000, 3), Dirac(100), Dirac(400), Dense(150, 200)):
+        for seed in range(10):
+            run = watched(design, seed, np.full(20, 1.0), (design.coordinates,), noise)
+            assert "steps" in run.not_tested() or not conformance(run).conforms
 
 
 def test_by_pair_and_by_parameter_share_little() -> None:

@@ -33,6 +33,10 @@ class CanaryAudit(Callback):
         rng: Seed = None,
         noise_multiplier: float | None = None,
     ) -> None:
+        if injection == "rows":
+            raise InputError(
+                "Lightning draws batches before an audit can see them; use injection='sum' or 'head'"
+            )
         self._how: dict[str, Any] = {
             "injection": injection,
             "canaries": canaries,

@@ -254,9 +254,12 @@ def examine_training(
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
     found = replace(test(), level=level) if conformance else None
-    return Verdict(
-        bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes or _idle(bound, claim)
-    )
+    notes = notes or _idle(bound, claim)
+    if conformance:
+        record = getattr(audit, "recording", lambda: audit)()
+        unseen: dict[str, str] = getattr(record, "not_tested", dict)()
+        notes += tuple(f"not tested, {topic}: {text}" for topic, text in unseen.items())
+    return Verdict(bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes)
 
 
 def is_audit(value: object) -> bool:

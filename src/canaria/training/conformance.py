@@ -39,8 +39,8 @@ FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
 FEWEST_PARTICIPATIONS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
-ENOUGH: Final = 30
-"""On so many coordinates, missing noise is seen in their sums, and in the difference of two steps."""
+_CLEAR: Final = 1e-6
+"""A part with a p-value of at most this makes the joint one clear, whatever the other parts show."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,11 @@ class Pairs:
             by_parameter=by_parameter,
             odd=odd,
         )
+
+    @property
+    def show_a_silent_step(self) -> bool:
+        """Whether a step without any noise, which halves the sum of its pair, would be found."""
+        return clearly_smaller(0.5, self.places, self.count)
 
     def scaled(self, factor: float) -> "Pairs":
         """The same with every sum multiplied by a factor."""
@@ -300,6 +305,11 @@ def _joined(
     return Conformance(
         p_value=joined(parts), noise=noise, stated_noise=stated, weight=weight, parts=parts, clearest=clearest
     )
+
+
+def clearly_smaller(ratio: float, freedom: int, tried: int = 1) -> bool:
+    """Whether a chi-squared value at this ratio of its mean is too small for chance, of so many tried."""
+    return freedom > 0 and bool(2 * tried * stats.chi2.cdf(ratio * freedom, freedom) <= _CLEAR)
 
 
 def _steps(pairs: Pairs) -> tuple[float, str]:

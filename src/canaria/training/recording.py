@@ -26,7 +26,14 @@ from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Rule
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
-from canaria.training.conformance import ENOUGH, FEWEST, FEWEST_PARTICIPATIONS, Pairs, of_dense, of_dirac
+from canaria.training.conformance import (
+    FEWEST,
+    FEWEST_PARTICIPATIONS,
+    Pairs,
+    clearly_smaller,
+    of_dense,
+    of_dirac,
+)
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
 NOT_TESTED: Final = (
@@ -287,7 +294,7 @@ class Recording:
                 "exercised": exercised,
                 "untouched": untouched,
                 **({} if lawful else {"conformance": NOT_TESTED}),
-                **(self._not_tested() if lawful else {}),
+                **(self.not_tested() if lawful else {}),
             },
             seed=self.seed,
         )
@@ -298,26 +305,33 @@ class Recording:
         expected = self.steps * self.sample_rate * int((self.bits > 0).sum())
         return isinstance(self.design, Dirac) or expected >= FEWEST_PARTICIPATIONS
 
-    def _not_tested(self) -> dict[str, str]:
-        """What conformance cannot see in this run, as facts; empty if it sees all."""
+    def not_tested(self) -> dict[str, str]:
+        """What conformance cannot see in this run, by topic; empty if it sees all."""
         facts = {}
         compared = [places for _, places in self.pairs.by_parameter] if self.pairs is not None else []
         compared += [0] * (len(self.layers) - len(compared))
         tested = sum(
-            share >= ENOUGH or places > 0 for share, places in zip(self.layers, compared, strict=True)
+            places > 0 or self._noise_shows(share)
+            for share, places in zip(self.layers, compared, strict=True)
         )
         if tested < self.parameters:
             facts["parameters"] = (
                 f"the noise of {tested} of {self.parameters} is tested; the others carry too few canaries, "
                 "none, or only included ones"
             )
-        places = 0 if self.pairs is None else self.pairs.places
-        if self.steps > 1 and places < ENOUGH:
+        if self.steps > 1 and (self.pairs is None or not self.pairs.show_a_silent_step):
+            places = 0 if self.pairs is None else self.pairs.places
             facts["steps"] = (
                 f"compared on {places} coordinates without an included canary: too few to see noise that is "
-                "missing in some steps"
+                "missing in one step"
             )
         return facts
+
+    def _noise_shows(self, share: int) -> bool:
+        """Whether sums on so many coordinates of a parameter show that it gets no noise at all."""
+        canaries = len(self.bits) / self.design.coordinates / 2
+        drawn = canaries * self.sample_rate * (1 - self.sample_rate)
+        return clearly_smaller(drawn / (drawn + self._noise_multiplier**2), share - 2)
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
         """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
