@@ -33,7 +33,7 @@ from canaria.training.conformance import Pairs
 
 HELD: Final = 16
 """So many steps are held back and added together; the first of them show the noise."""
-FEWEST: Final = 30
+TOO_FEW: Final = 30
 """In a parameter with no more coordinates than this, the stated noise is believed."""
 CLEAR: Final = 5.0
 """Standard errors from the stated noise at which what the steps show is believed."""
@@ -55,8 +55,11 @@ def places(sizes: Sequence[int], count: int, seed: int) -> list[slice]:
     >>> places([900, 90, 10], 100, seed=0)
     [slice(0, 78, None), slice(0, 14, None), slice(0, 8, None)]
     """
-    firsts = [seed % (size - share + 1) for size, share in zip(sizes, shares(sizes, count), strict=True)]
-    return [slice(first, first + share) for first, share in zip(firsts, shares(sizes, count), strict=True)]
+    chosen = []
+    for size, share in zip(sizes, shares(sizes, count), strict=True):
+        first = seed % (size - share + 1)
+        chosen.append(slice(first, first + share))
+    return chosen
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:
@@ -166,7 +169,7 @@ class Accumulator:
         squares = np.mean(seen**2, axis=0)
         return [
             self.believed_of(float(part.mean()), float(part.std(ddof=1)), len(part))
-            if len(part) > FEWEST
+            if len(part) > TOO_FEW
             else self.noise_multiplier
             for part in np.split(squares, np.cumsum(self.layers)[:-1])
         ]

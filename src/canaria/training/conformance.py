@@ -37,9 +37,9 @@ from canaria.results.conformance import Conformance, joined
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
-FEWEST_PARTICIPATIONS: Final = 5
+_FEWEST_DRAWS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
-_CLEAR: Final = 1e-6
+_CLEAR_P_VALUE: Final = 1e-6
 """A part with a p-value of at most this makes the joint one clear, whatever the other parts show."""
 
 
@@ -219,11 +219,10 @@ def of_dense(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
-    expected_draws = steps * sample_rate * int(np.sum(included))
-    if expected_draws < FEWEST_PARTICIPATIONS:
+    if not enough_draws(included, steps, sample_rate):
         raise InputError(
-            f"conformance needs dense canaries to take part at least {FEWEST_PARTICIPATIONS} times in "
-            f"expectation, got {expected_draws:.3g}; train for more steps, or use more canaries"
+            f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation; "
+            "train for more steps, or use more canaries"
         )
     active = gradients[included]
     weight = active.sum(axis=0)
@@ -238,6 +237,11 @@ def of_dense(
     variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
     noise = math.sqrt(max(variance, 0.0) / steps)
     return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, pairs)
+
+
+def enough_draws(included: Hits, steps: int, sample_rate: float) -> bool:
+    """Whether the participations of dense canaries may be treated as normal: there must be several."""
+    return bool(steps * sample_rate * np.sum(included) >= _FEWEST_DRAWS)
 
 
 def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
@@ -309,7 +313,7 @@ def _joined(
 
 def clearly_smaller(ratio: float, freedom: int, tried: int = 1) -> bool:
     """Whether a chi-squared value at this ratio of its mean is too small for chance, of so many tried."""
-    return freedom > 0 and bool(2 * tried * stats.chi2.cdf(ratio * freedom, freedom) <= _CLEAR)
+    return freedom > 0 and bool(2 * tried * stats.chi2.cdf(ratio * freedom, freedom) <= _CLEAR_P_VALUE)
 
 
 def _steps(pairs: Pairs) -> tuple[float, str]:

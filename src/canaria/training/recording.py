@@ -28,9 +28,9 @@ from canaria.rules import AdaptiveRule, Rule
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
 from canaria.training.conformance import (
     FEWEST,
-    FEWEST_PARTICIPATIONS,
     Pairs,
     clearly_smaller,
+    enough_draws,
     of_dense,
     of_dirac,
 )
@@ -278,7 +278,9 @@ class Recording:
         if claimed is not None and delta is not None:
             claim = ApproximateDP(checks.nonnegative("claimed", claimed), delta, adjacency)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
-        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST and self._normal_enough
+        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
+        if isinstance(self.design, Dense):
+            lawful = lawful and enough_draws(self.bits > 0, self.steps, self.sample_rate)
         exercised, untouched = INJECTIONS[self.injection]
         return Result(
             bound,
@@ -293,17 +295,10 @@ class Recording:
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
                 "exercised": exercised,
                 "untouched": untouched,
-                **({} if lawful else {"conformance": NOT_TESTED}),
-                **(self.not_tested() if lawful else {}),
+                **(self.not_tested() if lawful else {"conformance": NOT_TESTED}),
             },
             seed=self.seed,
         )
-
-    @property
-    def _normal_enough(self) -> bool:
-        """Whether the participations of dense canaries may be treated as normal: there must be several."""
-        expected = self.steps * self.sample_rate * int((self.bits > 0).sum())
-        return isinstance(self.design, Dirac) or expected >= FEWEST_PARTICIPATIONS
 
     def not_tested(self) -> dict[str, str]:
         """What conformance cannot see in this run, by topic; empty if it sees all."""

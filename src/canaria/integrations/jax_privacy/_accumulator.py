@@ -10,7 +10,7 @@ from jax import numpy as jnp
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
-from canaria.training.accumulator import CLEAR, FEWEST, HELD
+from canaria.training.accumulator import CLEAR, HELD, TOO_FEW
 from canaria.training.conformance import Pairs
 
 
@@ -100,7 +100,7 @@ class Accumulator:
         stated = self.specified.noise_multiplier
         found = []
         for part in jnp.split((seen**2).mean(axis=0), self._ends):
-            if len(part) <= FEWEST:
+            if len(part) <= TOO_FEW:
                 found.append(jnp.asarray(stated, part.dtype))
                 continue
             shown = part.mean() - self.specified.count_square

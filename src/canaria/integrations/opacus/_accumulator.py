@@ -11,7 +11,7 @@ from torch import Tensor
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
-from canaria.training.accumulator import FEWEST, HELD
+from canaria.training.accumulator import HELD, TOO_FEW
 from canaria.training.conformance import Pairs
 
 _TOGETHER: Final = 8
@@ -84,7 +84,7 @@ class Accumulator:
         squares = self._held[: self._waiting].square().mean(0)
         return [
             self.specified.believed_of(float(part.mean()), float(part.std()), len(part))
-            if len(part) > FEWEST
+            if len(part) > TOO_FEW
             else self.specified.noise_multiplier
             for part in torch.split(squares, self._layers)
         ]
