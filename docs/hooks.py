@@ -13,6 +13,7 @@ _WIDTH = 80
 _LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}
 _ELSEWHERE = re.compile(r"(?:https?:)?//", re.I)
 _IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", re.I)
+_FROM_THE_ROOT = re.compile(r'^--8<-- "([A-Z]+\.md)"$', re.M)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -21,7 +22,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         marker = f"<!-- {name} -->"
         if marker in markdown:
             markdown = markdown.replace(marker, make())
-    return markdown
+    return _FROM_THE_ROOT.sub(_included, markdown)
+
+
+def _included(line: re.Match[str]) -> str:
+    """A page of the repository's root, with its links as they are from the reference."""
+    page = Path(__file__).parent.parent / line[1]
+    return page.read_text(encoding="utf-8").replace("](docs/", "](../")
 
 
 def _commands() -> str:

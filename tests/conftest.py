@@ -1,11 +1,15 @@
 """Shared by all tests: in CI a skipped test is a failure, and property tests try the same cases each time.
 
-Tests run side by side, so numerics inside one of them take one thread.
+Tests run side by side, so numerics inside one of them take one thread. JAX compiles most of what it runs for a
+moment only, so it does so without taking pains.
 """
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 
 import pytest
 from hypothesis import settings

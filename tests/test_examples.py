@@ -1,8 +1,13 @@
 """The examples run as they stand, and say what they should."""
 
 import gzip
+import io
+import re
+import runpy
 import subprocess
 import sys
+import warnings
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +15,17 @@ import pytest
 
 from tests.scripts import EXAMPLES, load
 
+TRAINING = EXAMPLES.parent / "docs" / "training.md"
+
 
 def run(name: str, *options: str) -> str:
-    command = [sys.executable, "-W", "ignore", str(EXAMPLES / name), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    """What the script prints; in this process, because frameworks take seconds to load."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings(), redirect_stdout(shown):
+        warnings.simplefilter("ignore")
+        patched.setattr(sys, "argv", [name, *options])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return shown.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,11 @@ def test_black_box() -> None:
     assert "no epsilon above 0" in private
 
 
+def bound_in_the_docs(fault: str) -> float:
+    (shown,) = re.findall(rf"^\| {fault} \| ([\d.]+) \|", TRAINING.read_text(), re.M)
+    return float(shown)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("fault", "refuted", "conforms"),
@@ -66,9 +83,13 @@ def test_broken_training_is_caught_and_correct_training_is_not(
     assert report.conformance.conforms is conforms
     if fault == "halved":
         assert report.conformance.p_value < 1e-6
+    assert report.bound.epsilon == pytest.approx(bound_in_the_docs(fault), abs=0.02)
 
 
+@pytest.mark.full
 def test_noise_forgotten_on_rank_0_is_caught() -> None:
-    shown = run("broken_training.py", "--fault", "forgotten")
+    command = [sys.executable, "-W", "ignore", str(EXAMPLES / "broken_training.py"), "--fault", "forgotten"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"ε ≥ {bound_in_the_docs('forgotten'):.3f}" in shown
     assert "is refuted" in shown
     assert "NOT match what was stated" in shown

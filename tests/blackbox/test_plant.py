@@ -217,3 +217,48 @@ def test_our_own_coins_are_never_doubted() -> None:
             assert planted.bound(np.arange(11.0), rng=0).evidence.elements == 11
             return
     raise AssertionError("no such seed")
+
+
+def planted_in_place(kind: str, seed: int) -> tuple[Any, np.ndarray]:
+    """Canaries as they are after training that subtracts 3 from its rows in place, and the bits."""
+    rng = np.random.default_rng(seed)
+    rows, canaries = ([rng.normal(size=2) for _ in range(count)] for count in (80, 60))
+    wrap: dict[str, Any] = {
+        "arrays": list,
+        "dicts": lambda some: [{"x": row} for row in some],
+        "objects": lambda some: np.array([[row.tolist()] for row in some] + [[None]], dtype=object)[:-1],
+        "frame": lambda some: pd.DataFrame({"x": [[*row] for row in some]}),
+        "data set": lambda some: TensorDataset(torch.tensor(np.array(some))),
+    }
+    planted = plant(wrap[kind](rows), wrap[kind](canaries), rng=seed)
+    data = planted.dataset
+    cells = {
+        "arrays": lambda row: row,
+        "dicts": lambda row: row["x"],
+        "objects": lambda row: row[0],
+        "data set": lambda row: row[0],
+    }
+    for index in range(len(data)):
+        row = data["x"].iloc[index] if kind == "frame" else cells[kind](data[index])
+        if isinstance(row, list):
+            row[:] = [value - 3.0 for value in row]
+        else:
+            row -= 3.0
+    kept = planted.canaries
+    seen = [kept["x"].iloc[k] if kind == "frame" else cells[kind](kept[k]) for k in range(60)]
+    return np.array([np.mean(np.asarray(row)) for row in seen]), planted.bits
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dicts", "objects", "frame", "data set"])
+def test_training_that_changes_its_data_in_place_does_not_mark_the_canaries(kind: str) -> None:
+    """They would be lower by 3 if they were included."""
+    scores, bits = planted_in_place(kind, 0)
+    assert abs(scores[bits > 0].mean() - scores[bits < 0].mean()) < 1
+
+
+def test_real_rows_that_canaries_replace_are_not_marked_either() -> None:
+    rows = [np.zeros(1) for _ in range(50)]
+    planted = plant(rows, [np.ones(1) for _ in range(20)], rng=0)
+    for row in planted.dataset:
+        row[:] = -3.0
+    assert {float(rows[index][0]) for index in planted.indices} == {0.0}

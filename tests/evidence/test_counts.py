@@ -129,7 +129,7 @@ def test_p_value_against_precise_arithmetic(
     assert computed <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.floats(0, 9), st.floats(0.5, 1), st.floats(-12, -0.05), st.sampled_from([0.0, 1e-9, 1e-5]))
 def test_bound_is_refuted_and_nothing_much_above_it_is(
     size: float, accuracy: float, log_beta: float, delta: float
@@ -167,7 +167,7 @@ def test_published_p_value_is_the_naive_loop(taken: int, share: float, epsilon: 
     assert computed == pytest.approx(expected, rel=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 3000), st.floats(0.5, 1), st.sampled_from([1e-6, 1e-4, 1e-2]))
 def test_published_p_value_is_monotone_where_it_can_reject(taken: int, share: float, delta: float) -> None:
     """Bisection is therefore safe for it, too."""

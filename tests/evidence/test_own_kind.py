@@ -8,7 +8,7 @@ from scipy import stats
 
 from canaria import Counts, InputError, Result, assert_private, audit_scores, lower_bound, plan, together
 from canaria.claims import ApproximateDP
-from canaria.evidence import Evidence, Split, Tally, from_dict, to_dict
+from canaria.evidence import AuditWarning, Evidence, Split, Tally, from_dict, to_dict
 from canaria.evidence.reach import reach
 from canaria.lab.validity import Foreign, laboratory
 from canaria.mechanisms import RandomizedResponse
@@ -62,7 +62,8 @@ def test_it_can_be_asserted_and_how_far_it_reaches_is_not_known() -> None:
     assert reach(seen(), 0.0, 0.95) is None
     with pytest.raises(AssertionError, match="REFUTED"):
         assert_private(seen(), 1.0, 0)
-    assert assert_private(RandomizedResponse(1.0), 1.0, 0, rule=Streaks()).epsilon < 1
+    with pytest.warns(AuditWarning, match="no guess was taken"):
+        assert assert_private(RandomizedResponse(1.0), 1.0, 0, rule=Streaks()).epsilon < 1
 
 
 def test_no_plan_is_made_for_it() -> None:

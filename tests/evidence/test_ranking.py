@@ -182,7 +182,7 @@ def test_p_value_falls_with_hits_and_rises_with_delta(hits: list[bool], epsilon:
     assert Ranking(hits).p_value(ApproximateDP(epsilon, min(1.0, 2 * delta + 1e-6))) >= base - 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-4, 1e-3, 1e-2]), st.floats(0.6, 0.97))
 def test_screen_and_verdict_agree_with_the_p_value(seed: int, delta: float, accuracy: float) -> None:
     """Claims that are settled for less are settled the same way by the exact p-value."""

@@ -361,3 +361,18 @@ def test_cancelled_work_is_named() -> None:
 
     with pytest.raises(InputError, match="mechanism raised CancelledError"):
         play(cancelled, lambda output, known: output, n=10, rng=0)
+
+
+def test_a_mechanism_that_changes_its_data_in_place_marks_nothing() -> None:
+    """The output is constant; only a run that shares its elements with the caller could tell which it had."""
+    pairs = [(np.zeros(2), np.ones(2)) for _ in range(200)]
+
+    def mechanism(data: Any, rng: np.random.Generator) -> float:
+        for row in data:
+            row[:] = 5.0
+        return 0.0
+
+    play(mechanism, lambda output, known: np.zeros(200), pairs=pairs, rng=0)
+    assert all((zeros == 0).all() and (ones == 1).all() for zeros, ones in pairs)
+    with pytest.raises(InputError, match="pairs must hold what can be copied"):
+        play(mechanism, lambda output, known: np.zeros(1), pairs=[((k for k in ()), (k for k in ()))], rng=0)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from canaria import InputError, audit_scores
+from canaria.evidence import AuditWarning
 from canaria.game import CoinWarning
 from canaria.rules import Online, Ranked, Rule, Soft, Surest, Tails, Threshold, Top
 from tests import oracles
@@ -34,10 +35,10 @@ def over_claims(rule: Rule, epsilon: float, audits: int, elements: int, seed: in
 
 
 @by_rule
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
 def test_bounds_exceed_the_truth_in_at_most_five_percent(rule: Rule, epsilon: float) -> None:
-    """150 audits of 200 elements; fails by chance with probability below 5e-4 (exact binomial)."""
-    assert over_claims(rule, epsilon, 150, 200) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 150)
+    """60 audits of 200 elements; fails by chance with probability below 1e-3 (exact binomial)."""
+    assert over_claims(rule, epsilon, 60, 200) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 60)
 
 
 @pytest.mark.full
@@ -73,17 +74,17 @@ def test_order_of_the_input_does_not_matter(rule: Rule) -> None:
 
 @by_rule
 def test_members_listed_first_among_ties_gain_nothing(rule: Rule) -> None:
-    """Two score values, no signal, members first: over 200 tie-breaks at most 5% claim anything.
+    """Two score values, no signal, members first: over 100 tie-breaks at most 5% claim anything.
 
-    The chance of more than 24 of 200 at a rate of 5% is below 1e-4.
+    The chance of more than 14 of 100 at a rate of 5% is below 2e-4.
     """
     claimed = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         bits = np.sort(rng.choice([-1, 1], 300))[::-1]
         scores = rng.choice([-1.0, 1.0], 300)
         claimed += audit_scores(scores, bits, rule=rule, rng=seed).epsilon > 0
-    assert claimed <= 24
+    assert claimed <= 14
 
 
 @pytest.mark.parametrize("rule", [*RULES, Surest(50)], ids=repr)
@@ -232,15 +233,26 @@ def test_lists_by_class_with_members_first_are_accepted(classes: int, each: int)
 
 
 def test_honest_lists_are_hardly_ever_refused() -> None:
-    """2,000 honest lists of each size, as tossed or members first: none is refused, few are warned about."""
+    """500 honest lists of each size, as tossed or members first: none is refused, few are warned about."""
     rng = np.random.default_rng(0)
     warned = 0
     for n in (3, 10, 40, 60, 300):
-        for _ in range(2000):
+        for _ in range(500):
             bits = rng.integers(0, 2, n)
             for listed in (bits, np.sort(bits)):
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
                     audit_scores(np.zeros(n), listed)
                 warned += len(caught)
-    assert warned <= 40
+    assert warned <= 15
+
+
+def test_scores_that_are_upside_down_are_told() -> None:
+    """A loss given as a score; scores that say nothing are not accused of it (chance 3e-7 each)."""
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2, 1000)
+    with pytest.warns(AuditWarning, match="included elements have lower scores than excluded ones"):
+        assert audit_scores(rng.normal(-2.0 * bits), bits, rng=0).epsilon == 0
+    for seed in range(50):
+        bits = rng.integers(0, 2, 100)
+        audit_scores(np.round(rng.normal(size=100)), bits, rng=seed)

@@ -11,7 +11,7 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import from_dict, to_dict
 from canaria.rules import Soft, Tails, parse_rule
 from canaria.training.canaries import Dense, Dirac
-from canaria.training.conformance import Pairs
+from canaria.training.differences import Pairs
 from canaria.training.recording import Recording
 
 FOLDER = Path(__file__).parent

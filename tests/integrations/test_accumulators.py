@@ -15,7 +15,7 @@ from canaria.integrations.opacus import _accumulator as in_torch
 from canaria.integrations.opacus import _places as places_in_torch
 from canaria.training.accumulator import Accumulator, Last, places
 from canaria.training.canaries import Dense, Design, Dirac, hidden_bits
-from canaria.training.conformance import Pairs
+from canaria.training.differences import Pairs
 
 
 class Seen(NamedTuple):
@@ -70,7 +70,7 @@ def drawn(
 
 
 @each_framework
-@pytest.mark.parametrize("steps", [1, 2, 3, 15, 16, 17, 31, 37, 64])
+@pytest.mark.parametrize("steps", [1, 2, 3, 16, 37, 64])
 def test_after_any_number_of_steps(accumulated: Callable[..., Seen], steps: int) -> None:
     specified, rows = drawn(Dirac(120, 2), (40, 20), 0.1, 2.4, steps, [1.0, 1.0])
     assert_same(accumulated(specified, rows), by_numpy(specified, rows))
@@ -78,7 +78,7 @@ def test_after_any_number_of_steps(accumulated: Callable[..., Seen], steps: int)
 
 @each_framework
 @pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize(("rate", "sigma"), [(0.1, 2.4), (0.1, 0.4), (0.5, 0.1), (1.0, 1.0)])
+@pytest.mark.parametrize(("rate", "sigma"), [(0.1, 0.4), (0.5, 0.1), (1.0, 1.0)])
 def test_at_any_rate_and_noise(
     accumulated: Callable[..., Seen], most: int, rate: float, sigma: float
 ) -> None:
@@ -121,7 +121,7 @@ def assert_same(found: Seen, expected: Seen) -> None:
     if found.pairs is not None and expected.pairs is not None:
         assert found.pairs.pairs == expected.pairs.pairs
         assert (found.pairs.count, found.pairs.places) == (expected.pairs.count, expected.pairs.places)
-        assert found.pairs.odd == expected.pairs.odd
+        assert (found.pairs.odd, found.pairs.twins) == (expected.pairs.odd, expected.pairs.twins)
         assert found.pairs.extremes == pytest.approx(expected.pairs.extremes, rel=1e-4)
         assert len(found.pairs.by_parameter) == len(expected.pairs.by_parameter)
         for got, wanted in zip(found.pairs.by_parameter, expected.pairs.by_parameter, strict=True):
@@ -131,14 +131,13 @@ def assert_same(found: Seen, expected: Seen) -> None:
 SHAPES = [(7, 11), (), (1,), (40,)]
 
 
-@pytest.mark.parametrize("seed", [0, 5, 2**62 + 12345])
-def test_canaries_have_the_same_places(seed: int) -> None:
+def test_canaries_have_the_same_places() -> None:
     """Small parameters are not left out in either, and scalars count."""
     sizes = [int(np.prod(shape)) for shape in SHAPES]
-    expected = places(sizes, 30, seed)
+    expected = places(sizes, 30)
     in_both = [
-        places_in_torch.Places([torch.nn.Parameter(torch.zeros(shape)) for shape in SHAPES], 30, seed),
-        places_in_jax.Places(SHAPES, 30, seed),
+        places_in_torch.Places([torch.nn.Parameter(torch.zeros(shape)) for shape in SHAPES], 30),
+        places_in_jax.Places(SHAPES, 30),
     ]
     marked = [np.arange(float(size)).reshape(shape) for size, shape in zip(sizes, SHAPES, strict=True)]
     values = np.concatenate([np.arange(size)[some] for size, some in zip(sizes, expected, strict=True)])

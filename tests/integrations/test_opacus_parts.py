@@ -66,7 +66,7 @@ def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:
     weight = torch.nn.Parameter(torch.zeros(50))
     rows = torch.rand(16_000, 50).bfloat16()
     weight.grad_sample = rows
-    seen = Places([weight], 50, seed=0).read_rows(torch.ones(16_000))
+    seen = Places([weight], 50).read_rows(torch.ones(16_000))
     assert (seen - rows.float().sum(0)).abs().max() < 0.1
     assert (rows.sum(0).float() - rows.float().sum(0)).abs().max() > 1
 
@@ -82,7 +82,7 @@ def test_real_rows_are_clipped_as_opacus_clips_them(kind: torch.dtype) -> None:
     for weight in weights:
         rows = torch.rand(3000, weight.numel()) + 1
         weight.grad_sample = (0.9 * rows / rows.norm(dim=1, keepdim=True)).to(kind)
-    seen = [Places([weight], weight.numel(), 0).read_rows(clipping_factors(optimizer)) for weight in weights]
+    seen = [Places([weight], weight.numel()).read_rows(clipping_factors(optimizer)) for weight in weights]
     optimizer.clip_and_accumulate()
     for weight, expected in zip(weights, seen, strict=True):
         assert torch.allclose(weight.summed_grad, expected, atol=1e-2)

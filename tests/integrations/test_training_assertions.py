@@ -52,10 +52,10 @@ def test_several_audits_of_one_training_run() -> None:
 
 
 def test_jax_audits_are_held_by_their_recording() -> None:
-    params = {"weights": jnp.zeros((30, 20))}
+    params = {"weights": jnp.zeros((50, 20))}
     privatizer = gaussian_privatizer(stddev=SIGMA, prng_key=0)
     audit = jax_privacy.attach(
-        privatizer, params, canaries=600, clip_norm=1.0, noise_multiplier=SIGMA, sample_rate=0.1, rng=0
+        privatizer, params, canaries=1000, clip_norm=1.0, noise_multiplier=SIGMA, sample_rate=0.1, rng=0
     )
     state, step = audit.privatizer.init(params), jax.jit(audit.privatizer.update)
     for _ in range(50):

@@ -114,10 +114,12 @@ def kill_at_random(work: Work, kills: int, place: Path) -> int:
             return ended
 
 
+@pytest.mark.full
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    kill_at_random(command(SMALL, 1), 3, tmp_path)
+    kill_at_random(command(SMALL, 1), 2, tmp_path)
 
 
+@pytest.mark.full
 def test_training_is_killed_and_goes_on(tmp_path: Path) -> None:
     """Model, optimizer, accountant, audit and result are the same in the end."""
     work, folder = training("sum", 100), tmp_path / "run"

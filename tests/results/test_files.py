@@ -327,7 +327,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("share", [0.05, pytest.param(1.0, marks=pytest.mark.full)], ids=["some", "all"])
+@pytest.mark.parametrize("share", [0.03, pytest.param(1.0, marks=pytest.mark.full)], ids=["some", "all"])
 def test_made_up_results_are_refused_or_harmless(share: float, tmp_path: Path) -> None:
     """Every value replaced by every hostile one, the checksum made to fit: an InputError, or it can be shown."""
     path, rng = tmp_path / "result.json", np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """What `verify` recomputes or cross-checks: a file that contradicts itself does not hold."""
 
 import json
+import re
 import warnings
 from dataclasses import replace
 from itertools import product
@@ -171,7 +172,18 @@ def test_coins_that_were_never_tossed_do_not_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--delta 1e-5", "--claimed 1", "--confidence 0.9", "--adjacency replace", "--seed 3"]
+    "option",
+    [
+        "--delta 1e-5",
+        "--claimed 1",
+        "--confidence 0.9",
+        "--adjacency replace",
+        "--seed 3",
+        "--correct 50",
+        "--guesses 90",
+        "--elements 100",
+        "--method steinke",
+    ],
 )
 def test_a_command_that_says_something_else_does_not_hold(option: str, tmp_path: Path) -> None:
     honest = "canaria bound --correct 90 --guesses 100 --elements 1000 --delta 1e-3 --claimed 5"
@@ -179,20 +191,43 @@ def test_a_command_that_says_something_else_does_not_hold(option: str, tmp_path:
     path = tmp_path / "result.json"
     assert check(read_result(result.save(path))).holds
     name = option.split(maxsplit=1)[0]
+    others = re.sub(rf"{name} \S+", "", honest)
     for words in (option, option.replace(" ", "=")):
-        other = replace(result, command=f"{honest.partition(name)[0]} {words}")
+        other = replace(result, command=f"{others} {words}")
         faults = check(read_result(other.save(path))).faults
         assert len(faults) == 1
         assert f"but the command says {option}" in faults[0]
 
 
 @pytest.mark.parametrize(
-    "typed", ["--delta 1e-6 --delta 1e-3 --claimed inf", "--delta=1e-3 --claimed Infinity", "--delta .001"]
+    "typed",
+    [
+        "--delta 1e-6 --delta 1e-3 --claimed inf",
+        "--delta=1e-3 --claimed Infinity",
+        "--delta .001 --claimed=inf",
+    ],
 )
 def test_the_last_of_several_options_counts_and_numbers_are_numbers(typed: str, tmp_path: Path) -> None:
     result = Result(lower_bound(Counts(90, 100, 1000), 1e-3), ApproximateDP(np.inf, 1e-3))
     kept = replace(result, command=f"canaria bound --correct 90 {typed}")
     assert check(read_result(kept.save(tmp_path / "result.json"))).holds
+
+
+def test_a_command_that_cannot_have_made_the_result_does_not_hold(tmp_path: Path) -> None:
+    bits = np.random.default_rng(0).integers(0, 2, 200)
+    scored = Result.of_scores(
+        np.random.default_rng(1).normal(bits), bits, ApproximateDP(1.0, 0), rule=Top(20), rng=0
+    )
+    path = tmp_path / "result.json"
+    for command, fault in {
+        "canaria scores x.csv --rule top:20 --claimed 1 --delta 0": None,
+        "canaria scores x.csv --rule top:3 --claimed 1 --delta 0": "the command says --rule top:3",
+        "canaria scores x.csv --rule nonsense --claimed 1": "the command says --rule nonsense",
+        "canaria scores x.csv --rule top:20": "but the command does not say --claimed",
+        "canaria plan --help": "which makes no result",
+    }.items():
+        faults = check(read_result(replace(scored, command=command).save(path))).faults
+        assert not faults if fault is None else fault in faults[0]
 
 
 def test_a_rule_that_is_nearly_a_number_is_read_quickly(tmp_path: Path) -> None:

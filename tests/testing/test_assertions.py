@@ -27,6 +27,7 @@ from canaria import (
 )
 from canaria.claims import ApproximateDP
 from canaria.evidence import (
+    AuditWarning,
     Bets,
     Budget,
     Evidence,
@@ -44,7 +45,7 @@ from canaria.results.verify import check, read_checked
 from canaria.rules import All, Bet, Online, Soft, Surest, Threshold, UpTo
 from canaria.testing.assertions import examine, examine_training
 from canaria.training.canaries import Dirac
-from tests.training.simulated import simulated
+from tests.training.simulated import simulated, watched
 
 
 def noisy(scale: float) -> Callable[[Any, np.random.Generator], Any]:
@@ -257,7 +258,8 @@ def test_a_verdict_on_training_says_what_was_not_tested() -> None:
 
 def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     recording = simulated(Dirac(1000), 1)
-    assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2
+    with pytest.warns(AuditWarning, match="not tested, steps"):
+        assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
     assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
@@ -273,10 +275,13 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
 
 def test_training_with_another_rule() -> None:
     recording = simulated(Dirac(800, 4), 0)
-    bound = assert_private_training(recording, 2.0, 1e-6, adaptive=True, conformance=False, confidence=0.95)
+    how: dict[str, Any] = {"adaptive": True, "conformance": False}
+    with pytest.warns(AuditWarning, match="the rule stakes what the scores say"):
+        bound = assert_private_training(recording, 2.0, 1e-6, confidence=0.95, **how)
     assert bound.rule == "Bet()"
     assert bound.confidence == 0.95
-    assert assert_private_training(recording, 2.0, 1e-6, rule=Surest(100)).rule == "Surest(k=100)"
+    with pytest.warns(AuditWarning, match="not tested, steps"):
+        assert assert_private_training(recording, 2.0, 1e-6, rule=Surest(100)).rule == "Surest(k=100)"
 
 
 def test_few_canaries_leave_the_claim_to_conformance() -> None:
@@ -359,5 +364,34 @@ def test_conformance_is_judged_at_one_level(tmp_path: Path) -> None:
     kept = read_checked(verdict.result("run").save(tmp_path / "run.json")).result
     assert kept.conformance is not None
     assert kept.conformance.conforms
+    assert "(held at 5e-05)" in str(kept.conformance)
     assert not kept.alarming
     assert not recording.report().conformance.conforms
+
+
+def everything(included: Any, rng: np.random.Generator) -> np.ndarray:
+    return included.astype(float)
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({"score": lambda output, known: np.zeros(len(output))}, "every score is the same"),
+        ({"score": lambda output, known: -output}, "included elements have lower scores"),
+        ({"score": lambda output, known: 0.1 * output, "rule": UpTo(100, 0.5)}, "no guess was taken"),
+    ],
+    ids=["constant", "upside down", "timid"],
+)
+def test_the_plain_function_warns_of_a_pass_that_says_little(options: dict[str, Any], note: str) -> None:
+    """As the fixture of the plugin prints."""
+    with pytest.warns(AuditWarning, match=f"the test passed, but {note}"):
+        assert_private(everything, 1.0, 0.0, **options)
+
+
+def test_the_plain_function_warns_of_what_training_did_not_test() -> None:
+    run = watched(Dirac(1200, 12), 0, np.full(20, 2.0), (97, 3))
+    with pytest.warns(AuditWarning) as warned:
+        assert_private_training(run, 3.0, 1e-5)
+    notes = " ".join(str(one.message) for one in warned)
+    assert "the test passed, but not tested, parameters: the noise of 1 of 2" in notes
+    assert "the test passed, but not tested, steps" in notes

@@ -509,6 +509,7 @@ def failed_of_a_thousand(pytester: pytest.Pytester, *options: str) -> list[str]:
     return failed
 
 
+@pytest.mark.full
 def test_a_suite_of_a_thousand_correct_mechanisms_fails_at_the_broken_ones_only(
     pytester: pytest.Pytester,
 ) -> None:

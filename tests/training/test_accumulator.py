@@ -1,5 +1,7 @@
 """The specification that every integration follows, on its own."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -24,8 +26,8 @@ def test_shares_add_up_fit_and_leave_no_parameter_out(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_places_lie_within_their_parameters(seed: int) -> None:
     sizes, count = [1, 700, 30, 0, 2], 200
-    chosen = places(sizes, count, seed=seed**7 + 12345)
-    assert [some.stop - some.start for some in chosen] == shares(sizes, count)
+    chosen = places(sizes, count + seed)
+    assert [some.stop - some.start for some in chosen] == shares(sizes, count + seed)
     assert all(0 <= some.start <= some.stop <= size for some, size in zip(chosen, sizes, strict=True))
 
 
@@ -70,3 +72,24 @@ def test_a_parameter_without_its_noise_is_believed_to_have_none() -> None:
     first, second = found.believed_noise((rng.random((16, 200)) < 0.05) + noise)
     assert first == 2.0
     assert second < 0.6
+
+
+@pytest.mark.parametrize("layers", [(40, 40), (100, 5, 30, 30), (7,), (3, 2, 1, 1, 1)], ids=str)
+def test_twins_have_the_same_index_in_two_parameters(layers: tuple[int, ...]) -> None:
+    """How often the differences there have a sign, and the same one, by brute force."""
+    design, rng = Dirac(sum(layers)), np.random.default_rng(0)
+    found, bits = made(design, layers, seed=1)
+    differences = np.round(rng.normal(size=(6, len(found.compared))), 1)
+    have, agree = found.signs(differences)
+    ends = np.cumsum([0, *layers])
+    at = {int(place): column for column, place in enumerate(found.compared)}
+    assert all(bits[place] < 0 for place in at)
+    for one, other in itertools.combinations(range(len(layers)), 2):
+        counted = [0, 0]
+        for index in range(min(layers[one], layers[other])):
+            first, second = int(ends[one]) + index, int(ends[other]) + index
+            if first in at and second in at:
+                product = np.sign(differences[:, at[first]] * differences[:, at[second]])
+                counted[0] += int(np.abs(product).sum())
+                counted[1] += int(product.sum())
+        assert (have[one, other], agree[one, other]) == tuple(counted)

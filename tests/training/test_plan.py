@@ -23,6 +23,7 @@ from canaria.rules import Ranked, Soft, Surest
 from canaria.rules.ranked import SHARES
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac, hidden_bits
+from canaria.training.conformance import of_dirac
 from canaria.training.plan import Expected, expected_bound, refutation_power
 from canaria.training.plan import _law as laws
 from canaria.training.plan._law import Training, law_of_losses
@@ -205,10 +206,10 @@ def test_soft_bounds_are_those_of_the_library(
 
 QUICK = (
     Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 45),
-    Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 45),
     Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 70),
 )
 FULL = (
+    Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 45),
     Setting(2, 1e-5, 100, 0.1, 1000, 1, Ranked(), 1500),
     Setting(1, 1e-5, 100, 0.1, 2000, 1, Ranked(), 1500),
     Setting(1, 1e-5, 1000, 0.1, 500, 1, Soft(), 4000),
@@ -246,11 +247,11 @@ def test_expected_bound_is_within_five_percent_of_simulation(setting: Setting) -
     ("per_coordinate", "too_small"), [pytest.param(1, 3.0, marks=pytest.mark.full), (2, 3.2)]
 )
 def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: float) -> None:
-    """Recorded runs with less noise than stated, 60 of them: four standard errors, 1 false alarm in 16,000."""
+    """Recorded runs with less noise than stated, 30 of them: four standard errors, 1 false alarm in 16,000."""
     steps, rate, sigma = USUAL
     design = Dirac(1000, per_coordinate)
     refuted = []
-    for seed in range(60):
+    for seed in range(30):
         rng, bits = np.random.default_rng(seed), hidden_bits(design.count, seed)
         included = (bits.reshape(per_coordinate, -1) > 0).sum(axis=0)
         shape = (steps, design.coordinates)
@@ -270,7 +271,7 @@ def test_power_against_noise_that_is_too_small(per_coordinate: int, too_small: f
         refuted.append(run.bound(1e-5).refutes(ApproximateDP(2.0, 1e-5)))
     power = refutation_power(USUAL, 2.0, too_small, 1000, per_coordinate, 1e-5)
     assert 0.05 < power < 0.95
-    assert abs(power - np.mean(refuted)) < 4 * math.sqrt(power * (1 - power) / 60)
+    assert abs(power - np.mean(refuted)) < 4 * math.sqrt(power * (1 - power) / 30)
 
 
 # Whole plans.
@@ -397,9 +398,9 @@ def test_advice_is_within_ten_percent_of_the_best_by_brute_force(
 
 def test_noise_that_does_not_keep_the_claim_is_refused() -> None:
     with pytest.raises(
-        InputError, match=r"must keep the claim epsilon = 3 .* got 0.3, which gives epsilon = 1"
+        InputError, match=r"must keep the claim epsilon = 1 .* got 0.8, which gives epsilon = 5"
     ):
-        plan(3.0, 1e-5, 2000, 0.01, noise_multiplier=0.3)
+        plan(1.0, 1e-5, 20, 0.1, noise_multiplier=0.8)
 
 
 def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
@@ -407,3 +408,34 @@ def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
     made = plan(8.0, 1e-6, 10, 0.1, canaries=5000, too_small=(2.0,))
     assert 7 < made.perfect < 8
     assert "NONE can be refuted: even 5000 right guesses of 5000" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "per_coordinate", "said"),
+    [
+        (1000, 1, "conformance test detects half the noise in the same run\n"),
+        (250, 4, "in the same run, if few parameters carry the canaries"),
+        (16, 64, "half the noise may escape"),
+    ],
+)
+def test_a_plan_says_whether_conformance_will_see_half_the_noise(
+    coordinates: int, per_coordinate: int, said: str
+) -> None:
+    """And it does: 20 runs of the smallest design, where most pass, and of the others, where none does."""
+    made = plan(
+        2.0,
+        1e-5,
+        100,
+        0.1,
+        canaries=coordinates * per_coordinate,
+        per_coordinate=per_coordinate,
+        too_small=(),
+    )
+    assert said in f"{made}\n"
+    rng, sigma = np.random.default_rng(0), made.noise_multiplier
+    passed = 0
+    for _ in range(20):
+        included = rng.binomial(per_coordinate, 0.5, coordinates)
+        sums = rng.binomial(100 * included, 0.1) + rng.normal(scale=10 * sigma / 2, size=coordinates)
+        passed += of_dirac(sums, included, 100, 0.1, sigma).conforms
+    assert passed > 10 if "escape" in said else passed == 0

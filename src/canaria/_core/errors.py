@@ -24,7 +24,13 @@ class TrainingDivergedError(CanariaError, ArithmeticError):
     __module__ = "canaria.training"
 
 
-class NothingRefutableWarning(UserWarning):
+class AuditWarning(UserWarning):
+    """Issued if an audit shows less than its user may believe."""
+
+    __module__ = "canaria.evidence"
+
+
+class NothingRefutableWarning(AuditWarning):
     """Issued if the audit could not have refuted any claim, even with perfect guesses."""
 
     __module__ = "canaria.evidence"

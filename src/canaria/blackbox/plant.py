@@ -12,6 +12,7 @@ Then the game is that of the theorems, and scores of the trained model give vali
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from canaria._core import checks, seeds
 from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.copies import copied
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
@@ -122,11 +124,11 @@ def plant(
     bits = 2 * generator.integers(0, 2, count, dtype=np.int8) - np.int8(1)
     if form == "zero-out":
         weights = np.concatenate([np.ones(real), bits > 0])
-        placed = _take((dataset, canaries), np.arange(real + count))
+        indices = real + np.arange(count)
         return Planted(
-            dataset=placed,
+            dataset=_take((dataset, canaries), np.arange(real + count), indices),
             bits=bits,
-            indices=real + np.arange(count),
+            indices=indices,
             adjacency=_FORMS[form],
             canaries=canaries,
             weights=weights,
@@ -143,7 +145,11 @@ def plant(
         indices, order = real + each, np.concatenate([np.arange(real), real + count + each])
     order[indices[bits > 0]] = real + each[bits > 0]
     return Planted(
-        dataset=_take(sources, order), bits=bits, indices=indices, adjacency=_FORMS[form], canaries=canaries
+        dataset=_take(sources, order, indices),
+        bits=bits,
+        indices=indices,
+        adjacency=_FORMS[form],
+        canaries=canaries,
     )
 
 
@@ -166,20 +172,27 @@ def _rows(name: str, data: Any) -> int:
     return length
 
 
-def _take(sources: Sequence[Any], order: Integers) -> Any:
-    """Rows `order` of the sources laid end to end, as the type of the first."""
+def _take(sources: Sequence[Any], order: Integers, own: Integers) -> Any:
+    """Rows `order` of the sources laid end to end, as the type of the first.
+
+    The rows at `own` share nothing with the sources: training that changes its data in place would otherwise
+    change the canaries that are scored, if they are included.
+    """
     first = sources[0]
     _require_alike(sources)
     if isinstance(first, dict):
-        return {name: _take([source[name] for source in sources], order) for name in first}
+        return {name: _take([source[name] for source in sources], order, own) for name in first}
     if isinstance(first, tuple):
-        columns = [_take(column, order) for column in zip(*sources, strict=True)]
+        columns = [_take(column, order, own) for column in zip(*sources, strict=True)]
         return tuple(columns) if type(first) is tuple else type(first)(*columns)
     if isinstance(first, list):
         joined = [row for source in sources for row in source]
-        return [joined[place] for place in order]
+        taken = [joined[place] for place in order]
+        for place in own.tolist():
+            taken[place] = copied("canaries", taken[place])
+        return taken
     if _is_dataset(first):
-        return PlantedRows(tuple(sources), order)
+        return PlantedRows(tuple(sources), order, own)
     try:
         return _JOINS[type(first).__module__.partition(".")[0]](sources, order)
     except KeyError:
@@ -210,7 +223,8 @@ def _is_dataset(data: Any) -> bool:
 
 
 def _join_arrays(sources: Sequence[Any], order: Integers) -> Any:
-    return np.concatenate(sources)[order]
+    taken = np.concatenate(sources)[order]
+    return copied("canaries", taken) if taken.dtype.hasobject else taken
 
 
 def _join_tensors(sources: Sequence[Any], order: Integers) -> Any:
@@ -226,7 +240,14 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
     columns = [list(getattr(source, "columns", [])) for source in sources]
     if any(names != columns[0] for names in columns):
         raise ValueError(f"columns differ: {columns}")
-    return pd.concat(sources, ignore_index=True).iloc[order].reset_index(drop=True)
+    taken = pd.concat(sources, ignore_index=True).iloc[order].reset_index(drop=True)
+    cell = partial(copied, "canaries")
+    if isinstance(taken, pd.Series):
+        return taken.map(cell) if pd.api.types.is_object_dtype(taken) else taken
+    for place, kind in enumerate(taken.dtypes):
+        if pd.api.types.is_object_dtype(kind):
+            taken.isetitem(place, taken.iloc[:, place].map(cell))
+    return taken
 
 
 _JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
@@ -237,10 +258,10 @@ _JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
 
 
 class PlantedRows:
-    """A data set whose rows are taken from several data sets, one by one."""
+    """A data set whose rows are taken from several data sets, one by one; some as copies, each time."""
 
-    def __init__(self, sources: tuple[Any, ...], order: Integers) -> None:
-        self._sources, self._order = sources, order
+    def __init__(self, sources: tuple[Any, ...], order: Integers, own: Integers) -> None:
+        self._sources, self._order, self._own = sources, order, frozenset(own.tolist())
         self._starts = np.cumsum([0, *(len(source) for source in sources)])
 
     def __len__(self) -> int:
@@ -251,4 +272,5 @@ class PlantedRows:
             raise IndexError(index)
         place = int(self._order[index])
         source = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return self._sources[source][place - int(self._starts[source])]
+        row = self._sources[source][place - int(self._starts[source])]
+        return copied("canaries", row) if index in self._own else row

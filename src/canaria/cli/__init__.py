@@ -62,7 +62,7 @@ def canaria(
 ) -> None:
     """Audit differential privacy in one run: valid lower bounds on epsilon.
 
-    Exit codes: 0 success, 1 refuted or not confirmed, 2 invalid input.
+    Exit codes: 0 ok; 1 claim refuted or check failed; 2 bad input.
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """

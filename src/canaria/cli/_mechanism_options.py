@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 Epsilon = Annotated[float | None, typer.Option(help="Privacy level of the mechanism.")]
-Sigma = Annotated[float | None, typer.Option(help="Standard deviation of its Gaussian noise.")]
+Sigma = Annotated[float | None, typer.Option(help="Standard deviation of the Gaussian noise.")]
 Chance = Annotated[float | None, typer.Option("--p", help="Probability that all-or-nothing reveals all.")]
 Size = Annotated[int | None, typer.Option(help="Elements per set.")]
 Elements = Annotated[int, typer.Option("--n", help="Number of elements (hidden bits).")]

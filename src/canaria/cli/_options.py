@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 Adjacency = Literal["add-remove", "replace"]
-Delta = Annotated[float | None, typer.Option(help="Delta; required with --claimed, otherwise 0.")]
+Delta = Annotated[float | None, typer.Option(help="Delta (default: 0); required with --claimed.")]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the bound.")]
 Claimed = Annotated[
     float | None,

@@ -20,7 +20,7 @@ def bound(
     ] = "exact",
     claimed: Claimed = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option(metavar="KIND", help="Adjacency: add-remove or replace.")
+        Adjacency | None, typer.Option(metavar="KIND", help="add-remove or replace. Default: unspecified.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

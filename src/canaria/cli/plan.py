@@ -12,16 +12,21 @@ def plan(
     delta: Annotated[float, typer.Option(help="The delta of the claim.")],
     steps: Annotated[int, typer.Option(help="Number of training steps.")],
     sample_rate: Annotated[float, typer.Option(help="Chance that a row is in a batch.")],
-    canaries: Annotated[int | None, typer.Option(help="Default: 1000, or set by --coordinates.")] = None,
-    per_coordinate: Annotated[int | None, typer.Option(help="Number of canaries per coordinate.")] = None,
-    coordinates: Annotated[int | None, typer.Option(help="Coordinates available for canaries.")] = None,
-    noise_multiplier: Annotated[
-        float | None, typer.Option(help="Noise multiplier; by default from the accountant.")
+    canaries: Annotated[int | None, typer.Option(help="Number of canaries. Default: 1000.")] = None,
+    per_coordinate: Annotated[
+        int | None,
+        typer.Option(
+            help="Canaries per weight. Default: 1, or the optimal number if --coordinates is given."
+        ),
     ] = None,
+    coordinates: Annotated[
+        int | None, typer.Option(help="Model weights available, instead of --canaries.")
+    ] = None,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Default: computed from the claim.")] = None,
     rule: Annotated[str, typer.Option(help="Guessing rule: ranked or soft.")] = "ranked",
     too_small: Annotated[
         list[float] | None,
-        typer.Option(metavar="FACTOR", help="Factor by which noise is too small; repeatable."),
+        typer.Option(metavar="FACTOR", help="Also predict for noise / FACTOR; repeatable."),
     ] = None,
     confidence: Confidence = 0.95,
     as_json: AsJson = False,

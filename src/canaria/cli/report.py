@@ -10,7 +10,8 @@ from canaria.cli._options import AsJson
 
 def report(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Result files (what --json prints); - for stdin.")
+        list[str],
+        typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write an HTML page here.")] = None,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,

@@ -11,7 +11,8 @@ from canaria.cli._progress import progress, resumable
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Experiments to run. Default: all.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Experiments to run (see --list). Default: all."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few points, few repetitions.")] = False,
     trials: Annotated[int | None, typer.Option(help="Repetitions of every point.")] = None,
@@ -25,7 +26,7 @@ def reproduce(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the figures of the 2025 paper, and our own.
+    """Reproduce the figures of Keinan, Shenfeld and Ligett (2025).
 
     Example: canaria reproduce elements --quick --out figures
     """

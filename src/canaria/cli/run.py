@@ -15,14 +15,16 @@ def run(
     ],
     n: Elements,
     score: Annotated[
-        str | None, typer.Option(help="Score as module:function, called with (output, known).")
+        str | None, typer.Option(help="Score for your own mechanism, as module:function.")
     ] = None,
-    adaptive: Annotated[bool, typer.Option("--adaptive", help="Reveal bits round by round.")] = False,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Tell the guesser past bits (built-in mechanisms only).")
+    ] = False,
     rule: Annotated[
         str | None,
-        typer.Option(help="all, bet, surest:K, budget:K:T, or as in scores."),
+        typer.Option(help="See canaria scores; plus: all, bet, budget:K[:T]."),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Games to play; prints their mean.")] = 1,
+    trials: Annotated[int, typer.Option(help="Games to play; prints the mean bound.")] = 1,
     delta: Delta = None,
     confidence: Confidence = 0.95,
     claimed: Claimed = None,

@@ -21,12 +21,12 @@ def scores(
     claimed: Claimed = None,
     rule: Annotated[
         str,
-        typer.Option(help="Guessing rule: ranked, tails:K, top:K, threshold:T, soft, online."),
+        typer.Option(help="ranked, tails:K, top:K, surest:K, threshold:T, soft or online."),
     ] = "ranked",
     seed: Annotated[int, typer.Option(min=0, help="Seed for breaking ties.")] = 0,
     adjacency: Annotated[
         Adjacency,
-        typer.Option(metavar="KIND", help="Adjacency: add-remove or replace."),
+        typer.Option(metavar="KIND", help="add-remove or replace."),
     ] = "add-remove",
     as_json: AsJson = False,
 ) -> None:

@@ -11,20 +11,20 @@ from canaria.cli._options import AsJson, Confidence
 def validate(
     auditors: Annotated[
         list[str] | None,
-        typer.Argument(metavar="AUDITOR", help="module:function, or a built-in auditor (see --list)."),
+        typer.Argument(metavar="AUDITOR", help="Name (see --list) or module:function. Default: all."),
     ] = None,
     audits: Annotated[
-        int | None, typer.Option(help="Audits per cell; default 1000, or 100 for all auditors.")
+        int | None, typer.Option(help="Audits per case. Default: 1000; without AUDITOR: 100.")
     ] = None,
     claims: Annotated[
         int | None,
-        typer.Option(help="Tests of the true claim; default 0, or 2000 for all."),
+        typer.Option(help="True claims tested per case. Default: 0; without AUDITOR: 2000."),
     ] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
         typer.Option(
             metavar="BITS",
-            help="Bits that scores may use: nothing, earlier or others.",
+            help="Bits the auditor's scores may use: nothing, earlier or others.",
         ),
     ] = "nothing",
     case: Annotated[

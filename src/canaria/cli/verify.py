@@ -11,7 +11,7 @@ def verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Result file; - for stdin.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a stored bound; exit code 1 if it does not hold.
+    """Recompute a stored bound; exit code 1 if not confirmed.
 
     Example: canaria verify result.json
     """

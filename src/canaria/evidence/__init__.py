@@ -4,7 +4,7 @@ A kind of evidence does not depend on other kinds, on rules, or on how its guess
 this package does not ask which kind it has.
 """
 
-from canaria._core.errors import NothingRefutableWarning
+from canaria._core.errors import AuditWarning, NothingRefutableWarning
 from canaria.evidence import tradeoff
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
 from canaria.evidence.bets import Bets
@@ -20,6 +20,7 @@ from canaria.evidence.weighted import Weighted
 
 __all__ = [
     "EPSILON_GRID",
+    "AuditWarning",
     "Bets",
     "Bound",
     "Budget",

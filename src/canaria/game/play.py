@@ -333,7 +333,10 @@ def _require_valid(rule: Rule | AdaptiveRule, order: tuple[Integers, ...] | None
             f"rule {rule!r} takes a number of guesses that, in an adaptive game, revealed bits decide; "
             "Clopper-Pearson is then invalid (stop when ahead): use Bet(), UpTo(budget, t) or All()"
         )
-    raise InputError(f"rule must be Bet(), UpTo(budget, t) or All() when rounds are given, got {rule!r}")
+    raise InputError(
+        "in an adaptive game rule must be Bet(), UpTo(budget, t) or All() (in the command line: bet, "
+        f"budget:K:T or all), got {rule!r}"
+    )
 
 
 def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:

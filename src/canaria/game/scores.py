@@ -1,18 +1,27 @@
 """From scores and bits to a bound in one call."""
 
+import math
+import warnings
 from typing import Final
 
+import numpy as np
 import numpy.typing as npt
 
 from canaria._core import checks, coins, seeds
-from canaria._core.arrays import Bits
+from canaria._core.arrays import Bits, Floats
+from canaria._core.errors import AuditWarning
 from canaria._core.seeds import Seed
 from canaria.evidence import Counts, Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.rules import Ranked, Rule, Soft, Threshold, written
 from canaria.rules.door import guess_once
 
+UPSIDE_DOWN: Final = (
+    "included elements have lower scores than excluded ones, beyond chance; a higher score must mean "
+    "'more likely included'. Turn the scores around and audit a new run: of this one it is too late"
+)
 _TIES: Final = 0x74696573
+_CLEARLY: Final = 5.0
 
 
 def audit_scores(
@@ -48,6 +57,7 @@ def audit_scores(
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.
+        AuditWarning: If the bound is 0 and the scores are upside down.
 
     Example:
         >>> import numpy as np
@@ -82,4 +92,16 @@ def bound_of_scores(
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():
         _, evidence = guess_once(rule, values, hidden, seeds.generator(rng, _TIES))
-    return lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=written(rule))
+    bound = lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=written(rule))
+    if bound.epsilon == 0 and are_upside_down(values, hidden):
+        warnings.warn(UPSIDE_DOWN, AuditWarning, stacklevel=3)
+    return bound
+
+
+def are_upside_down(scores: Floats, hidden: Bits) -> bool:
+    """Whether included elements have lower scores, by five standard errors (Mann and Whitney 1947)."""
+    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    included = hidden > 0
+    error = ranks.std() * math.sqrt(included.mean() * (1 - included.mean()) * len(ranks))
+    return bool(((ranks - ranks.mean()) @ included) < -_CLEARLY * error)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from canaria._core.arrays import Bits, Integers
+from canaria._core.copies import copied
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms._protocol import Output, called, one_round
 
@@ -20,7 +21,7 @@ class Function:
         pairs: None, or a sequence of (x_i, y_i) of any type. Without pairs, data is an array of booleans,
             True where the element is included: add-remove adjacency if an excluded element contributes
             nothing. With pairs, data is the list of x_i where the bit is -1 and y_i where it is +1:
-            replace-one adjacency.
+            replace-one adjacency. They are copies: what a run does to its data tells nobody which it had.
 
     Raises:
         InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.
@@ -60,7 +61,8 @@ class Function:
         if self.pairs is not None:
             if len(self.pairs) != len(bits):
                 raise InputError(f"pairs must be as many as n, got {len(self.pairs)} and {len(bits)}")
-            data = [pair[int(bit > 0)] for pair, bit in zip(self.pairs, bits, strict=True)]
+            chosen = (pair[int(bit > 0)] for pair, bit in zip(self.pairs, bits, strict=True))
+            data = [copied("pairs", element) for element in chosen]
         return called("mechanism", self.run, data, rng)
 
 

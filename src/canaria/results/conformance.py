@@ -4,11 +4,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from scipy import stats
+from scipy import special
 
+LEVEL: Final = 1e-3
+"""The false-alarm rate of the test, unless another one is asked for."""
 LEAST_LEVEL: Final = 1e-12
 """The least false-alarm rate at which a test is judged; below it nothing would ever fail."""
-_ALARM: Final = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Conformance:
     weight: float
     parts: dict[str, float]
     clearest: str = ""
-    level: float = _ALARM
+    level: float = LEVEL
 
     @property
     def conforms(self) -> bool:
@@ -49,13 +50,19 @@ class Conformance:
             "consistent with a correct implementation" if self.conforms else "does NOT match what was stated"
         )
         where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
+        level = "" if self.level == LEVEL else f" (held at {self.level:.2g})"
         return (
             f"noise multiplier {self.noise:.3g} (stated {self.stated_noise:.3g}), canary weight "
-            f"{self.weight:.2f} (expected 1); p = {self.p_value:.2g}: {verdict}{where}"
+            f"{self.weight:.2f} (expected 1); p = {self.p_value:.2g}{level}: {verdict}{where}"
         )
+
+
+def needed(parts: int, level: float) -> float:
+    """The p-value that one of so many parts must have for the joint one to be low enough by itself."""
+    return math.exp(-float(special.chdtri(2 * parts, level)) / 2)
 
 
 def joined(parts: dict[str, float]) -> float:
     """Fisher's method: one p-value from independent ones."""
     logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
-    return float(stats.chi2.sf(logs, 2 * len(parts)))
+    return float(special.chdtrc(2 * len(parts), logs))

@@ -17,7 +17,7 @@ from canaria.results.conformance import joined
 from canaria.results.parts import CLAIM
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
-from canaria.rules import Telling, rule_of
+from canaria.rules import Telling, parse_rule, rule_of
 
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
@@ -28,8 +28,17 @@ _IN_COMMANDS: Final = {
     "--confidence": "confidence",
     "--adjacency": "adjacency",
     "--seed": "seed",
+    "--correct": "correct",
+    "--guesses": "taken",
+    "--elements": "elements",
+    "--n": "elements",
+    "--method": "method",
+    "--rule": "rule",
 }
 """Options of the command line that say what the record says."""
+_NOT_BY_DEFAULT: Final = {"--delta": 0.0, "--claimed": None}
+"""What the record holds if one of these is left out."""
+_MAKE_RESULTS: Final = ("bound", "scores", "run", "demo")
 
 
 class Check(NamedTuple):
@@ -175,13 +184,22 @@ def _other_command(stored: Stored) -> list[str]:
         return []
     if not words or PurePath(words[0]).name != "canaria":
         return []
+    if not set(words) & set(_MAKE_RESULTS):
+        return [f"command is stored as {shown(stored.result.command)}, which makes no result"]
     apart = [part for word in words for part in _split_option(word)]
     given = {word: value for word, value in pairwise(apart) if word in _IN_COMMANDS}
-    return [
+    faults = [
         f"{name} is stored as {shown(stored.record[name])}, but the command says {word} {value}"
         for word, value in given.items()
         if not _says(value, stored.record[name := _IN_COMMANDS[word]])
     ]
+    if "demo" not in words:
+        faults += [
+            f"{_IN_COMMANDS[word]} is stored as {shown(recorded)}, but the command does not say {word}"
+            for word, default in _NOT_BY_DEFAULT.items()
+            if word not in given and (recorded := stored.record[_IN_COMMANDS[word]]) != default
+        ]
+    return faults
 
 
 def _split_option(word: str) -> tuple[str, ...]:
@@ -197,6 +215,11 @@ def _says(value: str, recorded: object) -> bool:
     try:
         return float(value) == float(str(recorded))
     except ValueError:
+        pass
+    try:
+        typed: object = parse_rule(value)
+        return isinstance(recorded, str) and typed == rule_of(recorded)
+    except InputError:
         return False
 
 

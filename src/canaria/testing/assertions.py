@@ -17,13 +17,14 @@ from typing import Any, Final
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.errors import InputError, NothingRefutableWarning, shown
+from canaria._core.errors import AuditWarning, InputError, NothingRefutableWarning, shown
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.reach import reach, remedy
 from canaria.evidence.together import bound_of, confidence_at, made_bound
 from canaria.game.play import Score, Transcript, play
+from canaria.game.scores import UPSIDE_DOWN, are_upside_down
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Bet, Rule, Soft, SurestFirst
@@ -142,6 +143,9 @@ def assert_private(
         AssertionError: If the claim is refuted; the message is the sentence of the bound.
         InputError: If an argument is not usable, or if no outcome could have refuted the claim.
 
+    Warns:
+        AuditWarning: If the test passed but was weaker than it looks.
+
     Example:
         >>> from canaria import assert_private
         >>> from canaria.mechanisms import RandomizedResponse
@@ -190,6 +194,9 @@ def assert_private_training(
         AssertionError: If the claim is refuted or training does not conform.
         InputError: If an argument is not usable, or if no outcome could have made the test fail.
 
+    Warns:
+        AuditWarning: If the test passed but did not test everything.
+
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
@@ -201,6 +208,8 @@ def _asserted(verdict: Verdict) -> Bound:
     __tracebackhide__ = True
     if not verdict.passed:
         raise AssertionError(str(verdict))
+    for note in verdict.notes:
+        warnings.warn(f"the test passed, but {note}", AuditWarning, stacklevel=3)
     return verdict.bound
 
 
@@ -257,8 +266,8 @@ def examine_training(
     notes = notes or _idle(bound, claim)
     if conformance:
         record = getattr(audit, "recording", lambda: audit)()
-        unseen: dict[str, str] = getattr(record, "not_tested", dict)()
-        notes += tuple(f"not tested, {topic}: {text}" for topic, text in unseen.items())
+        if callable(untested := getattr(record, "not_tested", None)):
+            notes += tuple(f"not tested, {topic}: {text}" for topic, text in untested(level).items())
     return Verdict(bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes)
 
 
@@ -295,13 +304,13 @@ def _quietly(audit: object, delta: float, confidence: float, **how: object) -> t
 
 
 def _says_nothing(audit: object, score: Score | None) -> tuple[str, ...]:
-    """What the reader of a test must know: that the score gave every element the same number."""
+    """What the reader of a test must know: that all scores are the same, or upside down."""
     if score is None or not isinstance(audit, Transcript):
         return ()
     scores = np.asarray(score(audit.output, np.zeros_like(audit.bits)), dtype=np.float64)
     if len(scores) > 1 and (scores == scores[0]).all():
         return ("every score is the same, so nothing could be refuted: does the score use the output?",)
-    return ()
+    return (UPSIDE_DOWN,) if are_upside_down(scores, audit.bits) else ()
 
 
 def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:

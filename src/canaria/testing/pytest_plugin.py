@@ -150,10 +150,10 @@ class Suite:
             self.seen[line["name"]] = line
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """List the audits, failures first, and state the rate."""
+        """List the audits, failures first, then those with notes, and state the rate."""
         if not self.seen:
             return
-        lines = sorted(self.seen.values(), key=lambda line: bool(line["passed"]))
+        lines = sorted(self.seen.values(), key=lambda line: (bool(line["passed"]), not line["notes"]))
         shown = lines if terminalreporter.verbosity > 0 else lines[:_LISTED]
         terminalreporter.section("privacy audits")
         for line in shown:

@@ -5,7 +5,7 @@ what is written here. A step gives one number for each coordinate that carries c
 less the part of the real rows, in units of the clip norm.
 
     places   Every parameter carries canaries, the small ones too; within a parameter their coordinates lie
-             side by side, from a random one on.
+             side by side, from the first one on.
     noise    The believed noise of a parameter is the stated one, unless the first steps are too large or too
              small for it by five standard errors; then it is what they show, so that a fault does not blunt
              the audit. The bits are not looked at, so bounds hold either way.
@@ -14,8 +14,12 @@ less the part of the real rows, in units of the clip norm.
     pairs    The squared differences of the steps 1 and 2, 3 and 4, ..., summed over a pair and over a
              parameter. They are taken where no canary is included: on some thousands of coordinates, some of
              every parameter; for dense canaries, along some directions at right angles to all that are
-             included. After an odd number of steps, the last one is held against the mean of all others. They
-             serve conformance alone.
+             included. After an odd number of steps, the last one is held against the mean of all others.
+    twins    Coordinates with the same index in two parameters, compared as above, for every two parameters:
+             how often their differences have the same sign. One random key used for several parameters gives
+             them the same noise.
+
+Pairs and twins serve conformance alone.
 """
 
 import math
@@ -29,7 +33,7 @@ from scipy import linalg
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries import Design, Dirac
-from canaria.training.conformance import Pairs
+from canaria.training.differences import Pairs, Twins
 
 HELD: Final = 16
 """So many steps are held back and added together; the first of them show the noise."""
@@ -41,6 +45,8 @@ _COMPARED: Final = 4096
 """About so many coordinates are enough to compare steps on."""
 _COMPARED_OF_EACH: Final = 8
 """Of every parameter at least so many, if it has them."""
+_TWINS: Final = 64
+"""So many indices are enough to see whether parameters share their noise."""
 _DIRECTIONS: Final = 256
 """Steps of dense canaries are compared along at most so many directions."""
 _AT_LEAST: Final = 4
@@ -49,17 +55,13 @@ _LEAST_NOISE: Final = 1e-3
 """Noise below this is taken for this, so that likelihoods stay finite."""
 
 
-def places(sizes: Sequence[int], count: int, seed: int) -> list[slice]:
+def places(sizes: Sequence[int], count: int) -> list[slice]:
     """Where `count` coordinates lie in parameters of these sizes; a slice is empty if there are none.
 
-    >>> places([900, 90, 10], 100, seed=0)
+    >>> places([900, 90, 10], 100)
     [slice(0, 78, None), slice(0, 14, None), slice(0, 8, None)]
     """
-    chosen = []
-    for size, share in zip(sizes, shares(sizes, count), strict=True):
-        first = seed % (size - share + 1)
-        chosen.append(slice(first, first + share))
-    return chosen
+    return [slice(0, share) for share in shares(sizes, count)]
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:
@@ -93,6 +95,8 @@ class Totals(NamedTuple):
         table: The likelihood table, (s, coordinates).
         by_pair: The squared differences of each pair of steps.
         by_place: The same over all pairs, for each place where steps are compared.
+        signs: For every two parameters, how often over all pairs the differences at twins had a sign, and how
+            much more often it was the same, (2, parameters, parameters).
 
     """
 
@@ -100,6 +104,7 @@ class Totals(NamedTuple):
     table: Floats
     by_pair: Floats
     by_place: Floats
+    signs: Floats
 
 
 class Last(NamedTuple):
@@ -122,6 +127,8 @@ class Accumulator:
         compared: The coordinates on which steps are compared; all for dense canaries.
         directions: For dense canaries, the directions along which steps are compared, (coordinates,
             directions), orthonormal; else None.
+        twins: For every parameter, which of the compared places has the index 0, 1, ... in it, (parameters,
+            indices); -1 where none has.
 
     """
 
@@ -131,6 +138,7 @@ class Accumulator:
     noise_multiplier: float
     compared: Integers
     directions: Floats | None = None
+    twins: Integers
 
     @classmethod
     def of(
@@ -143,14 +151,25 @@ class Accumulator:
         noise_multiplier: float,
     ) -> "Accumulator":
         """That of an audit with this design and these hidden bits."""
-        dirac = isinstance(design, Dirac)
+        stated = max(noise_multiplier, _LEAST_NOISE)
+        if isinstance(design, Dirac):
+            compared = _quiet(design.coordinates, bits, layers)
+            return cls(
+                layers=layers,
+                most=design.most,
+                sample_rate=sample_rate,
+                noise_multiplier=stated,
+                compared=compared,
+                twins=_twins(compared, layers),
+            )
         return cls(
             layers=layers,
-            most=design.most if isinstance(design, Dirac) else 0,
+            most=0,
             sample_rate=sample_rate,
-            noise_multiplier=max(noise_multiplier, _LEAST_NOISE),
-            compared=_quiet(design.coordinates, bits, layers) if dirac else np.arange(design.coordinates),
-            directions=None if isinstance(design, Dirac) else _quiet_directions(design.gradients()[bits > 0]),
+            noise_multiplier=stated,
+            compared=np.arange(design.coordinates),
+            directions=_quiet_directions(design.gradients()[bits > 0]),
+            twins=np.full((len(layers), 0), -1),
         )
 
     @property
@@ -193,8 +212,8 @@ class Accumulator:
         """The values that are compared: noise alone, if training is correct."""
         return seen[..., self.compared] if self.directions is None else seen @ self.directions
 
-    def squares(self, seen: Floats, stated: Floats) -> Floats:
-        """Squared differences of pairs of steps over their variance, (pairs, places).
+    def differences(self, seen: Floats, stated: Floats) -> Floats:
+        """Differences of pairs of steps over their standard deviation, (pairs, places).
 
         `stated` is the noise multiplier of each step. The first step must be an odd one; a last one without a
         partner is left out.
@@ -202,25 +221,41 @@ class Accumulator:
         paired = len(seen) // 2 * 2
         values = self.at_places(seen[:paired])
         variances = stated[0:paired:2] ** 2 + stated[1:paired:2] ** 2
-        return np.asarray((values[0::2] - values[1::2]) ** 2 / np.maximum(variances, 1e-30)[:, None])
+        return np.asarray((values[0::2] - values[1::2]) / np.sqrt(np.maximum(variances, 1e-30))[:, None])
+
+    def signs(self, differences: Floats) -> Floats:
+        """How often the differences at twins have a sign, and how much more often it is the same."""
+        padded = np.concatenate([np.sign(differences), np.zeros((len(differences), 1))], axis=1)
+        by_index = padded[:, self.twins].transpose(1, 0, 2).reshape(len(self.twins), -1)
+        return np.stack([values @ values.T for values in (np.abs(by_index), by_index)])
 
     def totals(self, seen: Floats, stated: Floats) -> Totals:
         """What all steps, (steps, coordinates), come to."""
-        squares = self.squares(seen, stated)
+        differences = self.differences(seen, stated)
+        squares = differences**2
         table = self.likelihoods(seen, self.believed_noise(seen[:HELD]))
-        return Totals(seen.sum(axis=0), table, squares.sum(axis=1), squares.sum(axis=0))
+        signs = self.signs(differences)
+        return Totals(seen.sum(axis=0), table, squares.sum(axis=1), squares.sum(axis=0), signs)
 
-    def pairs(self, totals: Totals, last: Last | None = None) -> Pairs | None:
+    def pairs(self, totals: Totals, last: Last | None = None, left: float = 0.5) -> Pairs | None:
         """What the conformance test takes; None if there is nothing to compare.
 
-        `last` is the last step if their number is odd.
+        `last` is the last step if their number is odd, and `left` what a silent step leaves of its pair.
         """
         by_pair, by_place = totals.by_pair, totals.by_place
         if last is not None and len(by_pair):
-            off = self.off(last, totals.sums, 2 * len(by_pair))
+            others = 2 * len(by_pair)
+            off = self.off(last, totals.sums, others)
             by_pair, by_place = np.append(by_pair, off.sum()), by_place + off
-        odd = len(by_pair) > len(totals.by_pair)
-        return Pairs.of(by_pair, len(by_place), self.by_parameter(by_place), odd)
+            left = max(left, left_by_silence(last.stated**2, last.mean_square_before / others, either=False))
+        return Pairs.of(
+            by_pair,
+            len(by_place),
+            self.by_parameter(by_place),
+            odd=len(by_pair) > len(totals.by_pair),
+            twins=Twins.of(totals.signs),
+            left=left,
+        )
 
     def off(self, last: Last, sums: Floats, others: int) -> Floats:
         """Squared differences of a last step and the mean of the others, over their variance.
@@ -241,6 +276,11 @@ class Accumulator:
         return tuple((float(total), int(count)) for total, count in zip(sums, counts, strict=True))
 
 
+def left_by_silence(square: float, other: float, *, either: bool = True) -> float:
+    """The share of their sum that two variances keep without the first, or without the smaller one."""
+    return max(other, square if either else 0.0) / max(square + other, 1e-30)
+
+
 def table_of(likelihoods: Floats) -> Floats:
     """L(m) - L(0), (s, coordinates), as a `Recording` holds it: (coordinates, s + 1), with m = 0."""
     return np.concatenate([np.zeros_like(likelihoods[:1]), likelihoods]).T.copy()
@@ -255,6 +295,17 @@ def _quiet(coordinates: int, bits: Bits, layers: tuple[int, ...]) -> Integers:
         chosen.append(quiet[: max(_COMPARED_OF_EACH, _COMPARED * share // coordinates)])
         first += share
     return np.concatenate(chosen)
+
+
+def _twins(compared: Integers, layers: tuple[int, ...]) -> Integers:
+    """For every layer the place among those compared of its coordinates 0, 1, ...; -1 where there is none."""
+    ends = np.cumsum(layers)
+    layer = np.searchsorted(ends, compared, side="right")
+    index = compared - (ends - layers)[layer]
+    table = np.full((len(layers), min(_TWINS, max(layers))), -1)
+    near = index < table.shape[1]
+    table[layer[near], index[near]] = np.flatnonzero(near)
+    return table
 
 
 def _quiet_directions(included: Floats) -> Floats:

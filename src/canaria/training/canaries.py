@@ -12,7 +12,9 @@ from canaria.mechanisms.interference import unit_rows
 
 RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
-DRAWS, PLACES = 1, 2
+_LEAST_RAW_NORM: Final = 0.01
+"""It is never below this: to what they divide by, clippers add a little."""
+DRAWS: Final = 1
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
@@ -20,19 +22,20 @@ _LARGEST_DENSE: Final = 8000
 
 INJECTIONS: Final = {
     "rows": (
-        "the sampler, the clipper (canary rows have norm 10 C before it), the noise, scaling and reduction",
+        "the sampling rate, the clipper (canary rows have norm 10 C before it), the noise",
         "the computation of per-sample gradients (those of canary rows are replaced)",
     ),
     "sum": (
-        "the noise, scaling and reduction",
+        "the noise",
         "the sampler, per-sample gradients and the clipper (canaries join the clipped sum by our own draw)",
     ),
     "head": (
-        "the sampler, per-sample gradients, the clipper, the noise, scaling and reduction",
-        "per-sample gradients of the audited model's own layers (canaries have an embedding of their own)",
+        "the sampling rate, per-sample gradients, the clipper, the noise",
+        "per-sample gradients of the audited model's own layers, and whether they are clipped together "
+        "(canaries have a parameter of their own)",
     ),
 }
-"""What each injection of canaries exercises, and what it does not."""
+"""What each injection of canaries exercises up to the noisy sum, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,26 @@ class Dense:
 Design = Dirac | Dense
 
 
+def raw_norm(clip_norm: float) -> float:
+    """The norm of a canary before clipping."""
+    return max(RAW_NORM * clip_norm, _LEAST_RAW_NORM)
+
+
+def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
+    """What an audit exercises, and what it does not, in words.
+
+    `by_the_optimizer` says that it sees what the optimizer uses, not only what the noise was added to.
+    """
+    touched, *untouched = INJECTIONS[injection]
+    if injection != "sum" and isinstance(design, Dirac):
+        untouched.append(
+            "which norm is clipped (a canary's gradient has one coordinate; that of a Dense one has many)"
+        )
+    if by_the_optimizer:
+        return f"{touched}, scaling and reduction", "; ".join(untouched)
+    return touched, "; ".join([*untouched, "what becomes of the noisy sum after the privatizer"])
+
+
 def design_of(canaries: int | Design, per_coordinate: int) -> Design:
     """A number of Dirac canaries as a design; a design as it is."""
     if isinstance(canaries, Dirac | Dense):
@@ -130,6 +153,6 @@ def hidden_bits(count: int, seed: int) -> Bits:
 
 
 def derived(seed: int, purpose: int) -> int:
-    """A random number of 63 bits that follows from the seed of an audit, for `DRAWS` or `PLACES`."""
+    """A random number of 63 bits that follows from the seed of an audit, for `DRAWS`."""
     sequence = np.random.SeedSequence(seed, spawn_key=(_DERIVED, purpose))
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)

@@ -15,90 +15,35 @@ The smallest p-value over parameters is corrected for the number of parameters (
 show noise that varies from step to step. The difference of two steps, on coordinates without an included
 canary, is N(0, 2 sigma^2) and independent of the sums:
 
-    steps    the squared differences of every pair of steps, chi-squared, again by the smallest p-value.
+    steps    the squared differences of every pair of steps, chi-squared, again by the smallest p-value;
+    twins    how often differences at the same index of two parameters have the same sign, which says nothing
+             about their squares: one random key for several parameters gives them the same noise. Of every
+             two parameters, the smallest p-value counts, times the number of tests.
 
-Fisher's method combines them into one p-value, uniform for correct code. This assumes the Gaussian mechanism
-and Poisson sampling; it is never a bound on epsilon.
+Fisher's method combines them into one p-value, which correct code makes small at most as often as it says.
+This assumes the Gaussian mechanism and Poisson sampling; it is never a bound on epsilon.
 """
 
 import math
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg, special, stats
+from scipy import linalg, special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined
+from canaria.training.differences import Pairs
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
 _FEWEST_DRAWS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
-_CLEAR_P_VALUE: Final = 1e-6
-"""A part with a p-value of at most this makes the joint one clear, whatever the other parts show."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pairs:
-    """Squared differences of the steps 1 and 2, 3 and 4, and so on: the smallest and the largest.
-
-    They are summed over the coordinates without an included canary, in units of their variance.
-
-    Attributes:
-        extremes: The smallest and the largest sum.
-        pairs: Which pairs of steps they are of, counted from 0.
-        count: The number of pairs.
-        places: The number of these coordinates.
-        by_parameter: For each parameter the sum over all pairs, and the number of its coordinates; empty if
-            not known.
-        odd: Whether the last is no pair, but the last step against the mean of all others.
-
-    """
-
-    extremes: tuple[float, float]
-    pairs: tuple[int, int]
-    count: int
-    places: int
-    by_parameter: tuple[tuple[float, int], ...] = ()
-    odd: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        squares: npt.ArrayLike,
-        places: int,
-        by_parameter: tuple[tuple[float, int], ...] = (),
-        odd: bool = False,
-    ) -> "Pairs | None":
-        """From the sum of every pair; None if there is nothing to compare."""
-        values = np.asarray(squares, dtype=np.float64)
-        if len(values) == 0 or places == 0:
-            return None
-        least, most = int(np.argmin(values)), int(np.argmax(values))
-        return cls(
-            extremes=(float(values[least]), float(values[most])),
-            pairs=(least, most),
-            count=len(values),
-            places=places,
-            by_parameter=by_parameter,
-            odd=odd,
-        )
-
-    @property
-    def show_a_silent_step(self) -> bool:
-        """Whether a step without any noise, which halves the sum of its pair, would be found."""
-        return clearly_smaller(0.5, self.places, self.count)
-
-    def scaled(self, factor: float) -> "Pairs":
-        """The same with every sum multiplied by a factor."""
-        least, most = self.extremes
-        by_parameter = tuple((total * factor, places) for total, places in self.by_parameter)
-        return replace(self, extremes=(least * factor, most * factor), by_parameter=by_parameter)
+_MOST_SPREAD: Final = 0.15
+"""And they may add this share, at most, to the variance of the squares."""
 
 
 class Audited(Protocol):
@@ -110,7 +55,7 @@ class Audited(Protocol):
 
 
 def conformance(
-    audit: "Audited",
+    audit: Audited,
     *,
     steps: int | None = None,
     sample_rate: float | None = None,
@@ -141,7 +86,7 @@ def of_dirac(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
-    pairs: "Pairs | None" = None,
+    pairs: Pairs | None = None,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -194,7 +139,7 @@ def of_dense(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
-    pairs: "Pairs | None" = None,
+    pairs: Pairs | None = None,
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -219,10 +164,10 @@ def of_dense(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
-    if not enough_draws(included, steps, sample_rate):
+    if not enough_draws(len(seen), included, steps, sample_rate, noise_multiplier):
         raise InputError(
-            f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation; "
-            "train for more steps, or use more canaries"
+            f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
+            "and more often where there is little noise; train for more steps, or use more canaries"
         )
     active = gradients[included]
     weight = active.sum(axis=0)
@@ -239,9 +184,19 @@ def of_dense(
     return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, pairs)
 
 
-def enough_draws(included: Hits, steps: int, sample_rate: float) -> bool:
-    """Whether the participations of dense canaries may be treated as normal: there must be several."""
-    return bool(steps * sample_rate * np.sum(included) >= _FEWEST_DRAWS)
+def enough_draws(
+    coordinates: int, included: Hits, steps: int, sample_rate: float, noise_multiplier: float
+) -> bool:
+    """Whether the participations of dense canaries may be treated as normal.
+
+    There must be several, and their fourth cumulants must add little to the variance of the squares: along
+    its own gradient a canary has at least the variance of its draws and of the noise (Theorem 26).
+    """
+    number, once = int(np.sum(included)), sample_rate * (1 - sample_rate)
+    cumulant = steps * once * abs(1 - 6 * once)
+    variance = steps * (once + noise_multiplier**2)
+    spread = number * cumulant / (2 * coordinates * variance**2)
+    return bool(steps * sample_rate * number >= _FEWEST_DRAWS and spread <= _MOST_SPREAD)
 
 
 def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
@@ -267,7 +222,8 @@ def _normal_scores(values: Floats, trials: int, rate: float, scale: float) -> Fl
     reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 12
     low, high = max(0, math.floor(trials * rate - reach)), min(trials, math.ceil(trials * rate + reach))
     counts = np.arange(low, high + 1)
-    weights = stats.binom.logpmf(counts, trials, rate)
+    ways = -special.betaln(counts + 1, trials - counts + 1) - math.log(trials + 1)
+    weights = ways + special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
     standard = (values[:, None] - counts) / scale
     below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
     above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
@@ -282,7 +238,7 @@ def _joined(
     directions: dict[str, Floats],
     found: tuple[float, float, float],
     layers: tuple[int, ...],
-    pairs: "Pairs | None",
+    pairs: Pairs | None,
 ) -> Conformance:
     """Independent parts of z, along the directions and within the layers, and their joint p-value."""
     columns = list(directions.values())
@@ -298,22 +254,22 @@ def _joined(
         freedoms.append(len(part) - local.shape[1])
         inside, inner = inside + float(shared @ shared), inner + local.shape[1]
     if inner > len(along):
-        parts["layers"] = float(stats.chi2.sf(max(inside - float(along @ along), 0.0), inner - len(along)))
+        parts["layers"] = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
     parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
     clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
     if pairs is not None:
         parts["steps"], where = _steps(pairs)
         if parts["steps"] < parts["noise"]:
             clearest = where
+        if pairs.twins is not None:
+            parts["twins"] = pairs.twins.p_value
+            if parts["twins"] < min(parts["noise"], parts["steps"]):
+                one, other = pairs.twins.where
+                clearest = f"noise that parameters {one + 1} and {other + 1} of {len(rests)} share"
     noise, stated, weight = found
     return Conformance(
         p_value=joined(parts), noise=noise, stated_noise=stated, weight=weight, parts=parts, clearest=clearest
     )
-
-
-def clearly_smaller(ratio: float, freedom: int, tried: int = 1) -> bool:
-    """Whether a chi-squared value at this ratio of its mean is too small for chance, of so many tried."""
-    return freedom > 0 and bool(2 * tried * stats.chi2.cdf(ratio * freedom, freedom) <= _CLEAR_P_VALUE)
 
 
 def _steps(pairs: Pairs) -> tuple[float, str]:
@@ -344,7 +300,7 @@ def _orthonormal(columns: list[Floats]) -> Floats:
 
 
 def _two_sided_normal(value: float) -> float:
-    return float(2 * stats.norm.sf(abs(value)))
+    return float(2 * special.ndtr(-abs(value)))
 
 
 def _smallest(values: Floats, freedoms: Integers, count: int | None = None) -> tuple[float, int]:
@@ -356,7 +312,7 @@ def _smallest(values: Floats, freedoms: Integers, count: int | None = None) -> t
     if len(real) == 0:
         return 1.0, 0
     tails = 2 * np.minimum(
-        stats.chi2.cdf(values[real], freedoms[real]), stats.chi2.sf(values[real], freedoms[real])
+        special.chdtr(freedoms[real], values[real]), special.chdtrc(freedoms[real], values[real])
     )
     least = int(np.argmin(tails))
     tried = len(real) if count is None else count

@@ -20,20 +20,14 @@ from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import LEVEL, Conformance, needed
 from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Rule
-from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac
-from canaria.training.conformance import (
-    FEWEST,
-    Pairs,
-    clearly_smaller,
-    enough_draws,
-    of_dense,
-    of_dirac,
-)
+from canaria.training.canaries import Dense, Design, Dirac, exercised
+from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.differences import Pairs, surely_smaller
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
 NOT_TESTED: Final = (
@@ -63,6 +57,7 @@ class Recording:
             test.
         parameters: The number of parameters that are trained; 0 if not known.
         pairs: The squared differences of pairs of steps; only for the conformance test.
+        by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
 
     Raises:
         InputError: If no training step was recorded.
@@ -82,6 +77,7 @@ class Recording:
     layers: tuple[int, ...] = ()
     parameters: int = 0
     pairs: Pairs | None = None
+    by_the_optimizer: bool = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -280,8 +276,10 @@ class Recording:
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
         if isinstance(self.design, Dense):
-            lawful = lawful and enough_draws(self.bits > 0, self.steps, self.sample_rate)
-        exercised, untouched = INJECTIONS[self.injection]
+            lawful = lawful and enough_draws(
+                self.design.coordinates, self.bits > 0, self.steps, self.sample_rate, self._noise_multiplier
+            )
+        touched, untouched = exercised(self.injection, self.design, by_the_optimizer=self.by_the_optimizer)
         return Result(
             bound,
             claim,
@@ -293,40 +291,65 @@ class Recording:
                 "canaries": f"{self.design.words}; injected by {self.injection!r}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
-                "exercised": exercised,
+                "exercised": touched,
                 "untouched": untouched,
                 **(self.not_tested() if lawful else {"conformance": NOT_TESTED}),
             },
             seed=self.seed,
         )
 
-    def not_tested(self) -> dict[str, str]:
-        """What conformance cannot see in this run, by topic; empty if it sees all."""
-        facts = {}
-        compared = [places for _, places in self.pairs.by_parameter] if self.pairs is not None else []
-        compared += [0] * (len(self.layers) - len(compared))
+    def not_tested(self, level: float = LEVEL) -> dict[str, str]:
+        """What conformance may not see in this run, by topic.
+
+        A fault that is not listed (a step without noise, a parameter without noise, the same noise at every
+        index that two parameters have in common) is found with a probability of 99.9%, whatever else training
+        does.
+
+        Args:
+            level: The false-alarm rate at which conformance is judged.
+
+        Returns:
+            A sentence for each topic; empty if there is none.
+
+        """
+        facts, count = {}, len(self.layers)
+        twins = None if self.pairs is None else self.pairs.twins
+        parts = (2 if isinstance(self.design, Dirac) else 1) + (count > 1) + 1
+        clear = needed(parts + (self.pairs is not None) + (twins is not None), level)
+        silent = [] if self.pairs is None else self.pairs.show_a_silent_parameter(clear)
+        silent += [False] * (count - len(silent))
         tested = sum(
-            places > 0 or self._noise_shows(share)
-            for share, places in zip(self.layers, compared, strict=True)
+            seen or self._noise_shows(share, clear) for share, seen in zip(self.layers, silent, strict=True)
         )
         if tested < self.parameters:
             facts["parameters"] = (
                 f"the noise of {tested} of {self.parameters} is tested; the others carry too few canaries, "
                 "none, or only included ones"
             )
-        if self.steps > 1 and (self.pairs is None or not self.pairs.show_a_silent_step):
+        if self.steps > 1 and (self.pairs is None or not self.pairs.show_a_silent_step(clear)):
             places = 0 if self.pairs is None else self.pairs.places
+            changing = "" if self.pairs is None or self.pairs.left <= 0.5 else ", as the noise changes"
             facts["steps"] = (
-                f"compared on {places} coordinates without an included canary: too few to see noise that is "
-                "missing in one step"
+                f"compared on {places} coordinates without an included canary: too few to be sure to see "
+                f"noise that is missing in one step{changing}"
+            )
+        pairs = self.parameters * (self.parameters - 1) // 2
+        shown = 0 if twins is None else twins.shown(clear)
+        if shown < pairs:
+            facts["independence"] = (
+                f"whether two parameters share their noise is tested for {shown} of {pairs} pairs; the "
+                "others have too few coordinates of the same index without an included canary, or none"
             )
         return facts
 
-    def _noise_shows(self, share: int) -> bool:
-        """Whether sums on so many coordinates of a parameter show that it gets no noise at all."""
+    def _noise_shows(self, share: int, clear: float) -> bool:
+        """Whether sums on so many coordinates of a parameter surely show that it gets no noise at all."""
         canaries = len(self.bits) / self.design.coordinates / 2
-        drawn = canaries * self.sample_rate * (1 - self.sample_rate)
-        return clearly_smaller(drawn / (drawn + self._noise_multiplier**2), share - 2)
+        once = self.sample_rate * (1 - self.sample_rate)
+        drawn = canaries * once
+        tailed = max(0.0, 1 - 6 * once) / max(self.steps * drawn, 1e-300)
+        ratio = drawn / (drawn + self._noise_multiplier**2)
+        return surely_smaller(ratio, share - 2, len(self.layers), clear, tailed=tailed)
 
     def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
         """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""

@@ -24,7 +24,7 @@ from tests.lab.validity import auditors
 @pytest.mark.parametrize("name", [auditor.name for auditor in OURS])
 def test_ours_hold(name: str) -> None:
     """The quick form. A cell is flagged by chance once in 30,000; there are about 800 of them."""
-    matrix = laboratory([name], audits=2, claims=60).run()
+    matrix = laboratory([name], audits=1, claims=20).run()
     assert not matrix.over_claiming, matrix.verdict
     assert not any(cell.errors for cell in matrix.cells)
     played = {cell.case.name for cell in matrix.cells}
@@ -128,7 +128,7 @@ def test_few_audits_prove_nothing() -> None:
 
 @pytest.mark.parametrize("ignored", [auditors.no_delta, auditors.no_delta_surest])
 def test_ignoring_delta_is_found(ignored: Callable[..., float]) -> None:
-    matrix = laboratory([ignored], ["all-or-nothing-0", "burst-0", "rr-1"], audits=200).run()
+    matrix = laboratory([ignored], ["all-or-nothing-0", "burst-0", "rr-1"], audits=60).run()
     assert [cell.flagged for cell in matrix.cells][2] is False
     assert any(cell.flagged for cell in matrix.cells[:2])
 
@@ -249,11 +249,11 @@ def test_the_tested_claim_is_the_one_that_matters(auditor: Ours, case: str) -> N
 def test_the_worst_mechanism_attains_the_exact_bound(auditor: str, case: str, seen: Counts) -> None:
     """The exact test errs as often as its p-value says: nothing is lost, and delta bites (4 standard errors)."""
     worst = CASES[case]
-    (cell,) = laboratory([auditor], [case], audits=1, claims=10_000).run().cells
+    (cell,) = laboratory([auditor], [case], audits=1, claims=2_000).run().cells
     exact = seen.p_value(ApproximateDP(worst.epsilon, worst.delta))
     assert 0.04 < exact <= 0.05
     assert exact > 1.5 * seen.p_value(ApproximateDP(worst.epsilon, delta=0))
-    assert cell.rate == pytest.approx(exact, abs=4 * math.sqrt(exact / 10_000))
+    assert cell.rate == pytest.approx(exact, abs=4 * math.sqrt(exact / 2_000))
 
 
 def test_tightness_does_not_slip() -> None:
@@ -272,10 +272,11 @@ def test_tightness_does_not_slip() -> None:
 
 
 def test_the_same_on_any_engine_and_resumed(tmp_path: Path) -> None:
-    asked = ["--audits", "20", "--claims", "50", "--case", "rr-1", "--case", "stop-ahead-0", "--json"]
-    alone = canaria("validate", *asked, "--workers", "1", "--out", str(tmp_path / "one"))
-    two = canaria("validate", *asked, "--workers", "2", "--out", str(tmp_path / "two"))
-    again = canaria("validate", *asked, "--workers", "1", "--out", str(tmp_path / "two"), "--resume")
+    asked = ["validate", "ranked", "bets", "--case", "rr-1", "--case", "stop-ahead-0"]
+    asked += ["--audits", "10", "--claims", "20", "--json"]
+    alone = canaria(*asked, "--workers", "1", "--out", str(tmp_path / "one"))
+    two = canaria(*asked, "--workers", "2", "--out", str(tmp_path / "two"))
+    again = canaria(*asked, "--workers", "1", "--out", str(tmp_path / "two"), "--resume")
     assert alone.code == 0
     assert alone.out == two.out == again.out
     written = {path.name for path in (tmp_path / "two").iterdir()}

@@ -1,5 +1,6 @@
 """The accumulator of `canaria.training.accumulator`, in JAX, as a pure function of its state."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
 from canaria.training.accumulator import CLEAR, HELD, TOO_FEW
-from canaria.training.conformance import Pairs
+from canaria.training.differences import Pairs, Twins
 
 
 class Accumulated(NamedTuple):
@@ -19,7 +20,8 @@ class Accumulated(NamedTuple):
 
     `held` has the steps that wait to be added, `believed` the noise of each parameter once there were
     `HELD` steps. Of the squared differences of pairs of steps, the smallest and the largest are kept, which
-    pairs they are of, and for each place the sum over all pairs.
+    pairs they are of, and for each place the sum over all pairs; of their signs, for every two parameters,
+    how often there was one at twins, and how much more often it was the same.
     """
 
     steps: Array
@@ -30,6 +32,7 @@ class Accumulated(NamedTuple):
     extremes: Array
     pairs: Array
     by_place: Array
+    signs: Array
 
 
 class Accumulator:
@@ -41,6 +44,7 @@ class Accumulator:
             law = np.log(binomial_law(specified.most, specified.sample_rate))
         self._law = jnp.asarray(law[1:, :, None])
         self._ends = np.cumsum(specified.layers)[:-1]
+        self._added = jax.jit(self._add)  # or each step of a training that is not jitted compiles it anew
 
     def begin(self) -> Accumulated:
         """The state before the first step."""
@@ -54,10 +58,15 @@ class Accumulator:
             extremes=jnp.array([jnp.inf, -jnp.inf]),
             pairs=jnp.zeros(2, jnp.int32),
             by_place=jnp.zeros(self.specified.places),
+            signs=jnp.zeros((2, *2 * [len(self.specified.layers)]), jnp.int32),
         )
 
     def add(self, state: Accumulated, seen: Array) -> Accumulated:
         """One step, in units of the clip norm."""
+        added: Accumulated = self._added(state, seen)
+        return added
+
+    def _add(self, state: Accumulated, seen: Array) -> Accumulated:
         held = state.held.at[state.steps % HELD].set(seen.astype(state.held.dtype))
         waiting = state._replace(steps=state.steps + 1, held=held)
         full = waiting.steps % HELD == 0
@@ -73,7 +82,11 @@ class Accumulator:
             jnp.zeros_like(state.table),
             state.held,
         )[0]
-        squares = self._squares(state.held)
+        differences = self._differences(state.held)
+        padded = jnp.pad(jnp.sign(differences), ((0, 0), (0, 1)))[:, self.specified.twins]
+        signs = padded.transpose(1, 0, 2).reshape(len(self.specified.layers), -1).astype(jnp.int32)
+        agreed = jnp.stack([values @ values.T for values in (abs(signs), signs)])
+        squares = differences**2
         found = squares.sum(axis=1)
         which = jnp.array([jnp.argmin(found), jnp.argmax(found)])
         further = jnp.array([-1, 1]) * found[which] > jnp.array([-1, 1]) * state.extremes
@@ -85,15 +98,16 @@ class Accumulator:
             extremes=jnp.where(further, found[which], state.extremes),
             pairs=jnp.where(further, numbers, state.pairs).astype(state.pairs.dtype),
             by_place=state.by_place + squares.sum(axis=0),
+            signs=state.signs + agreed.astype(state.signs.dtype),
         )
 
-    def _squares(self, seen: Array) -> Array:
-        """Squared differences of pairs of steps over their variance, (pairs, places)."""
+    def _differences(self, seen: Array) -> Array:
+        """Differences of pairs of steps over their standard deviation, (pairs, places)."""
         if self.specified.directions is None:
             values = seen[:, self.specified.compared]
         else:
             values = jnp.matmul(seen, jnp.asarray(self.specified.directions, seen.dtype), precision="highest")
-        return (values[0::2] - values[1::2]) ** 2 / (2 * self.specified.noise_multiplier**2)
+        return (values[0::2] - values[1::2]) / (math.sqrt(2) * self.specified.noise_multiplier)
 
     def _believed_noise(self, seen: Array) -> Array:
         """The noise of each parameter, by the first steps, as the specification says."""
@@ -128,7 +142,8 @@ class Accumulator:
     def _pairs(self, kept: Any, held: Floats, sums: Floats, steps: int) -> Pairs | None:
         """The pairs among the steps that were added, those among the held, and a last step."""
         stated, done = self.specified.noise_multiplier, (steps - len(held)) // 2
-        waiting = self.specified.squares(held, np.full(len(held), stated))
+        differences = self.specified.differences(held, np.full(len(held), stated))
+        waiting = differences**2
         if steps % 2 and steps > 1:
             off = self.specified.off(accumulator.Last(held[-1], stated, stated**2), sums, steps - 1)
             waiting = np.concatenate([waiting, off[None]])
@@ -147,4 +162,5 @@ class Accumulator:
             places=len(by_place),
             by_parameter=self.specified.by_parameter(by_place),
             odd=steps % 2 == 1,
+            twins=Twins.of(kept.signs + self.specified.signs(differences)),
         )

@@ -81,7 +81,6 @@ class Audit:
                 shapes,
                 design,
                 self._bits,
-                seed,
                 clip_norm=stated.clip_norm,
                 sample_rate=stated.sample_rate,
             )
@@ -163,6 +162,7 @@ class Audit:
             layers=self._injection.places.layers,
             parameters=sum(math.prod(shape) > 0 for shape in self._injection.shapes),
             pairs=pairs,
+            by_the_optimizer=False,
         )
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:

@@ -11,7 +11,7 @@ from canaria._core.arrays import Bits
 from canaria.integrations.jax_privacy._checks import require_precise
 from canaria.integrations.jax_privacy._internals import words_from
 from canaria.integrations.jax_privacy._places import Places
-from canaria.training.canaries import PLACES, Dense, Design, derived
+from canaria.training.canaries import Dense, Design
 
 INJECTIONS: Final = ("sum", "head")
 
@@ -24,13 +24,12 @@ class Sum:
         shapes: list[tuple[int, ...]],
         design: Design,
         bits: Bits,
-        seed: int,
         *,
         clip_norm: float,
         sample_rate: float,
     ) -> None:
         self.shapes, self._design, self._bits, self._clip_norm = shapes, design, bits, clip_norm
-        self.places = Places(shapes, design.coordinates, derived(seed, PLACES))
+        self.places = Places(shapes, design.coordinates)
         self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
         # Rounded so that the chance is never above the rate.
         self._least = np.uint32(min(math.ceil((1 - sample_rate) * 2**32), 2**32 - 1))
@@ -60,7 +59,7 @@ class Head:
     def __init__(self, shapes: list[tuple[int, ...]], design: Design) -> None:
         self.shapes = [*shapes, (design.coordinates,)]
         # A head is the whole of its array, the last one; the others carry none.
-        self.places = Places([*((0,) for _ in shapes), (design.coordinates,)], design.coordinates, 0)
+        self.places = Places([*((0,) for _ in shapes), (design.coordinates,)], design.coordinates)
 
     def add(self, leaves: list[Array], key: Array) -> tuple[list[Array], Array, Array]:
         """The sums as they are: canaries are in them."""

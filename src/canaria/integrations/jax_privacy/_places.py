@@ -15,8 +15,8 @@ class Places:
     `layers` says how many each array carries, in order.
     """
 
-    def __init__(self, shapes: list[tuple[int, ...]], count: int, seed: int) -> None:
-        chosen = places([math.prod(shape) for shape in shapes], count, seed)
+    def __init__(self, shapes: list[tuple[int, ...]], count: int) -> None:
+        chosen = places([math.prod(shape) for shape in shapes], count)
         self._slices = {which: some for which, some in enumerate(chosen) if some.stop > some.start}
         self.layers = tuple(some.stop - some.start for some in self._slices.values())
 

@@ -9,11 +9,10 @@ print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
-from canaria.training.canaries import INJECTIONS, RAW_NORM, Dense, Dirac
+from canaria.training.canaries import INJECTIONS, Dense, Dirac
 
 __all__ = [
     "INJECTIONS",
-    "RAW_NORM",
     "Audit",
     "CanaryHead",
     "CanaryRows",

@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
 from canaria.training.accumulator import HELD, TOO_FEW
-from canaria.training.conformance import Pairs
+from canaria.training.differences import Pairs
 
 _TOGETHER: Final = 8
 """Logarithms are taken of the product of up to so many steps."""
@@ -27,6 +27,7 @@ class _Totals(NamedTuple):
     table: Tensor
     by_pair: Tensor
     by_place: Tensor
+    signs: Tensor
 
 
 class Accumulator:
@@ -40,6 +41,7 @@ class Accumulator:
             self._law: list[list[float]] = np.log(binomial_law(most, specified.sample_rate)).tolist()
         self._layers = list(specified.layers)
         self._compared = torch.tensor(specified.compared, device=device)
+        self._twins = torch.tensor(specified.twins, device=device)
         self._directions: Tensor | None = None
         if specified.directions is not None:
             self._directions = torch.tensor(specified.directions, dtype=torch.float32, device=device)
@@ -49,8 +51,9 @@ class Accumulator:
             torch.zeros(most, count, dtype=wide, device=device),
             torch.zeros(0, device=device),
             torch.zeros(specified.places, device=device),
+            torch.zeros(2, *2 * [len(specified.layers)], dtype=wide, device=device),
         )
-        self.steps, self.noise_square = 0, 0.0
+        self.steps, self.noise_square, self._left = 0, 0.0, 0.5
         self._held = torch.zeros(HELD, count, device=device)
         self._scratch = torch.zeros(2, HELD, count, device=device)
         self._stated = [0.0] * HELD
@@ -72,6 +75,9 @@ class Accumulator:
         self._waiting += 1
         self.steps += 1
         self.noise_square += stated**2
+        if self._waiting % 2 == 0:
+            before = self._stated[self._waiting - 2]
+            self._left = max(self._left, accumulator.left_by_silence(before**2, stated**2))
         if self._waiting == HELD:
             self._believed = self._believed_noise()
             self._totals = self._with_held()
@@ -96,11 +102,12 @@ class Accumulator:
     def pairs(self, totals: accumulator.Totals) -> Pairs | None:
         """The differences of pairs of steps, for the conformance test."""
         if self._waiting % 2 == 0:
-            return self.specified.pairs(totals)
+            return self.specified.pairs(totals, left=self._left)
         last, stated = self._held[self._waiting - 1], self._stated[self._waiting - 1]
         return self.specified.pairs(
             totals,
             accumulator.Last(_plain(last), stated, (self.noise_square - stated**2) / max(self.steps - 1, 1)),
+            self._left,
         )
 
     def _with_held(self) -> _Totals:
@@ -110,17 +117,25 @@ class Accumulator:
         table = self._totals.table.clone()
         for m, row in enumerate(self._increments(seen), start=1):
             table[m - 1] += row.to(sums.dtype)
-        squares = self._squares(seen[: len(seen) // 2 * 2])
-        by_pair = torch.cat([self._totals.by_pair, squares.sum(1)])
-        return _Totals(sums + seen.sum(0), table, by_pair, self._totals.by_place + squares.sum(0))
+        differences = self._differences(seen[: len(seen) // 2 * 2])
+        signs = nn.functional.pad(differences.sign(), (0, 1))[:, self._twins].transpose(0, 1).flatten(1)
+        agreed = torch.stack([values @ values.T for values in (signs.abs(), signs)])
+        squares = differences.square_()
+        return _Totals(
+            sums + seen.sum(0),
+            table,
+            torch.cat([self._totals.by_pair, squares.sum(1)]),
+            self._totals.by_place + squares.sum(0),
+            self._totals.signs + agreed.to(self._totals.signs.dtype),
+        )
 
-    def _squares(self, seen: Tensor) -> Tensor:
-        """Squared differences of pairs of steps over their variance, (pairs, places)."""
+    def _differences(self, seen: Tensor) -> Tensor:
+        """Differences of pairs of steps over their standard deviation, (pairs, places)."""
         values = seen[:, self._compared] if self._directions is None else seen @ self._directions
         stated = self._stated[: len(seen)]
         variances = [first**2 + second**2 for first, second in zip(stated[0::2], stated[1::2], strict=True)]
         scales = torch.tensor(variances, device=seen.device).clamp_(min=1e-30)
-        return (values[0::2] - values[1::2]).square_().div_(scales[:, None])
+        return (values[0::2] - values[1::2]).div_(scales.sqrt_()[:, None])
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for m = 1 ... s.
@@ -163,6 +178,7 @@ class Accumulator:
             "stated": self._stated[: self._waiting],
             "steps": self.steps,
             "noise_square": self.noise_square,
+            "left": self._left,
             "believed": self._believed,
         }
 
@@ -174,6 +190,7 @@ class Accumulator:
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
+        self._left = float(state["left"])
         self._believed = state["believed"]
 
 

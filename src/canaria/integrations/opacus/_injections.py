@@ -22,7 +22,7 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import DrawnRows
-from canaria.training.canaries import DRAWS, PLACES, RAW_NORM, Dense, Design, derived
+from canaria.training.canaries import DRAWS, Dense, Design, derived, raw_norm
 
 
 class Injection:
@@ -153,7 +153,7 @@ class _Sum(Injection):
         self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
     ) -> None:
         self._optimizer = optimizer
-        self.places = _spread(optimizer, design, seed)
+        self.places = _spread(optimizer, design)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
@@ -184,7 +184,7 @@ class _Rows(Injection):
         self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
     ) -> None:
         self._optimizer = optimizer
-        self.places = _spread(optimizer, design, seed)
+        self.places = _spread(optimizer, design)
         self._drawn = DrawnRows(loader.batch_sampler)
         self._first = loader.dataset.real
         device = optimizer.params[0].device
@@ -206,7 +206,7 @@ class _Rows(Injection):
         which = drawn[rows] - self._first
         for parameter in parameters:
             per_sample_gradients(parameter)[rows] = 0
-        sizes = RAW_NORM * self._optimizer.max_grad_norm * self._included[which]
+        sizes = raw_norm(self._optimizer.max_grad_norm) * self._included[which]
         self.places.put_rows(rows, sizes[:, None] * self._vectors.of(which))
         real = drawn < self._first
         self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
@@ -227,13 +227,13 @@ class _Head(Injection):
     def __init__(self, optimizer: DPOptimizer, _: DPDataLoader, design: Design, bits: Bits, __: int) -> None:
         weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
         self._optimizer = optimizer
-        self.places = Places([weight], design.coordinates, 0)
+        self.places = Places([weight], design.coordinates)
         self._head = weight.canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
-        self._head.strength = RAW_NORM * float(optimizer.max_grad_norm)
+        self._head.strength = raw_norm(float(optimizer.max_grad_norm))
 
     def real_part(self) -> float:
-        self._head.strength = RAW_NORM * float(self._optimizer.max_grad_norm)
+        self._head.strength = raw_norm(float(self._optimizer.max_grad_norm))
         return 0.0
 
     def release(self) -> None:
@@ -243,5 +243,5 @@ class _Head(Injection):
 MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
 
 
-def _spread(optimizer: DPOptimizer, design: Design, seed: int) -> Places:
-    return Places(optimizer.params, design.coordinates, derived(seed, PLACES))
+def _spread(optimizer: DPOptimizer, design: Design) -> Places:
+    return Places(optimizer.params, design.coordinates)

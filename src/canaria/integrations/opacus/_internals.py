@@ -139,8 +139,13 @@ def _before(optimizer: DPOptimizer, method: str, do: Callable[[], None]) -> Undo
 
 
 def before_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
-    """Call `do` before the wrapped optimizer uses the gradients, after noise, scaling and reduction."""
+    """Call `do` before the wrapped optimizer uses the gradients, after noise, scaling and reduction.
+
+    Before other hooks, too: what they change is no longer part of the mechanism.
+    """
     handle = optimizer.original_optimizer.register_step_pre_hook(lambda *_: do())
+    hooks: Any = optimizer.original_optimizer._optimizer_step_pre_hooks
+    hooks.move_to_end(handle.id, last=False)
     undo: Undo = handle.remove
     return undo
 

@@ -17,8 +17,8 @@ class Places:
     `layers` says how many each parameter carries, in order.
     """
 
-    def __init__(self, parameters: Sequence[Any], count: int, seed: int) -> None:
-        chosen = places([p.numel() for p in parameters], count, seed)
+    def __init__(self, parameters: Sequence[Any], count: int) -> None:
+        chosen = places([p.numel() for p in parameters], count)
         self._slices = [
             (parameter, some)
             for parameter, some in zip(parameters, chosen, strict=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from scipy import stats
+from scipy import special
 
 from canaria.lab.validity._games import Case
 
-CHANCE: Final = float(stats.norm.sf(4))
+CHANCE: Final = float(special.ndtr(-4))
 """How rarely a correct auditor is flagged in a cell: as rarely as 4 standard errors above, about 3e-5."""
 SUSPECT: Final = 1e-3
 _TOO_WIDE: Final = 3
@@ -73,8 +73,9 @@ class Cell:
         false, total = self.seen
         if total == 0:
             return 0.0, 1.0
-        found = stats.binomtest(false, total).proportion_ci(0.95)
-        return float(found.low), float(found.high)
+        low = special.betaincinv(false, total - false + 1, 0.025) if false else 0.0
+        high = special.betaincinv(false + 1, total - false, 0.975) if false < total else 1.0
+        return float(low), float(high)
 
     @cached_property
     def chance(self) -> float:
@@ -83,7 +84,7 @@ class Cell:
         It is the smaller of the two for bounds and for tested claims, doubled if there are both.
         """
         counted = [(self.false, self.answered), (self.refuted, self.claims)]
-        tails = [float(stats.binom.sf(false - 1, total, self.nominal)) for false, total in counted if total]
+        tails = [float(special.bdtrc(false - 1, total, self.nominal)) for false, total in counted if total]
         return min([1.0, *(len(tails) * tail for tail in tails)])
 
     @property
