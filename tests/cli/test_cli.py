@@ -259,3 +259,21 @@ def test_closed_standard_input_is_one_line(verb: str, monkeypatch: pytest.Monkey
     done = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr == "canaria: standard input is closed\n"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "bound --correct 73 --guesses 100 --elements 1000",
+        "bound --correct 73 --guesses 100 --elements 1000 --method=steinke --adjacency replace --confidence .9",
+        "scores -",
+        "scores - --rule=top:5 --seed 7 --adjacency replace --claimed 1 --delta 1e-3",
+        "run xor-in-pairs --n 200",
+        "run xor-in-pairs --n 200 --adaptive --seed 3 --confidence 0.9 --rule bet",
+    ],
+)
+def test_what_the_command_line_writes_holds(typed: str, tmp_path: Path) -> None:
+    scores = "score,included\n" + "".join(f"{k / 10},{k % 3 % 2}\n" for k in range(50))
+    path = tmp_path / "result.json"
+    path.write_text(canaria(*typed.split(), "--json", stdin=scores).out)
+    assert canaria("verify", str(path)).code == 0

@@ -183,6 +183,7 @@ def test_coins_that_were_never_tossed_do_not_hold(tmp_path: Path) -> None:
         "--guesses 90",
         "--elements 100",
         "--method steinke",
+        "--rule ranked",
     ],
 )
 def test_a_command_that_says_something_else_does_not_hold(option: str, tmp_path: Path) -> None:
@@ -209,7 +210,8 @@ def test_a_command_that_says_something_else_does_not_hold(option: str, tmp_path:
 )
 def test_the_last_of_several_options_counts_and_numbers_are_numbers(typed: str, tmp_path: Path) -> None:
     result = Result(lower_bound(Counts(90, 100, 1000), 1e-3), ApproximateDP(np.inf, 1e-3))
-    kept = replace(result, command=f"canaria bound --correct 90 {typed}")
+    counts = "--correct 90 --guesses 100 --elements 1000"
+    kept = replace(result, command=f"canaria bound {counts} {typed}")
     assert check(read_result(kept.save(tmp_path / "result.json"))).holds
 
 
@@ -224,9 +226,28 @@ def test_a_command_that_cannot_have_made_the_result_does_not_hold(tmp_path: Path
         "canaria scores x.csv --rule top:3 --claimed 1 --delta 0": "the command says --rule top:3",
         "canaria scores x.csv --rule nonsense --claimed 1": "the command says --rule nonsense",
         "canaria scores x.csv --rule top:20": "but the command does not say --claimed",
+        "canaria scores x.csv --rule top:20 --claimed 1 --delta 0 --adjacency replace": "says --adjacency",
+        "canaria scores x.csv --claimed 1 --delta 0": "but the command does not say --rule",
+        "canaria run top:20 --claimed 1 --delta 0": "but the command does not say --n",
+        "canaria bound --claimed 1 --delta 0": "but the command does not say --correct",
         "canaria plan --help": "which makes no result",
+        "canaria": "which makes no result",
     }.items():
         faults = check(read_result(replace(scored, command=command).save(path))).faults
+        assert not faults if fault is None else fault in faults[0]
+
+
+def test_what_a_command_leaves_out_has_its_default(tmp_path: Path) -> None:
+    evidence, path = Counts(90, 100, 1000), tmp_path / "result.json"
+    command = "canaria bound --correct 90 --guesses 100 --elements 1000"
+    for result, fault in (
+        (Result.of_counts(evidence, command=command), None),
+        (Result.of_counts(evidence, confidence=0.99, command=command), "does not say --confidence"),
+        (Result.of_counts(evidence, adjacency="replace", command=command), "does not say --adjacency"),
+        (Result.of_counts(evidence, delta=1e-3, command=command), "does not say --delta"),
+        (replace(Result.of_counts(evidence, command=command), seed=1), "does not say --seed"),
+    ):
+        faults = check(read_result(result.save(path))).faults
         assert not faults if fault is None else fault in faults[0]
 
 

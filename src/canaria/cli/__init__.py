@@ -16,6 +16,7 @@ import typer
 
 from canaria._version import __version__
 from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, validate, verify
+from canaria.cli._output import Verbs
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
 # ancestor of BadParameter is the right ClickException in both.
@@ -28,6 +29,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="canaria",
+    cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

@@ -1,17 +1,20 @@
 """How a result is shown: a few lines for people, JSON for programs, an exit code for both."""
 
 import shlex
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from canaria.claims import ApproximateDP
     from canaria.results.result import Result
+
+_TYPED: Final = ContextVar[str]("typed")
 
 
 @contextmanager
@@ -47,6 +50,15 @@ def claim_of(claimed: float | None, delta: float | None) -> "ApproximateDP | Non
     return ApproximateDP(nonnegative("claimed", claimed), delta)
 
 
+class Verbs(TyperGroup):
+    """The verbs, which remember what was typed, by the user or by whoever calls `app` in Python."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note the words before they are taken apart."""
+        _TYPED.set(shlex.join(["canaria", *args]))
+        return super().parse_args(ctx, args)
+
+
 def command_line() -> str:
     """What the user typed."""
-    return shlex.join(["canaria", *sys.argv[1:]])
+    return _TYPED.get()

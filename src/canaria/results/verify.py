@@ -1,10 +1,9 @@
 """Checking a result against its own evidence: everything that follows from it is computed again."""
 
 import math
-import shlex
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from canaria._core import coins, effort
@@ -12,33 +11,16 @@ from canaria._core.errors import InputError, shown
 from canaria._core.files import checksum
 from canaria.evidence import Bound, lower_bound
 from canaria.evidence.bound import plain
-from canaria.results import limits
+from canaria.results import command, limits
 from canaria.results.conformance import joined
 from canaria.results.parts import CLAIM
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
-from canaria.rules import Telling, parse_rule, rule_of
+from canaria.rules import Telling, rule_of
 
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
 _DERIVED: Final = ("correct", "taken", "elements", "estimate", "method", "assumptions", "grid", "refuted")
-_IN_COMMANDS: Final = {
-    "--delta": "delta",
-    "--claimed": "claimed",
-    "--confidence": "confidence",
-    "--adjacency": "adjacency",
-    "--seed": "seed",
-    "--correct": "correct",
-    "--guesses": "taken",
-    "--elements": "elements",
-    "--n": "elements",
-    "--method": "method",
-    "--rule": "rule",
-}
-"""Options of the command line that say what the record says."""
-_NOT_BY_DEFAULT: Final = {"--delta": 0.0, "--claimed": None}
-"""What the record holds if one of these is left out."""
-_MAKE_RESULTS: Final = ("bound", "scores", "run", "demo")
 
 
 class Check(NamedTuple):
@@ -141,7 +123,7 @@ def _compared(stored: Stored) -> tuple[Bound, list[str]]:
         if written != true or type(written) is not type(true):
             faults.append(f"{name} is stored as {shown(written)}, but its evidence says {shown(true)}")
     faults += _misfits(stored.result)
-    faults += _other_rule(stored.result) + _mislabelled(stored) + _other_command(stored)
+    faults += _other_rule(stored.result) + _mislabelled(stored) + command.differences(stored.record)
     if stored.record["checksum"] != checksum(stored.record):
         faults.append("checksum does not fit: the file was changed after it was written")
     return again, faults
@@ -174,53 +156,6 @@ def _never_tossed(included: int, total: int) -> list[str]:
         return []
     seen = f"{included} of {total} elements are included"
     return [f"{seen}, which fair coins show with probability {chance:.1g}"]
-
-
-def _other_command(stored: Stored) -> list[str]:
-    """Options of the stored command that are not what the record holds; the last of several counts."""
-    try:
-        words = shlex.split(stored.result.command or "")
-    except ValueError:
-        return []
-    if not words or PurePath(words[0]).name != "canaria":
-        return []
-    if not set(words) & set(_MAKE_RESULTS):
-        return [f"command is stored as {shown(stored.result.command)}, which makes no result"]
-    apart = [part for word in words for part in _split_option(word)]
-    given = {word: value for word, value in pairwise(apart) if word in _IN_COMMANDS}
-    faults = [
-        f"{name} is stored as {shown(stored.record[name])}, but the command says {word} {value}"
-        for word, value in given.items()
-        if not _says(value, stored.record[name := _IN_COMMANDS[word]])
-    ]
-    if "demo" not in words:
-        faults += [
-            f"{_IN_COMMANDS[word]} is stored as {shown(recorded)}, but the command does not say {word}"
-            for word, default in _NOT_BY_DEFAULT.items()
-            if word not in given and (recorded := stored.record[_IN_COMMANDS[word]]) != default
-        ]
-    return faults
-
-
-def _split_option(word: str) -> tuple[str, ...]:
-    """An option and its value, where they are one word."""
-    option, equals, value = word.partition("=")
-    return (option, value) if equals and option in _IN_COMMANDS else (word,)
-
-
-def _says(value: str, recorded: object) -> bool:
-    """Whether an option as typed is what the record holds."""
-    if value == recorded:
-        return True
-    try:
-        return float(value) == float(str(recorded))
-    except ValueError:
-        pass
-    try:
-        typed: object = parse_rule(value)
-        return isinstance(recorded, str) and typed == rule_of(recorded)
-    except InputError:
-        return False
 
 
 def _mislabelled(stored: Stored) -> list[str]:

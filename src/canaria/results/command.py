@@ -1,0 +1,95 @@
+"""The stored command: what it says about the result must be what the result says."""
+
+import shlex
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import PurePath
+from typing import Any, Final
+
+from canaria._core.errors import InputError, shown
+from canaria.rules import parse_rule, rule_of
+
+_FIELDS: Final = {
+    "--delta": "delta",
+    "--claimed": "claimed",
+    "--confidence": "confidence",
+    "--adjacency": "adjacency",
+    "--seed": "seed",
+    "--correct": "correct",
+    "--guesses": "taken",
+    "--elements": "elements",
+    "--n": "elements",
+    "--method": "method",
+    "--rule": "rule",
+}
+"""Where the record says what an option of the command line says."""
+_ALWAYS: Final = {"--delta": 0.0, "--claimed": None, "--confidence": 0.95}
+_DEFAULTS: Final[dict[str, dict[str, object]]] = {
+    "bound": {
+        **_ALWAYS,
+        "--correct": None,
+        "--guesses": None,
+        "--elements": None,
+        "--method": "exact",
+        "--adjacency": "unspecified",
+        "--rule": None,
+        "--seed": None,
+    },
+    "scores": {**_ALWAYS, "--rule": "ranked", "--seed": 0, "--adjacency": "add-remove"},
+    "run": {**_ALWAYS, "--n": None, "--seed": 0},
+    "demo": {},
+}
+"""The verbs that make a result, and what the record says if an option is left out."""
+
+
+def differences(record: Mapping[str, Any]) -> list[str]:
+    """What a command of canaria says otherwise than the record; the last of several options counts.
+
+    Args:
+        record: A result with its command; nothing is known of another program's, or without one.
+
+    Returns:
+        A sentence for each difference.
+
+    """
+    stored = record["command"]
+    try:
+        words = shlex.split(stored or "")
+    except ValueError:
+        return []
+    if not words or PurePath(words[0]).name != "canaria":
+        return []
+    defaults = _DEFAULTS.get(" ".join(words[1:2]))
+    if defaults is None:
+        return [f"command is stored as {shown(stored)}, which makes no result"]
+    apart = [part for word in words for part in _split_option(word)]
+    given = {word: value for word, value in pairwise(apart) if word in _FIELDS}
+    return [
+        f"{_FIELDS[option]} is stored as {shown(recorded)}, but the command "
+        + (f"says {option} {given[option]}" if option in given else f"does not say {option}")
+        for option, value in {**defaults, **given}.items()
+        if not _says(value, recorded := record[_FIELDS[option]])
+    ]
+
+
+def _split_option(word: str) -> tuple[str, ...]:
+    """An option and its value, where they are one word."""
+    option, equals, value = word.partition("=")
+    return (option, value) if equals and option in _FIELDS else (word,)
+
+
+def _says(value: object, recorded: object) -> bool:
+    """Whether an option, as typed or by default, is what the record holds."""
+    if value == recorded:
+        return True
+    if not isinstance(value, str):
+        return False
+    try:
+        return float(value) == float(str(recorded))
+    except ValueError:
+        pass
+    try:
+        typed: object = parse_rule(value)
+        return isinstance(recorded, str) and typed == rule_of(recorded)
+    except InputError:
+        return False
