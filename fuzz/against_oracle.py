@@ -10,7 +10,6 @@ import bisect
 import time
 import warnings
 from collections import Counter
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +79,7 @@ def compared(seed: int) -> Found:
     evidence, delta, confidence, claim = drawn(seed)
     level = 1 - confidence
     bound = lower_bound(evidence, delta, confidence).epsilon
-    tested = below(evidence, delta, level, bound, seed) if bound > 0 else []
+    tested = below(evidence, bound, seed) if bound > 0 else []
     kept = [claim for claim in tested if not oracle.refuted(evidence, claim, delta, level)]
     faults = [f"bound {bound!r}, but the claim {one!r} is not refuted at level {level!r}" for one in kept]
     for tried in {min(claim, 750.0), bound}:
@@ -92,20 +91,13 @@ def compared(seed: int) -> Found:
     return Found(type(evidence).__name__, bound, len(tested) + 2, faults)
 
 
-def below(evidence: Evidence, delta: float, level: float, bound: float, seed: int) -> list[float]:
+def below(evidence: Evidence, bound: float, seed: int) -> list[float]:
     """The bound, and some claims below it that were walked over, the last and the first always."""
     walked = EPSILON_GRID[: bisect.bisect_left(EPSILON_GRID, bound)]
-    if evidence.inversion is Inversion.LATE_GRID:
-        allowed = partial(_allowed, evidence.elements, delta, level)
-        walked = walked[bisect.bisect_left(walked, True, key=allowed) :]
     if evidence.inversion is Inversion.PARTS or len(walked) == 0:
         return [bound]
     some = np.random.default_rng(seed).choice(walked, 2)
     return [bound, float(walked[-1]), float(walked[0]), *some.tolist()]
-
-
-def _allowed(elements: int, delta: float, level: float, claim: float) -> bool:
-    return bool(oracle.flips(elements, claim, delta) <= 0.9 * level)
 
 
 if __name__ == "__main__":

@@ -182,7 +182,9 @@ def _budget(source: Source, sizes: Sizes) -> Budget:
 
 def _ranking(source: Source, sizes: Sizes) -> Ranking:
     seen = hits(source, sizes.hits)
-    return Ranking(seen, _elements(source, len(seen)))
+    elements = _elements(source, len(seen))
+    committed = min(elements, len(seen) + source.ConsumeIntInRange(0, 5))
+    return Ranking(seen, elements, committed=committed, one_sided=source.ConsumeBool())
 
 
 def _looks(source: Source, sizes: Sizes) -> Ranking:
@@ -190,7 +192,10 @@ def _looks(source: Source, sizes: Sizes) -> Ranking:
     steps = [size(source, max(1, sizes.hits // 4)) for _ in range(source.ConsumeIntInRange(1, 8))]
     gained = [right(source, step) for step in steps]
     looks = np.cumsum(steps)
-    return Ranking.of_counts(looks.tolist(), np.cumsum(gained).tolist(), _elements(source, int(looks[-1])))
+    last = int(looks[-1])
+    return Ranking.of_counts(
+        looks.tolist(), np.cumsum(gained).tolist(), _elements(source, last), last, source.ConsumeBool()
+    )
 
 
 def _weights(source: Source, sizes: Sizes) -> Weighted:
@@ -229,7 +234,7 @@ def _split(source: Source, sizes: Sizes) -> Split:
 
 
 KINDS: Final[dict[str, Callable[[Source, Sizes], Evidence]]] = {
-    "Counts": lambda source, sizes: Counts(*counts(source, sizes.counts)),
+    "Counts": lambda source, sizes: Counts(*counts(source, sizes.counts), source.ConsumeBool()),
     "PublishedCounts": lambda source, sizes: PublishedCounts(*counts(source, sizes.counts)),
     "UncommittedCounts": lambda source, sizes: UncommittedCounts(*counts(source, sizes.counts)),
     "Tradeoff": lambda source, sizes: Tradeoff(*counts(source, sizes.curves)),

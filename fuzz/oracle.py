@@ -2,7 +2,8 @@
 
 `refuted(evidence, epsilon, delta, level)` says whether the exact p-value of that kind of evidence is at
 most `level`. Nothing of the implementation is used but the fields of the evidence; of weighted evidence
-also its rounding to the lattice, checked here up to ties.
+also the cap of its losses and its rounding to the lattice, checked here up to ties; of mixtures, where along
+the path they are about largest. The sway of several weights is held against a lower bound of it.
 """
 
 import math
@@ -16,6 +17,7 @@ import numpy as np
 from mpmath import mpf
 from scipy import special
 
+from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Bets,
     Budget,
@@ -27,12 +29,17 @@ from canaria.evidence import (
     Tradeoff,
     UncommittedCounts,
     Weighted,
+    _mixture,
 )
 
 mpmath.mp.dps = 60
 _SUMMED: Final = 20_000
 _SPARE_BITS: Final = 220
 _LATTICE: Final = 40
+_PER_EXCESS: Final = 10
+_MOST: Final = mpf(6) / 10
+_GAIN: Final = mpf(1) / 10
+_SLACK: Final = 1 + mpf(10) ** -30
 _HEDGED: Final = 2000
 _NEAR: Final = (mpf(1), mpf(0.9), mpf(0.7))
 
@@ -42,7 +49,7 @@ def refuted(evidence: Evidence, epsilon: float, delta: float, level: Any) -> boo
     return _TESTS[type(evidence)](evidence, mpf(epsilon), mpf(delta), mpf(level))
 
 
-def flips(elements: int, epsilon: mpf, delta: mpf) -> mpf:
+def flips(elements: float, epsilon: mpf, delta: mpf) -> mpf:
     """N delta / (1 + e^epsilon)."""
     return elements * delta / (1 + mpmath.exp(epsilon))
 
@@ -103,7 +110,7 @@ def _counts(evidence: Counts, epsilon: mpf, delta: mpf, level: mpf) -> bool:
         return level >= 1
     upper = tail(right, taken, epsilon)
     return (
-        upper + evidence.elements * delta * upper * (1 - upper) / (right * pmf(right, taken, epsilon))
+        upper + mpf(evidence.charged) * delta * upper * (1 - upper) / (right * pmf(right, taken, epsilon))
         <= level
     )
 
@@ -126,21 +133,26 @@ def _steepest(right: int, taken: int, epsilon: float) -> int:
 
 
 def _uncommitted(evidence: UncommittedCounts, epsilon: mpf, delta: mpf, level: mpf) -> bool:
-    upper = tail(evidence.correct, evidence.taken, epsilon)
-    return upper + flips(evidence.elements, epsilon, delta) <= level
+    right, taken = evidence.correct, evidence.taken
+    if right == 0:
+        return level >= 1
+    upper = tail(right, taken, epsilon)
+    return _shared(upper, _sway(right, taken, epsilon), flips(evidence.elements, epsilon, delta), level)
 
 
-def _greedy(reached: Callable[[int], mpf], most: int, budget: mpf, level: mpf) -> bool:
-    """Whether min_j (q_0 + ... + q_j + B) / (j + 1) <= level, the greedy delta rule; q rises with j."""
-    total = budget
-    for lowered in range(most + 1):
-        chance = reached(lowered)
-        if lowered > 0 and chance * lowered >= total:
-            return False
-        total += chance
-        if total <= level * (lowered + 1):
-            return True
-    return False
+def _sway(right: int, taken: int, epsilon: mpf) -> mpf:
+    """A (1 - A) / (q v b)."""
+    upper, wrong = tail(right, taken, epsilon), 1 / (1 + mpmath.exp(epsilon))
+    return upper * (1 - upper) / (wrong * right * pmf(right, taken, epsilon))
+
+
+def _shared(upper: mpf, sway: mpf, budget: mpf, level: mpf) -> bool:
+    """Whether A and B D keep to their shares of a level."""
+    if level >= 1:
+        return True
+    share = min(budget / level, _MOST) if level > 0 else mpf(0)
+    kept = upper <= level * (1 - share) * _SLACK
+    return bool(kept and budget * min(sway, 1) <= level * share * _SLACK)
 
 
 def _budget(evidence: Budget, epsilon: mpf, delta: mpf, level: mpf) -> bool:
@@ -234,23 +246,41 @@ def _ranking(evidence: Ranking, epsilon: mpf, delta: mpf, level: mpf) -> bool:
     looks, counts = evidence.grid.tolist(), evidence.counts.tolist()
     if level >= 1:
         return True
-    smallest = min(tail(v, k, epsilon) for v, k in zip(counts, looks, strict=True))
-    if smallest > level:
+    budget = flips(evidence.charged, epsilon, delta)
+    smallest = min(_score(v, k, epsilon, budget) for v, k in zip(counts, looks, strict=True))
+    if not mpmath.isfinite(smallest):
         return False
-    boundary = [_smallest_count(k, smallest, epsilon) for k in looks]
+    boundary = [_first_count(k, smallest, epsilon, budget) for k in looks]
     reachable = [(k, c) for k, c in zip(looks, boundary, strict=True) if c <= k]
+    bits = _bits(level)
 
     def reached(lowered: int) -> mpf:
-        return crossing([k for k, _ in reachable], [c - lowered for _, c in reachable], epsilon, _bits(level))
+        return crossing([k for k, _ in reachable], [c - lowered for _, c in reachable], epsilon, bits)
 
-    return _greedy(reached, looks[-1], flips(evidence.elements, epsilon, delta), level)
+    upper = reached(0)
+    if budget == 0 or upper > level:
+        return bool(upper <= level)
+    mean = 1 - upper
+    for lowered in range(1, min(c for _, c in reachable) + 1):
+        if mean > 0 and upper + (1 - upper) * budget / mean <= level:
+            return True
+        mean += 1 - reached(lowered)
+    return False
 
 
-def _smallest_count(taken: int, level: mpf, epsilon: mpf) -> int:
-    low, high = 0, taken + 1
+def _score(count: int, taken: int, epsilon: mpf, budget: mpf) -> mpf:
+    """The tail, and what delta is charged for the excess over the mean."""
+    excess = count - taken / (1 + mpmath.exp(-epsilon))
+    if budget == 0:
+        return tail(count, taken, epsilon)
+    return tail(count, taken, epsilon) + budget / (_PER_EXCESS * excess) if excess > 0 else mpf("inf")
+
+
+def _first_count(taken: int, level: mpf, epsilon: mpf, budget: mpf) -> int:
+    low, high = -1, taken + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if tail(middle, taken, epsilon) <= level else (middle, high)
+        low, high = (low, middle) if _score(middle, taken, epsilon, budget) <= level else (middle, high)
     return high
 
 
@@ -272,25 +302,35 @@ def crossing(looks: Sequence[int], boundary: Sequence[int], epsilon: mpf, bits: 
 
 
 def _weighted(evidence: Weighted, epsilon: mpf, delta: mpf, level: mpf) -> bool:
-    weights = _lattice(evidence, float(epsilon))
+    """By a lower bound of the sway, the chance that the heaviest guess decides; exact for equal weights."""
+    weights = _lattice(evidence, ApproximateDP(float(epsilon), float(delta)))
     statistic = int(weights @ evidence.hits)
-    room = level - flips(evidence.elements, epsilon, delta)
-    if statistic == 0 or room <= 0:
-        return statistic == 0 and room >= 1
-    bits = _bits(room)
+    if statistic == 0 or level >= 1:
+        return level >= 1
+    bits = _bits(level)
     wrong = _fixed(1 / (1 + mpmath.exp(epsilon)), bits)
+    heavy = sorted(weights[weights > 0].tolist())
     law = np.array([1 << bits], dtype=object)
-    for weight in weights[weights > 0].tolist():
-        missed, nothing = law * wrong >> bits, np.zeros(weight, dtype=object)
-        law = np.append(missed, nothing) + np.append(nothing, law - missed)
-    return mpf(int(law[statistic:].sum())) / (1 << bits) <= room
+    for weight in heavy[:-1]:
+        law = _with_guess(law, weight, wrong, bits)
+    deciding = mpf(int(law[max(0, statistic - heavy[-1]) : statistic].sum())) / (1 << bits)
+    law = _with_guess(law, heavy[-1], wrong, bits)
+    upper = mpf(int(law[statistic:].sum())) / (1 << bits)
+    if heavy[0] == heavy[-1]:
+        deciding = _sway(-(-statistic // heavy[0]), len(heavy), epsilon)
+    return _shared(upper, deciding, flips(evidence.elements, epsilon, delta), level)
 
 
-def _lattice(evidence: Weighted, epsilon: float) -> Any:
+def _with_guess(law: Any, weight: int, wrong: int, bits: int) -> Any:
+    missed, nothing = law * wrong >> bits, np.zeros(weight, dtype=object)
+    return np.append(missed, nothing) + np.append(nothing, law - missed)
+
+
+def _lattice(evidence: Weighted, claim: ApproximateDP) -> Any:
     """The weights as the evidence rounded them, after a check that exact rounding differs at ties only."""
-    used = evidence.lattice_weights(epsilon)
+    used, epsilon = evidence.lattice_weights(claim), claim.epsilon
     if evidence.losses is not None:
-        cap = math.log(4 * len(evidence.losses))
+        cap = min(math.log(4 * len(evidence.losses)), evidence.top(claim))
         sizes, start = np.minimum(np.abs(evidence.losses), cap), Fraction(epsilon)
     else:
         sizes, start = np.asarray(evidence.weights), Fraction(0)
@@ -307,37 +347,43 @@ def _lattice(evidence: Weighted, epsilon: float) -> Any:
 
 
 def _bets(evidence: Bets, epsilon: mpf, delta: mpf, level: mpf) -> bool:
-    room = level - flips(evidence.elements, epsilon, delta)
-    if room <= 0:
+    """Whether ln(1 / level) + eta n delta / level is at most the largest log-wealth."""
+    if level <= 0:
         return False
-    return _largest_wealth(evidence, epsilon) * room >= 1
+    spent, free = evidence.elements * delta, mpmath.log1p(mpmath.exp(-epsilon))
+    eta = min(free, _GAIN / spent) if spent > 0 else free
+    needed = -mpmath.log(level) + eta * spent / level
+    return bool(needed <= mpmath.log(_largest_wealth(evidence, epsilon, None if eta == free else eta)))
 
 
-def _largest_wealth(evidence: Bets, epsilon: mpf) -> mpf:
+def _largest_wealth(evidence: Bets, epsilon: mpf, cap: mpf | None) -> mpf:
     right, wrong = 1 / (1 + mpmath.exp(-epsilon)), 1 / (1 + mpmath.exp(epsilon))
+    highest = mpf(1) if cap is None else right * mpmath.exp(cap)
     if evidence.confidences is None:
-        return _largest_mixture(evidence.hits, epsilon)
+        return _largest_mixture(evidence.hits, epsilon, highest)
     wealth = largest = mpf(1)
     for stated, hit in zip(evidence.confidences.tolist(), evidence.hits.tolist(), strict=True):
         if mpf(stated) > right:
-            wealth *= mpf(stated) / right if hit else (1 - mpf(stated)) / wrong
+            used = min(mpf(stated), highest)
+            wealth *= used / right if hit else (1 - used) / wrong
             largest = max(largest, wealth)
     return largest
 
 
-def _largest_mixture(hits: Any, epsilon: mpf) -> mpf:
-    """Pr[Binomial(N + 1, p) <= h] / ((1 - p) (N + 1) Pr[Binomial(N, p) = h]), where it is about largest."""
+def _largest_mixture(hits: Any, epsilon: mpf, highest: mpf) -> mpf:
+    """The average over [p, u], (F(u) - F(p)) / ((u - p) (N + 1) Pr[Binomial(N, p) = h]), where about largest.
+
+    F(q) = Pr[Binomial(N + 1, q) > h].
+    """
     right, taken = np.cumsum(hits), np.arange(1, len(hits) + 1)
-    log_right, log_wrong = -np.logaddexp(0, -float(epsilon)), -np.logaddexp(0, float(epsilon))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rough = np.log(special.betainc(taken - right + 1, right + 1, math.exp(log_wrong)) / (taken + 1))
-        rough -= special.gammaln(taken + 1) - special.gammaln(right + 1) - special.gammaln(taken - right + 1)
-        rough -= right * log_right + (taken - right + 1) * log_wrong
-    largest = mpf(1)
+    with np.errstate(all="ignore"):
+        rough = _mixture.log_mixture(right, taken, float(epsilon), float(highest))
+    largest, claimed = mpf(1), 1 / (1 + mpmath.exp(-epsilon))
     for place in np.argsort(-np.nan_to_num(rough, nan=-np.inf))[:4].tolist():
         v, k = int(right[place]), int(taken[place])
-        below = 1 - tail(v + 1, k + 1, epsilon)
-        largest = max(largest, below * (1 + mpmath.exp(epsilon)) / ((k + 1) * pmf(v, k, epsilon)))
+        beyond = mpf(1) if highest == 1 else tail(v + 1, k + 1, mpmath.log(highest / (1 - highest)))
+        part = beyond - tail(v + 1, k + 1, epsilon)
+        largest = max(largest, part / ((highest - claimed) * (k + 1) * pmf(v, k, epsilon)))
     return largest
 
 

@@ -17,7 +17,7 @@ from canaria.evidence.together import together
 from canaria.results.read import read_result
 from canaria.results.result import Result
 from canaria.results.verify import check
-from canaria.rules.ranked import SHARES
+from canaria.rules.ranked import ONE_SIDED, SHARES
 
 Rng = np.random.Generator
 _DELTAS: Final = (0.0, 1e-9, 1e-5, 1e-3)
@@ -45,10 +45,10 @@ def _ranked(rng: Rng, size: int) -> Evidence:
     grid = looks(size)
     steps = np.diff(grid, prepend=0)
     parts = []
-    for _ in SHARES:
+    for one_sided in ONE_SIDED:
         accuracy = _accuracy(rng, (grid - steps / 2) / size)
         right = np.cumsum(rng.binomial(steps, accuracy))
-        parts.append(Ranking.of_counts(grid.tolist(), right.tolist(), size))
+        parts.append(Ranking.of_counts(grid.tolist(), right.tolist(), size, size, one_sided))
     return Split(tuple(parts), SHARES)
 
 

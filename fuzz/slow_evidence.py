@@ -72,7 +72,9 @@ def _ranking(rng: Rng, most_looks: int = 900) -> Ranking:
     if rng.random() < 0.3:
         first = int(rng.integers(0, len(gained) + 1))
         gained[:first] = steps[:first]
-    return Ranking.of_counts(grid.tolist(), np.cumsum(gained).tolist(), _elements(rng, int(grid[-1])))
+    elements = _elements(rng, int(grid[-1]))
+    committed, one_sided = int(rng.integers(grid[-1], elements + 1)), bool(rng.random() < 0.3)
+    return Ranking.of_counts(grid.tolist(), np.cumsum(gained).tolist(), elements, committed, one_sided)
 
 
 def _counts(rng: Rng) -> Evidence:
@@ -182,7 +184,7 @@ def changed(evidence: Evidence, rng: Rng) -> Evidence:
         some = slice(*sorted(rng.integers(0, len(steps) + 1, 2)))
         moved = gained[some] + np.rint(rng.normal() * np.sqrt(steps[some])).astype(np.int64)
         gained[some] = np.clip(moved, 0, steps[some])
-        return Ranking.of_counts(evidence.grid.tolist(), np.cumsum(gained).tolist(), evidence.elements)
+        return Ranking.of_counts(**{**evidence.to_dict(), "counts": np.cumsum(gained).tolist()})
     if isinstance(evidence, Bets | Weighted):
         return _some_hits_changed(evidence, rng)
     fields = evidence.to_dict()

@@ -49,11 +49,10 @@ def test_the_seed_of_the_bits_may_break_ties(rule: Rule) -> None:
         assert audit_scores(scores, bits, rule=rule, rng=rng).epsilon < 0.3
 
 
-@pytest.mark.filterwarnings("ignore:no claim can be refuted")
 def test_elements_left_out_must_be_counted() -> None:
     """8 of 10,000 bits published: (0, 8e-4)-DP. The assumption is stated, and counting them gives 0."""
     for evidence in (
-        Ranking([1] * 8, 10_000),
+        Ranking([1] * 8, 10_000, committed=8),
         Weighted([1] * 8, losses=[math.inf] * 8, elements=10_000),
         Bets([0.99] * 8, [1] * 8, 10_000),
     ):
@@ -133,8 +132,8 @@ def test_confidence_that_rounds_away() -> None:
     [
         {"kind": "Counts", "correct": 1, "taken": 1, "elements": 10**400},
         {"kind": "Bets", "confidences": None, "hits": "1", "elements": 10**400},
-        {"kind": "Ranking", "grid": [10**16], "counts": [1], "elements": 10**17},
-        {"kind": "Ranking", "grid": [10], "counts": [1.5], "elements": 10},
+        {"kind": "Ranking", "grid": [10**16], "counts": [1], "elements": 10**17, "committed": 10**16},
+        {"kind": "Ranking", "grid": [10], "counts": [1.5], "elements": 10, "committed": 10},
     ],
 )
 def test_huge_and_broken_numbers_are_refused(data: dict[str, Any]) -> None:
@@ -143,7 +142,8 @@ def test_huge_and_broken_numbers_are_refused(data: dict[str, Any]) -> None:
 
 
 def test_huge_rankings_take_no_memory() -> None:
-    evidence = from_dict({"kind": "Ranking", "grid": [10**10], "counts": [6 * 10**9], "elements": 10**10})
+    sizes = {"elements": 10**10, "committed": 10**10, "one_sided": False}
+    evidence = from_dict({"kind": "Ranking", "grid": [10**10], "counts": [6 * 10**9], **sizes})
     assert 0.3 < lower_bound(evidence).epsilon < 0.41
 
 
@@ -171,7 +171,13 @@ RESULT = Result(lower_bound(Counts(73, 100, 1000), adjacency="replace")).to_dict
         (
             {
                 "rule": "Ranked()",
-                "evidence": {"kind": "Ranking", "grid": [20], "counts": [18], "elements": 1000},
+                "evidence": {
+                    "kind": "Ranking",
+                    "grid": [20],
+                    "counts": [18],
+                    "elements": 1000,
+                    "committed": 20,
+                },
             },
             1,
         ),

@@ -13,6 +13,7 @@ from scipy import integrate, optimize
 from canaria import lower_bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import Bets
+from canaria.evidence._mixture import log_mixture
 from tests import oracles
 
 
@@ -21,9 +22,7 @@ def test_pinned_wealth() -> None:
     evidence = Bets([0.9, 0.8, 0.6, 0.95, 0.95, 0.97], [1, 0, 1, 1, 1, 1])
     expected = [1.445878, 0.765945, 0.765945, 1.168989, 1.784116, 2.780250]
     assert evidence.wealth(0.5) == pytest.approx(expected, abs=1e-6)
-    assert evidence.p_value(ApproximateDP(0.5, 1e-3)) == pytest.approx(
-        1 / 2.780250 + 6e-3 / (1 + math.exp(0.5)), abs=1e-6
-    )
+    assert evidence.p_value(ApproximateDP(0.5, delta=0)) == pytest.approx(1 / 2.780250, abs=1e-6)
     assert evidence.tally(0.5) == (4, 5)
 
 
@@ -119,8 +118,7 @@ def test_no_spending_of_delta_beats_the_mixture(epsilon: float, delta: float) ->
     for guesses in range(1, length + 1):
         for right in range(guesses + 1):
             hits = [0] * (guesses - right) + [1] * right
-            wealth = Bets(None, hits).wealth(epsilon)[-1]
-            alone[guesses, right] = min(1.0, 1 / wealth + flips)
+            alone[guesses, right] = Bets(None, hits, length).p_value(claim)
     all_right = Bets(None, [1] * length, length).p_value(claim)
     assert alone[length, length] == pytest.approx(all_right, rel=1e-7)
     for level in np.unique(alone[alone < 1])[::7]:
@@ -140,3 +138,26 @@ def test_reference_bounds_of_mixture_bets() -> None:
 def test_certain_bets_are_refused() -> None:
     with pytest.raises(ValueError, match="confidences must be at least 0 and below 1, got 1"):
         Bets([0.5, 1.0], [1, 1])
+
+
+@pytest.mark.parametrize("elements", [10**4, 10**6])
+def test_capped_mixture_is_the_integral(elements: int) -> None:
+    """Wealth of the average over [p, p e^eta], also where all of its weight lies at the upper end."""
+    for epsilon, right, wrong in [(0.0, 30, 3), (0.5, 400, 20), (1.0, 5000, 300), (2.0, 70, 0), (0.0, 3, 40)]:
+        p, spent = oracles.success(epsilon), elements * 1e-4
+        eta = min(-math.log(p), 0.1 / spent)
+        highest = p * math.exp(eta)
+        values, weights = np.polynomial.legendre.leggauss(400)
+        q = p + (highest - p) * (values + 1) / 2
+        logs = right * np.log(q / p) + wrong * np.log((1 - q) / (1 - p))
+        exact = logs.max() + math.log(float(weights @ np.exp(logs - logs.max())) / 2)
+        found = float(log_mixture(right, right + wrong, epsilon, highest))
+        assert exact - 0.05 * max(1.0, exact * 0.01) <= found <= exact + 1e-8
+
+
+def test_a_delta_too_small_for_logarithms_is_no_delta() -> None:
+    """Logarithms of denormal numbers have few digits: the p-value must not fall below that without delta."""
+    evidence = Bets([0.9] * 50, [1] * 50)
+    without = evidence.p_value(ApproximateDP(0.5, delta=0))
+    for delta in (5e-324, 1e-310, 1e-290, 1e-200):
+        assert evidence.p_value(ApproximateDP(0.5, delta)) == pytest.approx(without, rel=1e-9)

@@ -10,7 +10,7 @@ import pytest
 
 from canaria import Bound, Counts, InputError, Result, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Bets, Evidence, Inversion, Ranking, Split, Tally, Weighted
+from canaria.evidence import Bets, Evidence, Ranking, Split, Tally, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
 
 
@@ -34,10 +34,6 @@ class _Jagged(Evidence):
         return {}
 
 
-class _LateJagged(_Jagged):
-    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
-
-
 @pytest.mark.parametrize(
     ("refuted", "expected"),
     [((), 0.0), ((0.0, 0.01, 0.02), 0.02), ((0.0, 0.01, 0.03), 0.01), ((0.01, 0.02), 0.0)],
@@ -45,14 +41,6 @@ class _LateJagged(_Jagged):
 def test_only_the_initial_run_of_refuted_claims_counts(refuted: tuple[float, ...], expected: float) -> None:
     """Never "the largest refuted epsilon"."""
     assert lower_bound(_Jagged(refuted)).epsilon == expected
-
-
-def test_plain_delta_rule_starts_where_it_has_room() -> None:
-    """1,000 elements at delta 1e-3: B(0) = 0.5, so the walk starts where B <= 0.9 beta = 0.045."""
-    start = next(e for e in EPSILON_GRID if 1000 * 1e-3 / (1 + math.exp(e)) <= 0.045)
-    later = _LateJagged((start, start + 0.01))
-    assert lower_bound(later, delta=1e-3).epsilon == pytest.approx(start + 0.01)
-    assert lower_bound(_LateJagged((start + 0.01,)), delta=1e-3).epsilon == 0
 
 
 def test_grid_is_as_documented() -> None:

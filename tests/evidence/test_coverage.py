@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from canaria import Counts
-from canaria._core import binomial
 from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Bets,
@@ -23,8 +22,10 @@ from canaria.evidence import (
     UncommittedCounts,
     Weighted,
     _walks,
+    bets,
 )
 from canaria.evidence._mixture import log_mixture
+from canaria.evidence.ranking import scores
 from tests import oracles
 
 EPSILONS = (
@@ -61,38 +62,40 @@ def limit(audits: int) -> float:
     return LEVEL + 4 * math.sqrt(LEVEL * (1 - LEVEL) / audits)
 
 
-def right_guesses(hits: np.ndarray, epsilon: float) -> np.ndarray:
+def right_guesses(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
     return hits.sum(axis=1)
 
 
-def smallest_tail(hits: np.ndarray, epsilon: float) -> np.ndarray:
-    """What the p-value of a ranking depends on: a grows with it."""
-    grid = Ranking(hits[0]).grid
+def smallest_score(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
+    """What the p-value of a ranking depends on: it grows with it."""
+    grid, budget = Ranking(hits[0]).grid, GUESSES * claim.delta * (1 - oracles.success(claim.epsilon))
     counts, places = np.unique(np.cumsum(hits, axis=1)[:, grid - 1], axis=0, return_inverse=True)
-    return np.asarray(binomial.tail(counts, grid, epsilon).min(axis=1)[places.ravel()])
+    smallest = scores(counts, grid, claim.epsilon, budget, claim.epsilon).min(axis=1)
+    return np.asarray(smallest[places.ravel()])
 
 
-def right_weight(kind: str) -> Callable[[np.ndarray, float], np.ndarray]:
-    def total(hits: np.ndarray, epsilon: float) -> np.ndarray:
+def right_weight(kind: str) -> Callable[[np.ndarray, ApproximateDP], np.ndarray]:
+    def total(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
         evidence = KINDS[kind](hits[0])
         assert isinstance(evidence, Weighted)
-        return hits @ evidence.lattice_weights(epsilon)
+        return hits @ evidence.lattice_weights(claim)
 
     return total
 
 
-def largest_mixture(hits: np.ndarray, epsilon: float) -> np.ndarray:
+def largest_mixture(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
     """What the p-value of mixture bets depends on."""
-    taken = np.arange(1, hits.shape[1] + 1)
-    return np.round(log_mixture(np.cumsum(hits, axis=1), taken, epsilon).max(axis=1), 10)
+    taken, spent = np.arange(1, hits.shape[1] + 1), GUESSES * claim.delta
+    highest = bets._highest(claim.epsilon, bets._cap(claim.epsilon, spent))
+    return np.round(log_mixture(np.cumsum(hits, axis=1), taken, claim.epsilon, highest).max(axis=1), 10)
 
 
-def each_audit(hits: np.ndarray, epsilon: float) -> np.ndarray:
+def each_audit(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
     return np.arange(len(hits))
 
 
 STATISTICS = {
-    "Ranking": smallest_tail,
+    "Ranking": smallest_score,
     "Bets": each_audit,
     "mixture Bets": largest_mixture,
     "Weighted by loss": right_weight("Weighted by loss"),
@@ -102,9 +105,10 @@ STATISTICS = {
 
 def refusal_rate(kind: str, hits: np.ndarray, epsilon: float, delta: float = 0.0) -> float:
     """How often the true claim is refuted; audits with equal statistics are judged once."""
-    statistic = STATISTICS.get(kind, right_guesses)(hits, epsilon)
+    claim = ApproximateDP(epsilon, delta)
+    statistic = STATISTICS.get(kind, right_guesses)(hits, claim)
     _, first, counts = np.unique(statistic, return_index=True, return_counts=True)
-    refuted = [KINDS[kind](hits[index]).p_value(ApproximateDP(epsilon, delta)) <= LEVEL for index in first]
+    refuted = [KINDS[kind](hits[index]).p_value(claim) <= LEVEL for index in first]
     return float(np.asarray(refuted) @ counts) / len(hits)
 
 
@@ -162,16 +166,16 @@ def test_stopping_attack_on_adaptive_kinds(epsilon: float) -> None:
     rng = np.random.default_rng(4)
     hits = rng.random((2000, GUESSES)) < oracles.success(epsilon)
     stops = stop_when_ahead(hits, epsilon)
-    budget = bets = mixture = 0
+    budget = stated = mixture = 0
     for row, stop in zip(hits, stops, strict=True):
         seen = row[:stop]
         budget += (
             Budget(int(seen.sum()), int(stop), GUESSES, GUESSES).p_value(ApproximateDP(epsilon, delta=0))
             <= LEVEL
         )
-        bets += Bets(STATED[:stop], seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
+        stated += Bets(STATED[:stop], seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
         mixture += Bets(None, seen, GUESSES).p_value(ApproximateDP(epsilon, delta=0)) <= LEVEL
-    assert max(budget, bets, mixture) / 2000 <= limit(2000)
+    assert max(budget, stated, mixture) / 2000 <= limit(2000)
 
 
 @pytest.mark.parametrize(("elements", "rate"), [(100, 0.20), (1000, 0.34)])

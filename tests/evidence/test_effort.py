@@ -130,7 +130,7 @@ def long_ranking(rng: np.random.Generator, size: int = 10**6) -> Ranking:
     grid = looks(size)
     steps = np.diff(grid, prepend=0)
     right = np.cumsum(rng.binomial(steps, 0.5 + 0.4 * rng.random() * np.exp(-grid / size * 30)))
-    return Ranking.of_counts(grid.tolist(), right.tolist(), size)
+    return Ranking.of_counts(grid.tolist(), right.tolist(), size, size)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-7])

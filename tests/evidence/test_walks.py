@@ -75,13 +75,13 @@ FORMS: dict[str, Form] = {
     "Budget, large": lambda hits, values, elements: Budget(
         4000 + 40 * int(hits.sum()), 8000, 8000, 8000 + elements
     ),
-    "Ranking": lambda hits, values, elements: Ranking(hits, elements),
+    "Ranking": lambda hits, values, elements: Ranking(hits, elements, committed=len(hits)),
     "Weighted, weights": lambda hits, values, elements: Weighted(hits, weights=values, elements=elements),
     "Weighted, losses": lambda hits, values, elements: Weighted(hits, losses=6 * values, elements=elements),
     "Bets": lambda hits, values, elements: Bets(values, hits, elements),
     "Bets, mixture": lambda hits, values, elements: Bets(None, hits, elements),
     "Split": lambda hits, values, elements: Split(
-        (Ranking(hits, elements), Bets(values, hits, elements)), (0.7, 0.3)
+        (Ranking(hits, elements, committed=len(hits)), Bets(values, hits, elements)), (0.7, 0.3)
     ),
 }
 each = pytest.mark.parametrize("form", FORMS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from canaria import lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Weighted, weighted
+from canaria.evidence import UncommittedCounts, Weighted, weighted
 from canaria.evidence.weighted import LATTICE
 from tests import oracles
 
@@ -26,7 +26,7 @@ def enumerated(weights: list[int], statistic: int, epsilon: float) -> float:
 def test_pinned_p_value() -> None:
     """The pinned value of theory section 11."""
     evidence = Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1])
-    assert evidence.statistic(0.7) == 9
+    assert evidence.statistic(ApproximateDP(0.7, delta=0)) == 9
     assert evidence.p_value(ApproximateDP(0.7, delta=0)) == pytest.approx(0.529153, abs=1e-6)
 
 
@@ -35,7 +35,7 @@ def test_pinned_p_value() -> None:
 def test_law_is_the_enumeration(guesses: list[tuple[int, bool]], epsilon: float) -> None:
     weights, hits = zip(*guesses, strict=True)
     evidence = Weighted(hits, weights=weights)
-    expected = enumerated(list(weights), evidence.statistic(epsilon), epsilon)
+    expected = enumerated(list(weights), evidence.statistic(ApproximateDP(epsilon, delta=0)), epsilon)
     assert evidence.p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(
         min(1.0, expected), rel=1e-8, abs=1e-13
     )
@@ -52,7 +52,7 @@ def test_wrapped_law_is_the_direct_convolution(epsilon: float) -> None:
     for weight in weights:
         law = np.r_[law, np.zeros(weight)] * (1 - p) + np.r_[np.zeros(weight), law] * p
     assert evidence.p_value(ApproximateDP(epsilon, delta=0)) == pytest.approx(
-        law[evidence.statistic(epsilon) :].sum(), rel=1e-8
+        law[evidence.statistic(ApproximateDP(epsilon, delta=0)) :].sum(), rel=1e-8
     )
 
 
@@ -71,7 +71,7 @@ def test_screen_agrees_with_the_p_value(seed: int, delta: float) -> None:
 def test_weights_follow_the_losses() -> None:
     """|loss| - epsilon, on a lattice of 40 steps, nothing below the claim."""
     evidence = Weighted([1, 1, 1, 1], losses=[2.0, -1.5, 1.0, 0.2])
-    assert evidence.lattice_weights(0.5).tolist() == [40, 27, 13, 0]
+    assert evidence.lattice_weights(ApproximateDP(0.5, delta=0)).tolist() == [40, 27, 13, 0]
     assert evidence.tally(0.5) == (3, 3)
 
 
@@ -82,17 +82,24 @@ def test_infinite_losses_are_certainty() -> None:
     assert lower_bound(evidence).epsilon == math.floor(100 * math.log(root / (1 - root))) / 100
 
 
-def test_plain_delta_rule() -> None:
-    evidence = Weighted([1] * 20, weights=[3] * 20, elements=50)
+def test_plain_delta_rule_where_delta_is_small() -> None:
+    """Two thirds of the budget of flips are less than the tail."""
+    evidence = Weighted([1] * 10, weights=[3] * 10, elements=50)
     flips = 50 * 1e-3 / (1 + math.exp(1))
-    assert evidence.p_value(ApproximateDP(1.0, 1e-3)) == pytest.approx(oracles.success(1) ** 20 + flips)
+    assert evidence.p_value(ApproximateDP(1.0, 1e-3)) == pytest.approx(oracles.success(1) ** 10 + flips)
 
 
-def test_too_many_elements_for_the_plain_rule_warn() -> None:
-    """The warning names the largest number of elements that would do."""
-    with pytest.warns(UserWarning, match="at most 9000 elements would do"):
-        bound = lower_bound(Weighted(np.ones(50), weights=np.ones(50), elements=10**6), delta=1e-5)
-    assert bound.epsilon == 0
+def test_weights_have_the_shares_of_a_count_where_all_are_equal() -> None:
+    """Equal weights are a number of right guesses, whatever their size."""
+    claim = ApproximateDP(1.0, 1e-3)
+    evidence, counted = Weighted([1] * 20, weights=[3] * 20, elements=50), UncommittedCounts(20, 20, 50)
+    assert evidence.p_value(claim) == pytest.approx(counted.p_value(claim), rel=1e-9)
+    assert evidence.p_value(claim) < oracles.success(1) ** 20 + 50 * 1e-3 / (1 + math.exp(1))
+
+
+def test_a_million_elements_with_delta_refute_something() -> None:
+    """The plain delta rule refuted nothing with more than 9,000 elements at delta 1e-5."""
+    assert lower_bound(Weighted(np.ones(500), weights=np.ones(500), elements=10**6), 1e-5).epsilon > 3
 
 
 @pytest.mark.skipif(not oracles.LONG, reason="long doubles are doubles here")

@@ -1,6 +1,6 @@
 """The numbers of a golden case, computed from its inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +59,6 @@ def of_recording(case: Case) -> dict[str, Any]:
     return {**found, "conformance": conformance.p_value, **conformance.parts}
 
 
-def recorded(recording: Recording) -> dict[str, Any]:
-    """A recording as plain data."""
-    design, pairs = recording.design, recording.pairs
-    kept = {
-        name: getattr(recording, name)
-        for name in ("steps", "sample_rate", "noise_multiplier", "injection", "seed", "layers")
-    }
-    return {
-        **kept,
-        "design": [type(design).__name__, vars(design)],
-        "bits": recording.bits.tolist(),
-        "sums": recording.sums.tolist(),
-        "table": None if recording.table is None else recording.table.tolist(),
-        "pairs": None if pairs is None else [pairs.squares.tolist(), pairs.places],
-    }
-
-
 def read(data: Mapping[str, Any]) -> Recording:
     """A recording from plain data."""
     kind, fields = data["design"]
@@ -93,3 +76,10 @@ def read(data: Mapping[str, Any]) -> Recording:
         layers=tuple(data["layers"]),
         pairs=None if pairs is None else Pairs.of(pairs[0], pairs[1]),
     )
+
+
+FOUND: dict[str, Callable[[Case], dict[str, Any]]] = {
+    "evidence": of_evidence,
+    "rules": of_scores,
+    "trainings": of_recording,
+}

@@ -2,20 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.golden.numbers import FOLDER, Case, of_evidence, of_recording, of_scores
+from tests.golden.numbers import FOLDER, FOUND
 
 SAME = 1e-9
 """Machines differ in their last digits; a bound on the grid moves by 0.01 or not at all."""
-FOUND: dict[str, Callable[[Case], dict[str, Any]]] = {
-    "evidence": of_evidence,
-    "rules": of_scores,
-    "trainings": of_recording,
-}
 
 
 def cases(name: str) -> list[dict[str, Any]]:

@@ -576,7 +576,6 @@ def may_fail(evidence: Evidence, claim: tuple[float, float], level: float) -> bo
 
 
 @pytest.mark.full
-@pytest.mark.filterwarnings("ignore:no claim can be refuted")
 def test_suites_of_a_thousand_mixed_mechanisms_fail_no_more_often_than_stated() -> None:
     """200 suites of 1,000 audits of eleven kinds at an alarm rate of 20%; a binomial test at 1e-4."""
     rate, tests, suites = 0.2, 1000, 200

@@ -5,7 +5,6 @@ Seeds are fixed. Where simulations are compared, the false-alarm rate of another
 
 import json
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from canaria.game import play_many
 from canaria.mechanisms import DpSgd
 from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
 from canaria.rules import Ranked, Soft, Surest
-from canaria.rules.ranked import SHARES
+from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac, hidden_bits
 from canaria.training.conformance import of_dirac
@@ -61,12 +60,10 @@ class Setting(NamedTuple):
         bounds: list[float] = []
         block = max(1, 2_000_000 // self.canaries)
         rng = np.random.default_rng(seed)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "no claim can be refuted")
-            while len(bounds) < self.trials:
-                trials = min(block, self.trials - len(bounds))
-                games = play_many(mechanism, rule=self.rule, n=self.canaries, trials=trials, rng=rng)
-                bounds += [game.bound(self.delta).epsilon for game in games]
+        while len(bounds) < self.trials:
+            trials = min(block, self.trials - len(bounds))
+            games = play_many(mechanism, rule=self.rule, n=self.canaries, trials=trials, rng=rng)
+            bounds += [game.bound(self.delta).epsilon for game in games]
         return np.array(bounds)
 
 
@@ -156,8 +153,13 @@ def test_crowded_coordinates_with_little_noise_stay_finite() -> None:
 
 @pytest.mark.parametrize(
     ("training", "canaries", "per_coordinate", "delta"),
-    [(USUAL, 1000, 1, 1e-5), ((100, 0.1, 4.28), 2000, 2, 1e-5), ((1, 1.0, 0.7), 500, 1, 0.0)],
-    ids=["usual", "small bounds", "large bounds"],
+    [
+        (USUAL, 1000, 1, 1e-5),
+        ((100, 0.1, 4.28), 2000, 2, 1e-5),
+        ((1, 1.0, 0.7), 500, 1, 0.0),
+        ((1, 1.0, 0.7), 1000, 1, 1e-2),
+    ],
+    ids=["usual", "small bounds", "large bounds", "large delta"],
 )
 def test_ranked_bounds_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
@@ -169,7 +171,13 @@ def test_ranked_bounds_are_those_of_the_library(
     exact = np.array(
         [
             lower_bound(
-                Split(tuple(Ranking.of_counts(grid, part[index], canaries) for part in drawn.counts), SHARES),
+                Split(
+                    tuple(
+                        Ranking.of_counts(grid, part[index], canaries, canaries, one_sided)
+                        for part, one_sided in zip(drawn.counts, ONE_SIDED, strict=True)
+                    ),
+                    SHARES,
+                ),
                 delta,
             ).epsilon
             for index in range(20)
@@ -183,8 +191,13 @@ def test_ranked_bounds_are_those_of_the_library(
 
 @pytest.mark.parametrize(
     ("training", "canaries", "delta"),
-    [(USUAL, 1000, 1e-5), ((10, 0.5, 2.14), 500, 0.0), ((1, 1.0, 1.2), 3000, 1e-5)],
-    ids=["usual", "pure", "one step"],
+    [
+        (USUAL, 1000, 1e-5),
+        ((10, 0.5, 2.14), 500, 0.0),
+        ((1, 1.0, 1.2), 3000, 1e-5),
+        ((1, 1.0, 1.2), 3000, 1e-4),
+    ],
+    ids=["usual", "pure", "one step", "swayed"],
 )
 def test_soft_bounds_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, delta: float
@@ -197,7 +210,7 @@ def test_soft_bounds_are_those_of_the_library(
         hits = np.concatenate([np.arange(all_) < own for all_, own in zip(taken, right, strict=True)])
         exact.append(lower_bound(Weighted(hits, losses=np.repeat(drawn.sizes, taken)), delta).epsilon)
     assert np.median(np.abs(quick - exact)) <= 0.02
-    assert quick.mean() == pytest.approx(np.mean(exact), rel=0.015)
+    assert quick.mean() == pytest.approx(np.mean(exact), rel=0.02)
     claim = float(np.median(exact))
     assert np.mean(drawn.refuted(claim, delta, 0.05) != (np.array(exact) > claim)) <= 0.1
 

@@ -17,9 +17,13 @@ from canaria._core.arrays import Floats, Numbers
 
 ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
+NEGLIGIBLE: Final = 1e-280
+"""What is smaller is rounded up to it, so that its logarithm keeps its digits."""
 _DELICATE: Final = 1e8
 _CORRECTED_UP_TO: Final = 1e9
 _ROUND_MORE: Final = 2e-14
+_FAR: Final = 0.99
+"""Up to here 1 minus the lower tail keeps its digits."""
 _STIRLING_FROM: Final = 16
 _STIRLING_TABLE: Final = np.array(
     [0.0]
@@ -52,7 +56,7 @@ def estimate(correct: float, taken: float) -> float:
     return math.inf if correct == taken else math.log(correct / (taken - correct))
 
 
-def flip_budget(elements: int, epsilon: Numbers, delta: float) -> Any:
+def flip_budget(elements: float, epsilon: Numbers, delta: float) -> Any:
     """N delta / (1 + e^epsilon): how many misses delta turns into hits, at most, on average."""
     return elements * delta * failure(epsilon)
 
@@ -67,8 +71,8 @@ def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
 
     `betainc` takes p(epsilon), rounded; where that costs digits, the first-order correction
     dA/dp = v b / p puts them back (the second order is below 1e-13 for 10^9 trials). Beyond 10^9 trials
-    the slower `betaincc` takes 1 - p(epsilon). A possible tail below 1e-250, where both may underflow, is
-    rounded up to that.
+    the lower tail takes 1 - p(epsilon), and so does the slower `betaincc` where the upper one is small. A
+    possible tail below 1e-250, where all may underflow, is rounded up to that.
     """
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = failure(epsilon)
@@ -77,7 +81,11 @@ def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     right = np.where(inside, correct, 1.0)
     rest = np.where(inside, taken - right + 1, 1.0)
     if (taken > _CORRECTED_UP_TO).any():
-        upper = np.minimum(special.betaincc(rest, right, wrong) * round_more(taken), 1.0)
+        lower = special.betainc(rest, right, wrong)
+        small = lower > _FAR
+        rest, right, wrong = (np.where(small, values, 1.0) for values in (rest, right, wrong))
+        upper = np.where(small, special.betaincc(rest, right, wrong), 1 - lower)
+        upper = np.minimum(upper * round_more(taken), 1.0)
     else:
         rounded = 1 - wrong
         upper = special.betainc(right, rest, rounded)
@@ -86,6 +94,18 @@ def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
             mass = np.exp(log_pmf(right, right + rest - 1, epsilon))
             upper = upper - excess * right * mass / rounded
     return np.where(inside, np.maximum(upper, SMALLEST_TAIL), np.where(correct > 0, 0.0, 1.0))
+
+
+def lower_tail(correct: int, taken: int, epsilon: float) -> float:
+    """Pr[Binomial(taken, p(epsilon)) < correct], to full relative precision."""
+    return float(special.betainc(taken - correct + 1, correct, failure(epsilon)))
+
+
+def tail_over_pmf(correct: int, taken: int, epsilon: float, upper: float) -> float:
+    """Pr[Binomial(taken, p(epsilon)) >= correct], which is `upper`, over Pr[= correct]; no underflow."""
+    if upper > SMALLEST_TAIL:
+        return upper / math.exp(float(log_pmf(correct, taken, epsilon)))
+    return _far_tail_over_pmf(correct, taken, epsilon)
 
 
 def log_pmf(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
@@ -125,3 +145,20 @@ def _stirling_error(count: Floats) -> Floats:
         table = _STIRLING_TABLE[np.minimum(count, _STIRLING_FROM - 1).astype(np.int64)]
         return np.where(small, table, series)
     return np.asarray(series)
+
+
+def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
+    """sum_k prod_{j <= k} e^epsilon (r - v - j + 1) / (v + j), far above the mean.
+
+    There the terms fall at least as fast as a geometric series whose ratio is visibly below 1.
+    """
+    total, last, block = 1.0, 1.0, 1024
+    odds = math.exp(epsilon)
+    for start in range(1, taken - correct + 1, block):
+        effort.spend(effort.CALL / 2)
+        steps = np.arange(start, min(start + block, taken - correct + 1), dtype=np.float64)
+        terms = last * np.cumprod(odds * (taken - correct - steps + 1) / (correct + steps))
+        total, last = total + float(terms.sum()), float(terms[-1])
+        if last < 1e-17 * total:
+            break
+    return total

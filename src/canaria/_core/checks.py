@@ -51,6 +51,13 @@ def delta(value: object) -> float:
     return number
 
 
+def truth(name: str, value: object) -> bool:
+    """Check that `value` is true or false, and not merely something that counts as either."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InputError(f"{name} must be True or False, got {shown(value)}")
+
+
 def confidence(value: object) -> float:
     """Check a confidence: a number strictly between 0 and 1."""
     number = real("confidence", value)

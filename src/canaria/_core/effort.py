@@ -27,7 +27,9 @@ TRANSFORM: Final = 1.3e-7
 PRODUCT: Final = 2e-9
 """One product of a convolution without."""
 _TAIL: Final = (6e-7, 1e-5)
-_LARGE_TAIL: Final = (2e-6, 2.2e-5)
+_LARGE_TAIL: Final = (5e-5, 4e-6)
+_SMALL_TAIL: Final = 2e-3
+"""Of more than 10^9 trials, at a deviation from the mean of 1; where it is below 2, less is computed."""
 _LARGE: Final = 1e9
 
 
@@ -73,4 +75,7 @@ def spend_on_tails(correct: Numbers, taken: Numbers, wrong: Numbers) -> None:
     base, slow = _TAIL if np.max(taken, initial=0) <= _LARGE else _LARGE_TAIL
     variance = np.maximum(taken * wrong * (1 - wrong), 1.0)
     near = (correct - taken * (1 - wrong)) ** 2 / variance + 60 * np.maximum(taken, 1.0) ** (-1 / 3)
-    spend(2 * CALL + base * near.size + slow * float(np.sum(1 / near)))
+    price = 2 * CALL + base * near.size + slow * float(np.sum(1 / near))
+    if base > _TAIL[0]:
+        price += _SMALL_TAIL * float(np.sum(1 / np.maximum(near, 5.0)))
+    spend(price)

@@ -30,12 +30,6 @@ class AuditWarning(UserWarning):
     __module__ = "canaria.evidence"
 
 
-class NothingRefutableWarning(AuditWarning):
-    """Issued if the audit could not have refuted any claim, even with perfect guesses."""
-
-    __module__ = "canaria.evidence"
-
-
 def shown(value: object) -> str:
     """Render a value on one line, cut to a length that fits in an error message."""
     text = " ".join(repr(value).split())

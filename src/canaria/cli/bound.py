@@ -22,17 +22,24 @@ def bound(
     adjacency: Annotated[
         Adjacency | None, typer.Option(metavar="KIND", help="add-remove or replace. Default: unspecified.")
     ] = None,
+    one_sided: Annotated[
+        bool, typer.Option("--one-sided", help="All guesses have one sign, fixed in advance.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from a number of correct guesses.
 
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
+    from canaria._core.errors import InputError
     from canaria.evidence import Counts, PublishedCounts
     from canaria.results.result import Result
 
     claim = claim_of(claimed, delta)
-    evidence = (Counts if method == "exact" else PublishedCounts)(correct, guesses, elements)
+    if one_sided and method != "exact":
+        raise InputError("--one-sided goes with --method exact")
+    counts = (correct, guesses, elements)
+    evidence = Counts(*counts, one_sided) if method == "exact" else PublishedCounts(*counts)
 
     def compute() -> Result:
         return Result.of_counts(

@@ -4,7 +4,7 @@ A kind of evidence does not depend on other kinds, on rules, or on how its guess
 this package does not ask which kind it has.
 """
 
-from canaria._core.errors import AuditWarning, NothingRefutableWarning
+from canaria._core.errors import AuditWarning
 from canaria.evidence import tradeoff
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
 from canaria.evidence.bets import Bets
@@ -27,7 +27,6 @@ __all__ = [
     "Counts",
     "Evidence",
     "Inversion",
-    "NothingRefutableWarning",
     "Progress",
     "PublishedCounts",
     "Ranking",

@@ -10,22 +10,66 @@ from canaria._core import binomial, effort
 from canaria._core.arrays import Floats, Hits, Integers, Numbers
 
 _QUICKLY: Final = 0.9
+_BETA_ERROR: Final = 1e-9
+"""Relative, of an incomplete beta function (proofs, Rounding 1)."""
+_CHORDS: Final = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, math.inf)
+_ALIKE: Final = 1e-9
 
 
-def log_mixture(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
-    """Ln of the average over q in [p, 1] of q^h (1-q)^m / (p^h (1-p)^m).
+def log_mixture(correct: Numbers, taken: Numbers, epsilon: Numbers, highest: Numbers = 1.0) -> Floats:
+    """Ln of the average over q in [p, highest] of q^h (1-q)^m / (p^h (1-p)^m), from below.
 
-    The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part
-    over p^h (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]).
+    The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part over p^h
+    (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]). Below 1 it is a difference of two, less what
+    rounding can have added; where that leaves nothing, ln q^h (1-q)^m lies above its chords.
     """
     wrong = binomial.failure(epsilon)
     possible = np.where(wrong > 0, wrong, 0.5)
+    beyond = np.asarray(1.0 - highest)
     effort.spend(2 * effort.CALL)
     effort.spend_on_tails(correct, taken, wrong)
+    log_pmf = binomial.log_pmf(correct, taken, epsilon)
+    above = special.betainc(taken - correct + 1.0, correct + 1.0, possible)
+    capped = beyond > 0
+    if np.any(capped):
+        effort.spend_on_tails(correct, taken, beyond)
+        effort.spend(effort.CALL + 10 * len(_CHORDS) * effort.RATIO * above.size)
+        less = special.betainc(taken - correct + 1.0, correct + 1.0, beyond)
+        above = np.where(capped, np.maximum(above * (1 - _BETA_ERROR) - less * (1 + _BETA_ERROR), 0.0), above)
     with np.errstate(divide="ignore"):
-        share = np.log(special.betainc(taken - correct + 1.0, correct + 1.0, possible))
-    log_ratio = share - np.log(possible * (taken + 1.0)) - binomial.log_pmf(correct, taken, epsilon)
+        log_ratio = np.log(above) - np.log((possible - beyond) * (taken + 1.0)) - log_pmf
+    if np.any(capped):
+        wrongs = np.asarray(taken - correct, dtype=np.float64)
+        chords = _by_chords(correct, wrongs, possible, np.where(capped, beyond, possible / 2))
+        log_ratio = np.where(capped, np.maximum(log_ratio, chords), log_ratio)
     return np.where(wrong > 0, log_ratio, 0.0)
+
+
+def _by_chords(right: Numbers, wrong: Numbers, start: Floats, end: Floats) -> Floats:
+    """Ln of the average of the likelihood ratio, between failures `start` and `end` below it, by chords.
+
+    The chords are close to each other where the ratio is largest: at the end, falling off by its slope.
+    """
+    slope = np.maximum(right / (1 - end) - wrong / end, 1 / (start - end))
+    total, last = np.full(np.broadcast(slope, start).shape, -np.inf), _log_ratio(right, wrong, start, end)
+    before = np.broadcast_to(end, total.shape)
+    for chord in _CHORDS:
+        place = np.minimum(end + chord / slope, start)
+        here = _log_ratio(right, wrong, start, place)
+        apart = np.abs(last - here)
+        mean = np.maximum(last, here) + np.where(
+            apart > _ALIKE, np.log(-np.expm1(-np.maximum(apart, _ALIKE)) / np.maximum(apart, _ALIKE)), -apart
+        )
+        with np.errstate(divide="ignore"):
+            total = np.logaddexp(total, mean + np.log((place - before) / (start - end)))
+        before, last = place, here
+    return total
+
+
+def _log_ratio(right: Numbers, wrong: Numbers, claimed: Floats, failure: Floats) -> Floats:
+    """Ln of q^h (1-q)^m / (p^h (1-p)^m), for 1 - p = `claimed` and 1 - q = `failure`."""
+    gained = np.log1p((claimed - failure) / (1 - claimed))
+    return np.asarray(right * gained + wrong * np.log(failure / claimed))
 
 
 def corners(hits: Hits) -> tuple[Integers, Integers]:

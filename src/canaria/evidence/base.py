@@ -33,8 +33,6 @@ class Inversion(Enum):
     """The same, and a verdict costs less than a p-value."""
     GRID = "grid"
     """It is not monotone: walk a fixed grid upward from 0."""
-    LATE_GRID = "late grid"
-    """The same, from the first grid point where the plain delta rule can reject."""
     PARTS = "parts"
     """The largest bound of several parts, each at its share of the error probability."""
 
@@ -66,10 +64,12 @@ class Evidence(ABC):
         inversion: How the last refuted claim may be found; by default on a fixed grid, which needs no
             monotone p-value.
         count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
+        one_sided: Whether all guesses have one sign, fixed before the output was seen.
 
     """
 
     elements: int
+    one_sided: bool = False
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = None
 
@@ -143,6 +143,11 @@ class Evidence(ABC):
         return False
 
     @property
+    def charged(self) -> float:
+        """The number of elements that delta is charged for: half of them where one sign is guessed."""
+        return self.elements / 2 if self.one_sided else self.elements
+
+    @property
     def most_guesses(self) -> int:
         """How many guesses could have been taken; 0 where that is not known."""
         return 0
@@ -154,6 +159,11 @@ class Evidence(ABC):
         """
         return None
 
+    @classmethod
+    def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Evidence":
+        """Evidence of this kind from a number of right guesses."""
+        return cls.read(correct=correct, taken=taken, elements=elements)
+
     def with_all_right(self) -> "Evidence | None":
         """The same guesses and stakes with every guess right; None where they are not known."""
         return None
@@ -162,8 +172,7 @@ class Evidence(ABC):
         """A count by itself, as evidence that is valid for the way in which these guesses were made."""
         if self.count_kind is None:
             return None
-        elements = max(self.elements, taken)
-        return _KINDS[self.count_kind].read(correct=correct, taken=taken, elements=elements)
+        return _KINDS[self.count_kind].of_count(correct, taken, max(self.elements, taken), self.one_sided)
 
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""

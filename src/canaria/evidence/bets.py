@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from canaria._core import binomial, checks, effort
-from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import ApproximateDP
@@ -18,6 +19,11 @@ from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, 
 
 _ROUND_DOWN: Final = 1e-9
 _AT_ONCE: Final = 20_000
+_GAIN: Final = 0.1
+"""Eta n delta, at most: two nats at a level of 0.05."""
+_BELOW_ONE: Final = 1 - 1e-15
+_LARGEST_WEALTH: Final = 600.0
+"""Beyond it a p-value is below `SMALLEST_TAIL`."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -27,17 +33,20 @@ class Bets(Evidence):
     Against a claim epsilon a wealth starts at 1. A guess with confidence q > p = p(epsilon) multiplies it by
     q / p if right and by (1 - q) / (1 - p) if wrong; a guess with q <= p is skipped. With `confidences=None`
     the wealth is the likelihood ratio averaged over q uniform on [p, 1] (none below p, which would break
-    validity).
+    validity). With delta > 0 no confidence counts as more than p e^eta, where eta = min(ln(1 / p), 0.1 / (n
+    delta)).
 
     Proved (Theorem 10; Theorem 11 for the average), for independent fair bits, whatever the order, the
     abstentions, the stopping rule and the confidences, as long as each is decided before its bit is revealed:
     under epsilon-DP every hit has conditional probability at most p, so the wealth is a supermartingale and
-    reaches 1 / beta with probability at most beta (Ville). With delta > 0 the plain delta rule adds B = n
-    delta / (1 + e^epsilon):
+    reaches 1 / beta with probability at most beta (Ville). With delta > 0 a wealth that counts its logarithm
+    beyond 1 / beta gains at most eta n delta / beta by all flips together. With L the logarithm of the
+    largest wealth ever reached, the p-value is the solution beta of
 
-        p-value = min(1, 1 / (largest wealth) + B)
+        ln(1 / beta) + eta n delta / beta = L
 
-    Wealth is not monotone in epsilon, so bounds are found on a fixed grid.
+    which is at most two nats dearer at beta = 0.05 than delta = 0, whatever n. Wealth is not monotone in
+    epsilon, so bounds are found on a fixed grid.
 
     Args:
         confidences: The stated confidence of each guess, at least 0 and below 1; None for the mixture over
@@ -63,8 +72,8 @@ class Bets(Evidence):
     hits: Hits
     elements: int
 
-    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
-    count_kind: ClassVar[str | None] = "UncommittedCounts"
+    inversion: ClassVar[Inversion] = Inversion.GRID
+    count_kind: ClassVar[str | None] = "Budget"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,
@@ -152,7 +161,7 @@ class Bets(Evidence):
             return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """1 over the largest wealth ever reached, plus the plain delta rule.
+        """The level at which the largest wealth ever reached is significant, whatever delta adds to it.
 
         Args:
             claim: The claim to test.
@@ -161,46 +170,46 @@ class Bets(Evidence):
             The p-value, rounded up.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
+        epsilon, spent = claim.epsilon, self.elements * claim.delta
+        cap = _cap(epsilon, spent)
         if self.confidences is None:
-            wealth, lost = _mixture.log_mixture(*self._corners, epsilon), _mixture.most_lost(len(self.hits))
-        else:
-            wealth, lost = np.cumsum(self._gains(epsilon, epsilon)), 0.0
-        budget = float(binomial.flip_budget(self.elements, epsilon, delta))
-        return self._p_value_of(wealth, lost, budget)
+            wealth = _mixture.log_mixture(*self._corners, epsilon, _highest(epsilon, cap))
+            return self._p_value_of(wealth, _mixture.most_lost(len(self.hits)), cap, spent)
+        return self._p_value_of(np.cumsum(self._gains(epsilon, epsilon, spent)), 0.0, cap, spent)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the final wealth, which is at most the largest; then whole stretches of claims."""
+        spent = self.elements * delta
         if self.confidences is None:
-            return self._screen_mixture(epsilons, delta, level)
-        final = self._final_log_wealth(epsilons)
-        sure = np.maximum(final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5), -700.0)
-        budget = binomial.flip_budget(self.elements, epsilons, delta)
-        verdict = np.asarray(np.exp(-sure) + budget <= level, dtype=np.int8)
-        self._settle_stretches(verdict, epsilons, budget, level)
+            return self._screen_mixture(epsilons, spent, level)
+        final = self._final_log_wealth(epsilons, spent)
+        sure = final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5)
+        verdict = np.asarray(_from_wealth(sure, _cap(epsilons, spent), spent) <= level, dtype=np.int8)
+        self._settle_stretches(verdict, epsilons, spent, level)
         return verdict
 
-    def _screen_mixture(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
+    def _screen_mixture(self, epsilons: Floats, spent: float, level: float) -> npt.NDArray[np.int8]:
         """Settle many claims at once by all corners, up to the first that is surely not refuted."""
         verdict = np.zeros(len(epsilons), dtype=np.int8)
         right, guesses = (counts[:, None] for counts in self._corners)
-        budget = binomial.flip_budget(self.elements, epsilons, delta)
         at_once = max(1, _AT_ONCE // len(right))
         for start in range(0, len(epsilons), at_once):
             some = slice(start, start + at_once)
-            best = np.maximum(_mixture.log_mixture(right, guesses, epsilons[some]).max(axis=0), 0.0)
+            cap = _cap(epsilons[some], spent)
+            wealth = _mixture.log_mixture(right, guesses, epsilons[some], _highest(epsilons[some], cap))
+            best = np.maximum(wealth.max(axis=0), 0.0)
             rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(
                 best, _mixture.most_lost(len(self.hits))
             )
-            most = np.maximum(np.exp(2 * rounding - best), binomial.SMALLEST_TAIL) + budget[some]
-            verdict[some] = -(np.exp(-best) + budget[some] > level * binomial.ROUND_UP).astype(np.int8)
-            verdict[some][most * binomial.ROUND_UP <= level] = 1
+            least, most = (_from_wealth(best - less, cap, spent) for less in (0.0, 2 * rounding))
+            verdict[some] = -(least > level * binomial.ROUND_UP).astype(np.int8)
+            verdict[some][most <= level] = 1
             if (verdict[some] < 0).any():
                 break
         return verdict
 
     def _settle_stretches(
-        self, verdict: npt.NDArray[np.int8], epsilons: Floats, budget: Floats, level: float
+        self, verdict: npt.NDArray[np.int8], epsilons: Floats, spent: float, level: float
     ) -> None:
         """Mark claims as refuted, from the first that is open, in stretches that double while they are."""
         done, width = 0, 1
@@ -209,18 +218,19 @@ class Bets(Evidence):
                 done += 1
                 continue
             last = min(done + width, len(epsilons)) - 1
-            wealth = np.cumsum(self._gains(float(epsilons[done]), float(epsilons[last])))
-            refuted = self._p_value_of(wealth, 0.0, float(budget[done]), margins=2) <= level
+            first = float(epsilons[done])
+            wealth = np.cumsum(self._gains(first, float(epsilons[last]), spent))
+            refuted = self._p_value_of(wealth, 0.0, _cap(first, spent), spent, margins=2) <= level
             if refuted:
                 verdict[done : last + 1] = 1
             width = 2 * width if refuted else width // 2
 
-    def _p_value_of(self, wealth: Floats, lost: float, budget: float, margins: int = 1) -> float:
+    def _p_value_of(self, wealth: Floats, lost: float, cap: Numbers, spent: float, margins: int = 1) -> float:
         """The p-value for a path of the wealth, or its corners, less what rounding can have added."""
         largest = float(np.abs(wealth[np.isfinite(wealth)]).max(initial=lost))
         rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * largest
         best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
-        return binomial.rounded_up(max(math.exp(-best), binomial.SMALLEST_TAIL) + budget)
+        return float(_from_wealth(best, cap, spent))
 
     def holds_adaptively(self, guessed: int | None) -> bool:
         """Always true: a bet is decided before its bit is revealed."""
@@ -264,35 +274,77 @@ class Bets(Evidence):
         stated = self.confidences[serious]
         return stated, self.hits[serious], np.log(stated), np.log1p(-stated)
 
-    def _gains(self, first: float, last: float) -> Floats:
+    def _gains(self, first: float, last: float, spent: float) -> Floats:
         """The least that each bet gains against any claim from `first` to `last`.
 
-        Against p a hit gains max(0, ln(q / p)), which falls with p, and a miss min(0, ln((1 - q) / (1 - p))),
-        which rises.
+        Against p a hit gains max(0, min(ln(q / p), eta)), which falls with p, as eta does. A miss loses the
+        less of ln((1 - q) / (1 - p)), which is nearer to 0 for larger p, and ln((1 - p e^eta) / (1 - p)),
+        which is farther.
         """
         stated, hits, log_right, log_wrong = self._serious
         effort.spend(effort.CALL + effort.RATIO * len(stated))
         taken = stated > binomial.success(first)
         right = log_right[taken] + np.logaddexp(0.0, -last)
         wrong = log_wrong[taken] + np.logaddexp(0.0, first)
-        return np.asarray(np.where(hits[taken], np.maximum(right, 0.0) if last > first else right, wrong))
+        if last > first:
+            right = np.maximum(right, 0.0)
+        cap = float(_cap(last, spent))
+        most = _highest(last, cap)
+        if most < 1:
+            right = np.minimum(right, cap)
+            wrong = np.maximum(wrong, math.log1p(-most) + float(np.logaddexp(0.0, last)))
+        return np.asarray(np.where(hits[taken], right, wrong))
 
     @cached_property
     def _corners(self) -> tuple[Integers, Integers]:
         return _mixture.corners(self.hits)
 
-    def _final_log_wealth(self, epsilons: Floats) -> Floats:
+    def _final_log_wealth(self, epsilons: Floats, spent: float) -> Floats:
+        """For all claims at once: bets between p and the cap by their own confidence, those above by it."""
         assert self.confidences is not None
         effort.spend(10 * effort.RATIO * (len(self.hits) + len(epsilons)))
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
+        caps = _cap(epsilons, spent)
+        most = _highest(epsilons, caps)
         taken_from = np.searchsorted(stated, binomial.success(epsilons), side="right")
+        capped_from = np.maximum(taken_from, np.searchsorted(stated, most, side="left"))
         safe = np.maximum(stated, 0.5)
         own = np.where(hits, np.log(safe), np.log1p(-safe))
-        owns, rights = (_suffix_sums(values)[taken_from] for values in (own, hits))
-        wrongs = len(hits) - taken_from - rights
-        claimed = -rights * np.logaddexp(0.0, -epsilons) - wrongs * np.logaddexp(0.0, epsilons)
-        return np.asarray(owns - claimed)
+        owns, rights = _suffix_sums(own), _suffix_sums(hits)
+        right, capped_right = rights[taken_from], rights[capped_from]
+        wrong, capped_wrong = len(hits) - taken_from - right, len(hits) - capped_from - capped_right
+        claimed = -right * np.logaddexp(0.0, -epsilons) - wrong * np.logaddexp(0.0, epsilons)
+        most = np.where(most < 1, most, 0.5)
+        capped = capped_right * np.log(most) + capped_wrong * np.log1p(-most)
+        return np.asarray(owns[taken_from] - owns[capped_from] + capped - claimed)
+
+
+def _cap(epsilon: Numbers, spent: float) -> Any:
+    """Eta, the largest gain of a hit, from n delta and epsilon alone."""
+    largest = np.logaddexp(0.0, -np.asarray(epsilon, dtype=np.float64))
+    return largest if spent == 0 else np.minimum(largest, _GAIN / spent)
+
+
+def _highest(epsilon: Numbers, cap: Numbers) -> Any:
+    """The confidence that a bet is capped at; 1 if none is."""
+    claim = np.asarray(epsilon, dtype=np.float64)
+    free = cap >= np.logaddexp(0.0, -claim)
+    return np.where(free, 1.0, np.minimum(np.exp(cap) * binomial.success(claim), _BELOW_ONE))
+
+
+def _from_wealth(wealth: Numbers, cap: Numbers, spent: float) -> Any:
+    """The beta with ln(1 / beta) + eta n delta / beta = L, rounded up; Wright's function solves it.
+
+    It rises with n delta, so that one too small for the logarithm is rounded up.
+    """
+    wealth = np.clip(wealth, 0.0, _LARGEST_WEALTH)
+    if spent == 0:
+        found = np.exp(-wealth)
+    else:
+        cost = np.maximum(cap * spent, binomial.NEGLIGIBLE)
+        found = cost / special.wrightomega(wealth + np.log(cost))
+    return np.minimum(1.0, np.maximum(found, binomial.SMALLEST_TAIL) * binomial.ROUND_UP)
 
 
 def _suffix_sums(values: npt.NDArray[Any]) -> Floats:

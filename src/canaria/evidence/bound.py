@@ -198,10 +198,6 @@ def lower_bound(
     Raises:
         InputError: If delta or confidence is out of range, or the adjacency is unknown.
 
-    Warns:
-        NothingRefutableWarning: For some kinds of evidence, if even perfect guesses could not refute any
-            claim at this delta and confidence.
-
     Example:
         >>> from canaria import Counts
         >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)

@@ -69,7 +69,7 @@ class Budget(Evidence):
 
     method: ClassVar[str] = "budget"
     inversion: ClassVar[Inversion] = Inversion.GRID
-    count_kind: ClassVar[str | None] = "UncommittedCounts"
+    count_kind: ClassVar[str | None] = "Budget"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,
@@ -83,6 +83,11 @@ class Budget(Evidence):
         taken = checks.integer("taken", self.taken, 0, budget, "budget")
         correct = checks.integer("correct", self.correct, 0, taken, "taken")
         checks.assign(self, elements=elements, budget=budget, taken=taken, correct=correct)
+
+    @classmethod
+    def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Budget":
+        """A budget that was used up."""
+        return cls(correct, taken, taken, elements)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""

@@ -16,6 +16,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP
+from canaria.evidence import _sway
 from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 _PLACES: Final = 32
@@ -84,12 +85,14 @@ class Counts(_CountFields):
     epsilon, because the classes of mechanisms are nested.
 
     Here n is the number of elements, r guesses were taken and v were right; W ~ Binomial(r, p(epsilon)), A =
-    Pr[W >= v] and b = Pr[W = v].
+    Pr[W >= v] and b = Pr[W = v]. Where all guesses have one sign, n / 2 takes the place of n.
 
     Attributes:
         correct: The number of right guesses.
         taken: The number of guesses.
         elements: The number of hidden bits of the audit, guessed or not.
+        one_sided: Whether all guesses have the same sign, fixed before the output was seen. (A sign that was
+            chosen from the output does not count.)
 
     Raises:
         InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
@@ -100,10 +103,29 @@ class Counts(_CountFields):
 
     """
 
+    one_sided: bool = False
+
     method: ClassVar[str] = "exact"
     count_kind: ClassVar[str | None] = "Counts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.assign(self, one_sided=checks.truth("one_sided", self.one_sided))
+
+    @classmethod
+    def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Counts":
+        """The count."""
+        return cls(correct, taken, elements, one_sided)
+
+    def best_of_size(self, guesses: int) -> "Counts | None":
+        """An audit with this many guesses, all right."""
+        return Counts(guesses, guesses, self.elements_for(guesses), self.one_sided) if guesses else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {**super().to_dict(), "one_sided": self.one_sided}
 
     def holds_adaptively(self, guessed: int | None) -> bool:
         """True if every element of the rounds is guessed: then bits decide neither number nor order."""
@@ -126,19 +148,9 @@ class Counts(_CountFields):
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
             return binomial.rounded_up(upper)
-        spread = self._tail_over_pmf(upper, epsilon) * self._lower_tail(epsilon)
-        return binomial.rounded_up(upper + self.elements * delta * spread / self.correct)
-
-    def _lower_tail(self, epsilon: float) -> float:
-        """1 - A, to full relative precision."""
-        shape = self.taken - self.correct + 1
-        return float(special.betainc(shape, self.correct, binomial.failure(epsilon)))
-
-    def _tail_over_pmf(self, upper: float, epsilon: float) -> float:
-        """A / b, also where both underflow."""
-        if upper > binomial.SMALLEST_TAIL:
-            return upper / math.exp(float(binomial.log_pmf(self.correct, self.taken, epsilon)))
-        return _far_tail_over_pmf(self.correct, self.taken, epsilon)
+        spread = binomial.tail_over_pmf(self.correct, self.taken, epsilon, upper)
+        spread *= binomial.lower_tail(self.correct, self.taken, epsilon)
+        return binomial.rounded_up(upper + self.charged * delta * spread / self.correct)
 
 
 @dataclass(frozen=True)
@@ -217,9 +229,11 @@ class PublishedCounts(_CountFields):
 class UncommittedCounts(_CountFields):
     """Counts whose number of guesses depends on the output, as with a threshold.
 
-    Proved (Theorem 6), for guesses that depend on the output alone: Pr[at least v right] <= A given the
-    output, plus n delta / (1 + e^epsilon), the plain delta rule. The sharper formula of `Counts` is not
-    justified at a number of guesses that was not fixed beforehand.
+    Proved (Theorem 6), for guesses that depend on the output alone: given the output, Pr[at least v right] <=
+    A + D x, where D = A (1 - A) / ((1 - p) v b) and x is what delta spends on flips there, on average at most
+    B = n delta / (1 + e^epsilon). The output decides A and D, so they have fixed shares of the level: the
+    p-value is the smallest beta with A <= beta (1 - s) and B D <= beta s, where s = min(B / beta, 0.6). The
+    sharper formula of `Counts` is not justified at a number of guesses that was not fixed beforehand.
 
     Attributes:
         correct: The number of right guesses.
@@ -238,11 +252,11 @@ class UncommittedCounts(_CountFields):
 
     method: ClassVar[str] = "uncommitted"
     count_kind: ClassVar[str | None] = "UncommittedCounts"
-    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
+    inversion: ClassVar[Inversion] = Inversion.GRID
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The binomial tail at the realised number of guesses, plus the plain delta rule.
+        """The smallest level at which the binomial tail and the sway of delta keep to their shares.
 
         Args:
             claim: The claim to test.
@@ -252,17 +266,22 @@ class UncommittedCounts(_CountFields):
 
         """
         epsilon, delta = claim.epsilon, claim.delta
+        effort.spend(effort.CALL)
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
-        return binomial.rounded_up(upper + float(binomial.flip_budget(self.elements, epsilon, delta)))
+        budget, sway = float(binomial.flip_budget(self.elements, epsilon, delta)), 1.0
+        if _sway.matters(upper, budget):
+            sway = _sway.of_count(self.correct, self.taken, epsilon)
+        return binomial.rounded_up(_sway.combined(upper, sway, budget))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle many claims at once, up to the first that is certainly not refuted."""
+        """Settle many claims by the plain delta rule, up to the first that is certainly not refuted."""
         verdict, start, width = np.zeros(len(epsilons), dtype=np.int8), 0, _FIRST_CLAIMS
         while start < len(epsilons):
             some, start, width = slice(start, start + width), start + width, 2 * width
             upper = binomial.tail(self.correct, self.taken, epsilons[some])
-            found = upper + binomial.flip_budget(self.elements, epsilons[some], delta)
-            verdict[some] = (found * binomial.ROUND_UP**2 <= level).astype(np.int8) - (found > level)
+            budget = binomial.flip_budget(self.elements, epsilons[some], delta)
+            least = np.maximum(upper + budget, budget / _sway.MOST) * binomial.ROUND_UP**2
+            verdict[some] = (least <= level).astype(np.int8) - (upper > level)
             if (verdict[some] < 0).any():
                 break
         return verdict
@@ -279,20 +298,3 @@ class UncommittedCounts(_CountFields):
     def with_all_right(self) -> "UncommittedCounts":
         """The same guesses, all right."""
         return UncommittedCounts(self.taken, self.taken, self.elements)
-
-
-def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
-    """sum_k prod_{j <= k} e^epsilon (r - v - j + 1) / (v + j), far above the mean.
-
-    There the terms fall at least as fast as a geometric series whose ratio is visibly below 1.
-    """
-    total, last, block = 1.0, 1.0, 1024
-    odds = math.exp(epsilon)
-    for start in range(1, taken - correct + 1, block):
-        effort.spend(effort.CALL / 2)
-        steps = np.arange(start, min(start + block, taken - correct + 1), dtype=np.float64)
-        terms = last * np.cumprod(odds * (taken - correct - steps + 1) / (correct + steps))
-        total, last = total + float(terms.sum()), float(terms[-1])
-        if last < 1e-17 * total:
-            break
-    return total

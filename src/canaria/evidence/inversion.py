@@ -7,15 +7,12 @@ point at or above the truth would have to be refuted.
 """
 
 import math
-import warnings
 from typing import Final
 
 import numpy as np
 from scipy import optimize
 
-from canaria._core import binomial
 from canaria._core.arrays import Floats
-from canaria._core.errors import NothingRefutableWarning
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import Evidence, Inversion
 from canaria.evidence.split import Split
@@ -27,8 +24,6 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
 MONOTONE: Final = frozenset({Inversion.BISECTION, Inversion.HALVING})
-_BUDGET_SHARE: Final = 0.9
-"""The late grid starts where the plain delta rule spends no more of the level than this."""
 _TINY: Final = 1e-300
 """So that the logarithm of a p-value of 0 is a number; far below any level."""
 _ROUNDING: Final = 1e-8
@@ -62,9 +57,7 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
         return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
     if evidence.inversion in MONOTONE:
         return _refutes(evidence, truth, delta, level)
-    start = _first_claim(evidence, delta, level) if evidence.inversion is Inversion.LATE_GRID else 0
-    claims = EPSILON_GRID[start:]
-    tried = claims[claims >= truth][:1]
+    tried = EPSILON_GRID[np.searchsorted(EPSILON_GRID, truth) :][:1]
     if len(tried) == 0:
         return False
     settled = int(evidence.screen(tried, delta, level)[0])
@@ -113,8 +106,7 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
 
     A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
     """
-    start = _first_claim(evidence, delta, level) if evidence.inversion is Inversion.LATE_GRID else 0
-    claims = EPSILON_GRID[start:]
+    claims = EPSILON_GRID
     beyond = int(np.searchsorted(claims, beat, side="right"))
     if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
         return 0.0
@@ -127,23 +119,3 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
     while run > 0 and not walked and not _refutes(evidence, float(claims[run - 1]), delta, level):
         run -= 1
     return float(claims[run - 1]) if run > 0 else 0.0
-
-
-def _first_claim(evidence: Evidence, delta: float, level: float) -> int:
-    """The first grid point where the plain delta rule leaves room to reject, known in advance."""
-    if delta == 0:
-        return 0
-    budget = binomial.flip_budget(evidence.elements, EPSILON_GRID, delta)
-    start = int(np.searchsorted(-budget, -_BUDGET_SHARE * level))
-    best = evidence.with_all_right() if start > 0 else None
-    if best is not None:
-        first = float(EPSILON_GRID[min(start, len(EPSILON_GRID) - 1)])
-        if best.p_value(ApproximateDP(first, delta)) > level:
-            most = math.floor(2 * _BUDGET_SHARE * level / delta)
-            warnings.warn(
-                f"no claim can be refuted with elements={evidence.elements} at delta={delta:g} and "
-                f"confidence={1 - level:.10g}, even by perfect guesses; at most {most} elements would do",
-                NothingRefutableWarning,
-                stacklevel=4,
-            )
-    return start

@@ -1,6 +1,7 @@
 """Evidence from a ranking: every number of guesses at once."""
 
 import bisect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core import binomial, checks, effort
-from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP
@@ -18,13 +19,19 @@ from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidenc
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
-_LADDER: Final = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512])
-_STRETCHES: Final = (16, 4, 1)
+PER_EXCESS: Final = 10.0
+"""A look with an excess of x hits over their mean is charged B / (10 x) of delta; 6 to 20 are as good."""
+_ALL_FLIPS: Final = 12
+_FLIPS: Final = 10
+_FLIPS_FROM, _FLIPS_TO = -2.5, 1.2
+"""Between these deviations from the easiest look nearly all walks need their last flip."""
+_STRETCHES: Final = (64, 16, 4, 1)
 _STRETCHES_AT_ONCE: Final = 32
 _CLOSE: Final = 1.1
 _PER_TAIL: Final = 2e-6
-_FOR_FLIPS: Final = np.array([[0.3], [0.6], [0.9]])
-"""Shares of the level that may go to walks that need many flips."""
+_NOTHING: Final = 1e-300
+_FOR_FLIPS: Final = np.array([0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0])[:, None]
+"""Shares of the easiest look's excess at which a stretch of claims is screened."""
 
 
 def looks(length: int) -> Integers:
@@ -38,31 +45,42 @@ def looks(length: int) -> Integers:
 class Ranking(Evidence):
     """Hits (right or wrong) in the order of the guesser's confidence, the most confident first.
 
-    For a claim epsilon let V_j be the number of right guesses among the first k_j, and a the smallest of the
-    binomial tails Pr[Binomial(k_j, p) >= V_j]. The p-value is the probability that a walk of independent
-    Bernoulli(p) steps ever does as well, that is, reaches c_j = min {c : Pr[Binomial(k_j, p) >= c] <= a} at
-    some k_j. It is computed exactly.
+    For a claim let V_j be the number of right guesses among the first k_j, and B = n delta / (1 + e^epsilon)
+    what delta can turn into hits on average. The score of a look is
 
-    Proved (Theorem 7), for independent fair bits and an order that depends on the output alone: with delta =
-    0 the hits are dominated by that walk. With delta > 0 the greedy delta rule holds: misses are turned into
-    hits at n delta / (1 + e^epsilon) on average, spent on the walks that need the fewest. The p-value is not
-    monotone in epsilon, so bounds are found on a fixed grid.
+        Pr[Binomial(k_j, p) >= V_j] + B / (10 (V_j - k_j p))
+
+    and the smallest of the scores counts. A walk of independent Bernoulli(p) steps does as well if it reaches
+    c_j, the first count with so small a score, at some k_j. Let A be the probability of that, and E[N] the
+    mean number of its misses that must become hits before it does. The p-value is
+
+        min(1, A + (1 - A) B / E[N])
+
+    Proved (Theorem 7), for independent fair bits, an order that depends on the output alone, and a number of
+    guesses and looks that do not depend on it. With delta = 0 the p-value is A, which is computed exactly;
+    E[N] is rounded down. The p-value is not monotone in epsilon, so bounds are found on a fixed grid.
 
     Args:
         hits: Whether each guess was right (booleans, 0/1 or -1/+1), the most confident guess first.
         elements: The number of hidden bits of the audit; by default one per hit. A guesser that left elements
             out must give it, or delta is charged for too few.
-        grid: The numbers of guesses k_1 < ... < k_J at which the hits are counted. The default depends on the
-            number of hits alone.
+        grid: The numbers of guesses k_1 < ... < k_J at which the hits are counted. The default depends on
+            `committed` alone.
+        committed: The number of ranked guesses that was fixed before the output was seen; guesses that were
+            not made after all count as wrong. By default one per hit, if every element is guessed.
+        one_sided: Whether all guesses have the same sign, fixed before the output was seen. Then delta is
+            charged for half of the elements.
 
     Attributes:
         hits: The hits; None if the evidence was read from a file.
         elements: The number of hidden bits of the audit.
         grid: The numbers of guesses at which the hits are counted.
         counts: The number of right guesses at each of them.
+        committed: The number of ranked guesses, fixed before the output was seen.
+        one_sided: Whether all guesses have one sign, fixed in advance.
 
     Raises:
-        InputError: If an argument is not usable.
+        InputError: If an argument is not usable, or if elements are left out and `committed` is not given.
 
     Example:
         >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
@@ -75,6 +93,8 @@ class Ranking(Evidence):
     elements: int
     grid: Integers
     counts: Integers
+    committed: int
+    one_sided: bool
 
     method: ClassVar[str] = "ranking"
     inversion: ClassVar[Inversion] = Inversion.GRID
@@ -83,17 +103,38 @@ class Ranking(Evidence):
         FAIR_COINS,
         ALL_COUNTED,
         NOT_ADAPTIVE,
-        "the numbers of guesses examined were fixed before the output was seen",
+        "the number of ranked guesses, and the numbers examined, were fixed before the output was seen",
     )
 
     def __init__(
-        self, hits: npt.ArrayLike, elements: int | None = None, grid: npt.ArrayLike | None = None
+        self,
+        hits: npt.ArrayLike,
+        elements: int | None = None,
+        grid: npt.ArrayLike | None = None,
+        *,
+        committed: int | None = None,
+        one_sided: bool = False,
     ) -> None:
         seen = checks.hits(hits)
-        looked = _checked_grid(grid, len(seen))
-        blocks = np.add.reduceat(seen[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
         total = checks.elements(elements, len(seen))
-        checks.assign(self, hits=seen, elements=total, grid=looked, counts=np.cumsum(blocks))
+        if committed is None and total > len(seen):
+            raise InputError(
+                f"{len(seen)} of {total} elements are ranked: give committed, the number of ranked guesses "
+                "that was fixed before the output was seen"
+            )
+        length = checks.integer("committed", committed or len(seen), len(seen), total, "elements")
+        looked = _checked_grid(grid, length)
+        made = np.concatenate([seen, np.zeros(length - len(seen), dtype=np.bool_)])
+        blocks = np.add.reduceat(made[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
+        checks.assign(
+            self,
+            hits=seen,
+            elements=total,
+            grid=looked,
+            counts=np.cumsum(blocks),
+            committed=length,
+            one_sided=checks.truth("one_sided", one_sided),
+        )
 
     @classmethod
     def read(cls, **fields: Any) -> "Ranking":
@@ -101,7 +142,14 @@ class Ranking(Evidence):
         return cls.of_counts(**fields)
 
     @classmethod
-    def of_counts(cls, grid: npt.ArrayLike, counts: npt.ArrayLike, elements: int) -> "Ranking":
+    def of_counts(
+        cls,
+        grid: npt.ArrayLike,
+        counts: npt.ArrayLike,
+        elements: int,
+        committed: int,
+        one_sided: bool = False,
+    ) -> "Ranking":
         """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
 
         These numbers are all that the p-value uses.
@@ -110,6 +158,8 @@ class Ranking(Evidence):
             grid: The numbers of guesses at which the hits were counted.
             counts: The number of right guesses at each of them.
             elements: The number of hidden bits of the audit.
+            committed: The number of ranked guesses, fixed before the output was seen.
+            one_sided: Whether all guesses have one sign, fixed in advance.
 
         Returns:
             The evidence.
@@ -124,9 +174,17 @@ class Ranking(Evidence):
         gained = np.diff(right, prepend=0)
         if (gained < 0).any() or (gained > np.diff(looked, prepend=0)).any():
             raise InputError(f"counts must grow by at most the guesses between looks, got {shown(counts)}")
-        evidence = cls.__new__(cls)
         total = checks.integer("elements", elements, int(looked[-1]))
-        checks.assign(evidence, hits=None, elements=total, grid=looked, counts=right)
+        evidence = cls.__new__(cls)
+        checks.assign(
+            evidence,
+            hits=None,
+            elements=total,
+            grid=looked,
+            counts=right,
+            committed=checks.integer("committed", committed, int(looked[-1]), total, "elements"),
+            one_sided=checks.truth("one_sided", one_sided),
+        )
         return evidence
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,13 +193,15 @@ class Ranking(Evidence):
             "grid": self.grid.tolist(),
             "counts": self.counts.tolist(),
             "elements": self.elements,
+            "committed": self.committed,
+            "one_sided": self.one_sided,
         }
 
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
         return (
-            f"every guess, the order of the guesses, and the {len(self.grid)} numbers of guesses examined "
-            f"({self.grid[0]} to {self.grid[-1]})"
+            f"the number of ranked guesses, {self.committed}, and the {len(self.grid)} of them examined "
+            f"({self.grid[0]} to {self.grid[-1]}); every guess and their order"
         )
 
     def progress(self, epsilon: float) -> Progress:
@@ -150,12 +210,13 @@ class Ranking(Evidence):
 
     @property
     def most_guesses(self) -> int:
-        """The number of guesses at the last look."""
-        return int(self.grid[-1])
+        """The number of ranked guesses."""
+        return self.committed
 
     def best_of_size(self, guesses: int) -> "Ranking":
         """An audit with this many guesses, all right, at the default looks."""
-        return Ranking(np.ones(guesses, dtype=np.bool_), self.elements_for(guesses))
+        right, total = np.ones(guesses, dtype=np.bool_), self.elements_for(guesses)
+        return Ranking(right, total, committed=guesses, one_sided=self.one_sided)
 
     @property
     def words(self) -> str:
@@ -170,8 +231,9 @@ class Ranking(Evidence):
     def effort(self, delta: float) -> Effort:
         """A rough walk for a claim; for the bound several of them, two exact walks, and the screening."""
         exact, rough = _walks.Walk(self.grid, 0.0).effort()
-        tails = _PER_TAIL * len(self.grid) * (len(_LADDER) if delta > 0 else 1)
-        return Effort(rough + tails, 15 * (rough + tails) + 2 * exact + 1000 * _PER_TAIL * len(self.grid))
+        tails = _PER_TAIL * len(self.grid)
+        claim = rough + tails * (2 * _FLIPS if delta > 0 else 1)
+        return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
     def p_value(self, claim: ApproximateDP) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP.
@@ -184,7 +246,7 @@ class Ranking(Evidence):
 
         """
         low = high = 1.0
-        for low, high in self._closer(claim.epsilon, claim.delta, rough=False):
+        for low, high in self.closer(claim, rough=False):
             if low == high:
                 break
         return high
@@ -192,7 +254,7 @@ class Ranking(Evidence):
     def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
         """Bounds on the p-value at delta = 0, cheaper than the p-value; rough if it is above `beyond`."""
         low = high = 1.0
-        for low, high in self._closer(epsilon, 0.0):
+        for low, high in self.closer(ApproximateDP(epsilon, delta=0)):
             if low > beyond or high <= low * _CLOSE:
                 break
         return low, high
@@ -208,40 +270,47 @@ class Ranking(Evidence):
             Whether the claim is refuted at this level.
 
         """
-        closer = self._closer(claim.epsilon, claim.delta)
-        return next(high <= level for low, high in closer if low > level or high <= level)
+        return next(high <= level for low, high in self.closer(claim) if low > level or high <= level)
 
-    def _closer(self, epsilon: float, delta: float, rough: bool = True) -> Iterator[tuple[float, float]]:
+    def closer(self, claim: ApproximateDP, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds on the p-value, ever closer as more boundaries are walked to, at last equal.
 
         A boundary lowered by some flips is crossed at least as often as its easiest look, and at most as
         often as all its looks together. Of two it is the lower one that is crossed more often, by at most
-        what its looks have more: a walk that crosses it alone is between them at some look. Where the
-        budget may run out, the crossing tells most. Long walks are first made with rounded steps.
+        what its looks have more: a walk that crosses it alone is between them at some look. The boundary
+        about which least is known, for what it weighs in the p-value, is walked to next. Long walks are first
+        made with rounded steps.
         """
         effort.spend(5 * effort.CALL)
-        boundary = self._boundary(epsilon)
+        epsilon, budget = claim.epsilon, float(self._budget(claim.epsilon, claim.delta))
+        boundary = self.boundary(claim)
         reachable = boundary <= self.grid
-        walk = _walks.Walk(self.grid[reachable], epsilon)
-        boundary, budget = boundary[reachable], float(binomial.flip_budget(self.elements, epsilon, delta))
-        flips = _LADDER if budget > 0 else _LADDER[:1]
+        if not reachable.any():
+            yield 1.0, 1.0
+            return
+        walk, boundary = _walks.Walk(self.grid[reachable], epsilon), boundary[reachable]
+        flips = _flips(walk.looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
+        widths = np.diff(flips, prepend=-1)
         tails = binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
         union = tails.sum(axis=0)
         least, most = tails.max(axis=0), np.minimum(union, 1.0)
+        easiest = _mean_to_reach(boundary, walk.looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
         for exact in (False, True) if rough and walk.long else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
                 effort.spend(3 * effort.CALL)
-                low, last = _walks.greedy_flips(least, flips, budget)
-                high, place = _walks.greedy_flips(most, flips, budget)
-                done = known[: last + 1].all()
-                high = low if done and exact else max(low, high)
-                yield binomial.rounded_up(low), binomial.rounded_up(high)
+                fewest, mean = float(widths @ (1 - most)), float(widths @ (1 - least))
+                low = _mean_flips(float(least[0]), min(mean, easiest), budget)
+                high = max(low, _mean_flips(float(most[0]), fewest, budget))
+                done = bool(known.all())
+                yield binomial.rounded_up(high if done and exact else low), binomial.rounded_up(high)
                 if done:
                     break
-                place = int(np.argmin(known)) if known[place] else place
+                weights = widths * (budget / max(mean, 1.0) ** 2)
+                weights[0] += 1
+                place = int(np.argmax(np.where(known, -1.0, weights * (most - least))))
                 known[place] = True
-                crossed, at_most = float(most[place]), float(most[place])
+                crossed = at_most = float(most[place])
                 if crossed > walk.floor:
                     crossed, at_most = np.minimum(walk.crossing(boundary - flips[place], exact), crossed)
                 least[place:], most[place] = np.maximum(least[place:], crossed), at_most
@@ -262,31 +331,112 @@ class Ranking(Evidence):
                 done = int(ends[-1] if all_refuted else starts[refuted.argmin()])
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
+    def boundary(self, claim: ApproximateDP) -> Integers:
+        """The first count at each look that is as extreme as the counts; above the look if there is none."""
+        budget = self._budget(claim.epsilon, claim.delta)
+        found = scores(self.counts, self.grid, claim.epsilon, budget, claim.epsilon)
+        smallest = float(found.min())
+        if not math.isfinite(smallest):
+            return self.grid + 1
+        boundary = _first_counts(
+            self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget, claim.epsilon
+        )
+        return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
+
+    def _budget(self, epsilon: Numbers, delta: float) -> Any:
+        return binomial.flip_budget(self.charged, epsilon, delta)
+
     def _smallest_tail(self, epsilon: float) -> float:
         return float(binomial.tail(self.counts, self.grid, epsilon).min())
-
-    def _boundary(self, epsilon: float) -> Integers:
-        tails = binomial.tail(self.counts, self.grid, epsilon)
-        smallest = float(tails.min())
-        boundary = _walks.smallest_counts(self.grid, smallest * binomial.ROUND_UP, epsilon)
-        return np.where(tails <= smallest, np.minimum(boundary, self.counts), boundary)
 
     def _surely_refuted(self, first: Floats, last: Floats, delta: float, level: float) -> Hits:
         """Whether the union bound over looks refutes every claim of a stretch, for each first and last.
 
-        Chances and smallest tails rise with epsilon, the budget of flips falls. So each boundary is at least
-        that of the first chances at the last smallest tail, and is crossed at most as often as by the last
-        chances with the first budget. A walk that needs more than f flips costs f + 1 of it or more; for f of
-        the ladder the p-value charges no less.
+        Chances, means and smallest tails rise with epsilon, the budget of flips falls. So each smallest score
+        is at most that of the last tails and mean with the first budget; each boundary is at least that of
+        the first tails and mean with the last budget, and is crossed at most as often as by the last chances.
+        E[N] is at least (f + 1) Pr[N > f] for every f.
         """
         looks = self.grid[:, None]
-        smallest = binomial.tail(self.counts[:, None], looks, last).min(axis=0) * binomial.ROUND_UP
-        boundary = _walks.smallest_counts(looks, smallest, first)
-        budget = binomial.flip_budget(self.elements, first, delta)
-        flips = _LADDER[np.searchsorted(_LADDER[:-1], budget / (level * _FOR_FLIPS) - 1)]
-        tails = binomial.tail(boundary - flips[:, None], looks, last) * (boundary <= looks)
-        chances = (tails.sum(axis=1) + budget / (flips + 1)) * binomial.ROUND_UP
-        return np.asarray((chances <= level).any(axis=0))
+        budgets = self._budget(first, delta), self._budget(last, delta)
+        smallest = scores(self.counts[:, None], looks, last, budgets[0], last).min(axis=0)
+        possible = smallest <= level
+        smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
+        boundary = _first_counts(looks, smallest, first, budgets[1], first)
+        reachable = boundary <= looks
+        chances = (binomial.tail(boundary, looks, last) * reachable).sum(axis=0)
+        if delta > 0:
+            excess = np.where(reachable, boundary - looks * binomial.success(last), np.inf).min(axis=0)
+            flips = np.maximum(1, np.rint(_FOR_FLIPS * np.minimum(excess, looks[-1])).astype(np.int64))
+            lowered = (binomial.tail(boundary - flips[:, None], looks, last) * reachable).sum(axis=1)
+            fewest = ((flips + 1) * (1 - lowered * binomial.ROUND_UP)).max(axis=0)
+            chances = chances + budgets[0] / np.maximum(fewest, _NOTHING)
+        return np.asarray(possible & (chances * binomial.ROUND_UP <= level))
+
+
+def _mean_flips(crossed: float, flips: float, budget: float) -> float:
+    """A + (1 - A) B / E[N], at most 1."""
+    if budget == 0:
+        return crossed
+    return 1.0 if budget >= flips else crossed + (1 - crossed) * budget / flips
+
+
+def _mean_to_reach(boundary: Integers, looks: Integers, epsilon: float, tails: Floats) -> float:
+    """The least of E[(c_j - S_j)_+] over the looks, which E[N] cannot exceed."""
+    chances = np.exp(binomial.log_pmf(boundary, looks, epsilon))
+    excess = boundary - looks * binomial.success(epsilon)
+    return float((excess * (1 - tails) + binomial.failure(epsilon) * boundary * chances).min())
+
+
+def _flips(looks: Integers, boundary: Integers, epsilon: float) -> Integers:
+    """Numbers of flips at which boundaries are walked to: all of them if few, else some that matter.
+
+    Pr[N > f] falls with f, so that each stretch between two of them counts with its last.
+    """
+    top = int(boundary.min())
+    if top <= _ALL_FLIPS:
+        return np.arange(max(top, 1))
+    wrong = float(binomial.failure(epsilon))
+    excess, spread = boundary - looks * (1 - wrong), np.sqrt(looks * wrong * (1 - wrong))
+    low = min(max(1.0, math.floor((excess + _FLIPS_FROM * spread).min())), top - 1)
+    high = min(max(low, math.ceil((excess + _FLIPS_TO * spread).min())), top - 1)
+    spaced = np.rint(np.linspace(low, high, _FLIPS - 1)).astype(np.int64)
+    return np.unique(np.append(0, spaced))
+
+
+def scores(counts: Integers, looks: Integers, epsilon: Numbers, budget: Numbers, mean: Numbers) -> Floats:
+    """Tail, plus what delta is charged for an excess over the mean at the claim `mean`; infinite without."""
+    tails = binomial.tail(counts, looks, epsilon)
+    if not np.any(budget):
+        return tails
+    excess = counts - looks * binomial.success(mean)
+    return np.where(excess > 0, tails + budget / (PER_EXCESS * np.maximum(excess, _NOTHING)), np.inf)
+
+
+def _first_counts(
+    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
+) -> Integers:
+    """For each look the first count whose score is at most the level, `looks + 1` if there is none.
+
+    Both parts of the score must be at most the level, and a count at which both are at most half of it will
+    do; bisection between the two.
+    """
+    if not np.any(budget):
+        return _walks.smallest_counts(looks, level, epsilon)
+
+    def by_parts(share: float) -> Integers:
+        charged = looks * binomial.success(mean) + budget / (PER_EXCESS * share * level)
+        enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
+        counts = _walks.smallest_counts(looks, np.asarray(share * level), epsilon)
+        return np.asarray(np.maximum(counts, enough))
+
+    looks, level, epsilon, budget, mean = np.broadcast_arrays(looks, level, epsilon, budget, mean)
+    low, high = by_parts(1.0) - 1, by_parts(0.5)
+    while (apart := high - low > 1).any():
+        middle = (low[apart] + high[apart]) // 2
+        fine = scores(middle, looks[apart], epsilon[apart], budget[apart], mean[apart]) <= level[apart]
+        low[apart], high[apart] = np.where(fine, low[apart], middle), np.where(fine, middle, high[apart])
+    return np.asarray(high)
 
 
 def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:
@@ -295,7 +445,7 @@ def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:
     whole = _whole("grid", grid)
     rising = len(whole) > 0 and whole[0] >= 1 and (np.diff(whole) > 0).all()
     if not rising or (length is not None and whole[-1] > length):
-        limit = "" if length is None else f" up to len(hits) = {length}"
+        limit = "" if length is None else f" up to {length}, the number of guesses"
         raise InputError(f"grid must hold rising positive integers{limit}, got {shown(grid)}")
     return whole
 

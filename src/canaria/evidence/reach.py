@@ -7,11 +7,9 @@ be refuted at a level of delta or below, because an (epsilon, delta)-DP mechanis
 probability delta.
 """
 
-import warnings
 from collections.abc import Iterator
 from typing import Final
 
-from canaria._core.errors import NothingRefutableWarning
 from canaria.evidence.base import Evidence
 from canaria.evidence.bound import lower_bound
 from canaria.evidence.inversion import EPSILON_GRID
@@ -46,9 +44,7 @@ def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | No
     best = evidence.best_of_size(asked) if asked else None
     if best is None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NothingRefutableWarning)
-        return lower_bound(best, delta, confidence).epsilon
+    return lower_bound(best, delta, confidence).epsilon
 
 
 def remedy(evidence: Evidence, claimed: float, delta: float, confidence: float) -> str:
@@ -69,12 +65,6 @@ def remedy(evidence: Evidence, claimed: float, delta: float, confidence: float) 
 
 
 def _other_sizes(guesses: int) -> Iterator[int]:
-    """Twice as many guesses, and again; then half as many, as delta is charged for every element."""
-    factor = 2.0
-    while factor * guesses <= _MOST_GUESSES:
-        yield round(guesses * factor)
-        factor *= 2
-    factor = 0.5
-    while factor * guesses >= 1:
-        yield max(1, round(guesses * factor))
-        factor /= 2
+    """Twice as many guesses, and again."""
+    while (guesses := 2 * guesses) <= _MOST_GUESSES:
+        yield guesses

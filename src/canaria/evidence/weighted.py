@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
+from scipy import fft, special
 
 from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import ApproximateDP
-from canaria.evidence import _text, _walks
+from canaria.evidence import _sway, _text, _walks
 from canaria.evidence.base import (
     ALL_COUNTED,
     FAIR_COINS,
@@ -35,6 +35,10 @@ _FFT_ERROR: Final = 1e-14
 """The error of a tail by Fourier transforms, measured as at most 2.3e-15 (proofs, Rounding)."""
 _CHERNOFF_ERROR: Final = 1e-13
 """The relative error of Chernoff's bound for each guess: its exponent, at most 400 per guess, is rounded."""
+_DESIGN: Final = 0.05
+"""The level for which losses are capped."""
+_CAPS: Final = 1.6 ** -np.arange(9.0)
+_HALFWAY: Final = (np.arange(LATTICE) + 0.5) / LATTICE
 _TILTS: Final = np.geomspace(1e-5, 10, 40)
 
 
@@ -44,13 +48,17 @@ class Weighted(Evidence):
 
     With privacy losses known, the weight of a guess against a claim epsilon is max(0, |loss| - epsilon), the
     Neyman-Pearson weight against "right with probability p(|loss|)". Losses are capped at ln(4 n), where a
-    guess is as good as certain. Weights are rounded to a lattice {0, ..., 40} (integers up to 40 stay as they
-    are), and the rounded weights *are* the weights: nothing is approximate.
+    guess is as good as certain, and lower where delta would cost more than heavy guesses bring; that cap
+    depends on the losses, n and the claim alone. Weights are rounded to a lattice {0, ..., 40} (integers up
+    to 40 stay as they are), and the rounded weights *are* the weights: nothing is approximate.
 
     Proved (Theorem 9), for independent fair bits and weights that depend on the output alone: given the
     output, the total weight of the right guesses is dominated by a sum of independent w_i
-    Bernoulli(p(epsilon)), whose law is computed exactly. With delta > 0 the plain delta rule adds n delta /
-    (1 + e^epsilon). The weights change with epsilon, so bounds are found on a fixed grid.
+    Bernoulli(p(epsilon)), whose law is computed exactly: it reaches the right weight with probability A. With
+    delta > 0, A and the sway D of a flip (a concentration bound, computed from the weights) have fixed shares
+    of the level: the p-value is the smallest beta with A <= beta (1 - s) and B D <= beta s, where B = n delta
+    / (1 + e^epsilon) and s = min(B / beta, 0.6). The weights change with epsilon, so bounds are found on a
+    fixed grid.
 
     Args:
         hits: Whether each guess was right (booleans, 0/1 or -1/+1).
@@ -80,7 +88,7 @@ class Weighted(Evidence):
     elements: int
 
     method: ClassVar[str] = "weighted"
-    inversion: ClassVar[Inversion] = Inversion.LATE_GRID
+    inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
@@ -137,21 +145,21 @@ class Weighted(Evidence):
             elements=elements,
         )
 
-    def lattice_weights(self, epsilon: float) -> Integers:
+    def lattice_weights(self, claim: ApproximateDP) -> Integers:
         """The integer weight of each guess against a claim.
 
         Args:
-            epsilon: The epsilon of the claim.
+            claim: The claim to test.
 
         Returns:
             One integer from 0 to 40 per guess.
 
         """
-        return np.asarray(np.searchsorted(self._edges(epsilon), self._sizes, side="right"))
+        return np.asarray(np.searchsorted(self._edges(claim), self._sizes, side="right"))
 
     def tally(self, epsilon: float) -> Tally:
         """The guesses that have weight against the claim."""
-        taken, right = self._groups(epsilon)
+        taken, right = self._groups(ApproximateDP(epsilon, delta=0))
         return Tally(int(right[1:].sum()), int(taken[1:].sum()))
 
     def fixed(self) -> str:
@@ -170,23 +178,23 @@ class Weighted(Evidence):
         points = 3 * LATTICE * math.sqrt(len(self.hits))
         transforms = LATTICE * (effort.CALL + effort.TRANSFORM / 2 * points)
         passed = 10 * effort.RATIO * len(self.hits)
-        return Effort(transforms + passed, 5 * transforms + 1000 * effort.CALL + passed)
+        sways = 50 * effort.CALL if delta > 0 else 0.0
+        return Effort(transforms + passed + sways, 5 * transforms + 1000 * effort.CALL + passed + 50 * sways)
 
-    def statistic(self, epsilon: float) -> int:
+    def statistic(self, claim: ApproximateDP) -> int:
         """The total weight of the right guesses against a claim.
 
         Args:
-            epsilon: The epsilon of the claim.
+            claim: The claim to test.
 
         Returns:
             The sum of the integer weights.
 
         """
-        _, right = self._groups(epsilon)
-        return int(np.arange(len(right)) @ right)
+        return _total(self._groups(claim)[1])
 
     def p_value(self, claim: ApproximateDP) -> float:
-        """The probability of as much right weight, plus the plain delta rule.
+        """The smallest level at which the chance of as much right weight and the sway keep to their shares.
 
         Args:
             claim: The claim to test.
@@ -195,24 +203,35 @@ class Weighted(Evidence):
             The p-value, rounded up.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
         effort.spend(5 * effort.CALL)
-        upper = _weighted_tail(self._groups(epsilon)[0], self.statistic(epsilon), epsilon)
-        budget = float(binomial.flip_budget(self.elements, epsilon, delta))
-        return binomial.rounded_up(upper + budget)
+        groups, right = self._groups(claim)
+        statistic = _total(right)
+        upper = _weighted_tail(groups, statistic, claim.epsilon)
+        budget, sway = float(binomial.flip_budget(self.elements, claim.epsilon, claim.delta)), 1.0
+        if _sway.matters(upper, budget):
+            sway = _sway.of_weights(groups, statistic, claim.epsilon)
+        return binomial.rounded_up(_sway.combined(upper, sway, budget))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by Chernoff's bound, up to the first that it leaves open."""
         verdict = np.zeros(len(epsilons), dtype=np.int8)
-        budget = binomial.flip_budget(self.elements, epsilons, delta)
-        rounding = 1 + _CHERNOFF_ERROR * len(self.hits)
         for index, epsilon in enumerate(epsilons.tolist()):
             effort.spend(3 * effort.CALL)
-            groups, statistic = self._groups(epsilon)[0], self.statistic(epsilon)
-            if _chernoff(groups, statistic, epsilon) * rounding + budget[index] > level:
+            if not self._surely_refuted(ApproximateDP(epsilon, delta), level / binomial.ROUND_UP):
                 break
             verdict[index] = 1
         return verdict
+
+    def _surely_refuted(self, claim: ApproximateDP, level: float) -> bool:
+        """Whether Chernoff's bound refutes a claim, with the plain delta rule or ever better sways."""
+        groups, right = self._groups(claim)
+        statistic, epsilon = _total(right), claim.epsilon
+        upper = _chernoff(groups, statistic, epsilon) * (1 + _CHERNOFF_ERROR * len(self.hits))
+        budget = float(binomial.flip_budget(self.elements, epsilon, claim.delta))
+        if upper > level or _sway.combined(upper, 1.0, budget) <= level or not _sway.matters(upper, budget):
+            return _sway.combined(upper, 1.0, budget) <= level
+        sway = _sway.of_weights(groups, statistic, epsilon, enough=_sway.MOST * level / budget)
+        return _sway.combined(upper, sway, budget) <= level
 
     @cached_property
     def _sizes(self) -> Floats:
@@ -229,20 +248,69 @@ class Weighted(Evidence):
         order = np.argsort(self._sizes)
         return self._sizes[order], np.concatenate([[0], np.cumsum(self.hits[order])])
 
-    def _groups(self, epsilon: float) -> tuple[Integers, Integers]:
+    @cached_property
+    def _believed(self) -> tuple[Floats, Floats]:
+        """Mean and variance of the hits of the first k guesses by size, if the losses are right."""
+        effort.spend(10 * effort.RATIO * len(self.hits))
+        chances = special.expit(self._sorted[0])
+        mean, variance = np.cumsum(chances), np.cumsum(chances * (1 - chances))
+        return np.append(0.0, mean), np.append(0.0, variance)
+
+    def _groups(self, claim: ApproximateDP) -> tuple[Integers, Integers]:
         """How many guesses have each integer weight, and how many of them were right."""
         sizes, right = self._sorted
-        starts = np.searchsorted(sizes, self._edges(epsilon), side="left")
+        starts = np.searchsorted(sizes, self._edges(claim), side="left")
         edges = np.concatenate([[0], starts, [len(sizes)]])
         return np.diff(edges), np.diff(right[edges])
 
-    def _edges(self, epsilon: float) -> Floats:
+    def _edges(self, claim: ApproximateDP) -> Floats:
         """The sizes at which the integer weights 1, 2, ..., 40 begin."""
-        top = float(self._sorted[0][-1])
         if self.losses is None:
+            top = float(self._sorted[0][-1])
             whole = top <= LATTICE and bool((self._sizes == np.rint(self._sizes)).all())
             return _steps(LATTICE if whole else top)
-        return epsilon + _steps(top - epsilon)
+        return claim.epsilon + _steps(self.top(claim) - claim.epsilon)
+
+    def top(self, claim: ApproximateDP) -> float:
+        """The cap of the losses against a claim, chosen from the losses alone.
+
+        Where the plain delta rule would do at a level of 0.05, there is no cap but ln(4 n). Else, of nine
+        caps, the one with the most power at that level if the losses are right: a verdict needs an excess
+        over the mean by chance, and one that keeps the sway of delta small.
+
+        Args:
+            claim: The claim to test.
+
+        Returns:
+            The cap.
+
+        """
+        sizes, _ = self._sorted
+        largest, epsilon = float(sizes[-1]), claim.epsilon
+        budget = float(binomial.flip_budget(self.elements, epsilon, claim.delta))
+        if budget <= _sway.MOST * _DESIGN or largest - epsilon < _NOTHING:
+            return largest
+        weights = np.arange(LATTICE + 1)
+        tops = epsilon + (largest - epsilon) * _CAPS
+        starts = np.searchsorted(sizes, epsilon + (tops - epsilon)[:, None] * _HALFWAY, side="left")
+        edges = np.pad(starts, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(sizes))))
+        groups = np.diff(edges)
+        right, wrong = binomial.success(epsilon), binomial.failure(epsilon)
+        spread = np.sqrt(right * wrong * (groups @ weights**2))
+        used = spread > 0
+        spread = np.where(used, spread, 1.0)
+        heaviest = ((groups > 0) * weights).max(axis=1)
+        believed, noise = (
+            np.diff(sums[edges]) @ powers
+            for sums, powers in zip(self._believed, (weights, weights**2), strict=True)
+        )
+        needed = -special.ndtri((1 - _sway.MOST) * _DESIGN) * spread
+        most = _sway.MOST * _DESIGN / budget
+        coarse = heaviest / spread
+        swayed = np.clip(0.5 + 7 * coarse, 1.2, 3.5) * heaviest / most
+        needed = np.where((0.75 + coarse) * coarse > most, np.maximum(needed, swayed), needed)
+        power = (believed - right * (groups @ weights) - needed) / np.sqrt(np.maximum(noise, _NOTHING))
+        return float(tops[np.argmax(np.where(used, power, -np.inf))])
 
     @property
     def most_guesses(self) -> int:
@@ -264,25 +332,33 @@ class Weighted(Evidence):
         )
 
 
+def _total(right: Integers) -> int:
+    """The weight of the right guesses."""
+    return int(np.arange(len(right)) @ right)
+
+
 def _steps(top: float) -> Floats:
     """Half-way below the lattice points top / 40, 2 top / 40, ..., top; infinite if top is 0."""
     if top < _NOTHING:
         return np.full(LATTICE, math.inf)
-    return (np.arange(LATTICE) + 0.5) / LATTICE * top
+    return _HALFWAY * top
 
 
 def _weighted_tail(groups: Integers, statistic: int, epsilon: float) -> float:
     """Pr[sum_w w Binomial(groups[w], p(epsilon)) >= statistic].
 
-    The law lives on a circle of as many points as Hoeffding's inequality says hold all but 2e-18 of
-    it; the transforms of the groups are multiplied there.
+    The law lives on a circle of as many points as Hoeffding's or Bernstein's inequality says hold all but
+    2e-18 of it; the transforms of the groups are multiplied there.
     """
     values = np.flatnonzero(groups[1:]) + 1
     if statistic <= 0 or len(values) == 0:
         return 1.0
     sizes = groups[values]
-    mean = float(binomial.success(epsilon)) * float(values @ sizes)
-    reach = math.ceil(math.sqrt(-math.log(_LEAK) / 2 * float(values**2 @ sizes)))
+    right, squares = float(binomial.success(epsilon)), float(values**2 @ sizes)
+    mean, variance = right * float(values @ sizes), right * float(binomial.failure(epsilon)) * squares
+    heavy = -math.log(_LEAK) * float(values[-1]) / 3
+    bernstein = heavy + math.sqrt(heavy**2 - 2 * math.log(_LEAK) * variance)
+    reach = math.ceil(min(math.sqrt(-math.log(_LEAK) / 2 * squares), bernstein))
     bottom, top = (
         max(0, math.floor(mean) - reach),
         min(int(values @ sizes), math.ceil(mean) + reach),

@@ -23,6 +23,8 @@ _FIELDS: Final = {
     "--rule": "rule",
 }
 """Where the record says what an option of the command line says."""
+_ONE_SIDED: Final = "--one-sided"
+_NO_MORE_OPTIONS: Final = "--"
 _ALWAYS: Final = {"--delta": 0.0, "--claimed": None, "--confidence": 0.95}
 _DEFAULTS: Final[dict[str, dict[str, object]]] = {
     "bound": {
@@ -59,17 +61,26 @@ def differences(record: Mapping[str, Any]) -> list[str]:
         return []
     if not words or PurePath(words[0]).name != "canaria":
         return []
+    if words[1:2] == [_NO_MORE_OPTIONS]:
+        del words[1]
+    if _NO_MORE_OPTIONS in words:
+        del words[words.index(_NO_MORE_OPTIONS) :]
     defaults = _DEFAULTS.get(" ".join(words[1:2]))
     if defaults is None:
         return [f"command is stored as {shown(stored)}, which makes no result"]
     apart = [part for word in words for part in _split_option(word)]
     given = {word: value for word, value in pairwise(apart) if word in _FIELDS}
-    return [
+    faults = [
         f"{_FIELDS[option]} is stored as {shown(recorded)}, but the command "
         + (f"says {option} {given[option]}" if option in given else f"does not say {option}")
         for option, value in {**defaults, **given}.items()
         if not _says(value, recorded := record[_FIELDS[option]])
     ]
+    one_sided = record["evidence"].get("one_sided", False)
+    if words[1] == "bound" and one_sided != (_ONE_SIDED in words):
+        said = "does not say" if one_sided else "says"
+        faults.append(f"one_sided is stored as {one_sided}, but the command {said} {_ONE_SIDED}")
+    return faults
 
 
 def _split_option(word: str) -> tuple[str, ...]:

@@ -153,8 +153,8 @@ class All:
         return Counts(int(hits.sum()), len(hits), elements)
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is a count."""
-        return isinstance(evidence, Counts)
+        """Whether the evidence is a count, of guesses of either sign."""
+        return isinstance(evidence, Counts) and not evidence.one_sided
 
 
 def _largest_loss(elements: int) -> float:

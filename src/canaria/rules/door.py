@@ -38,6 +38,7 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
     guesses: Guesses | None = getattr(commitment, "guesses", None)
     evidence = commitment.reveal(hidden)
     _require_all_counted(evidence, len(bits))
+    _require_one_sign(evidence, guesses)
     return None if guesses is None else _relabelled(guesses, order), evidence
 
 
@@ -108,6 +109,7 @@ def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
     guesses = Guesses(order, signs)
     evidence = rule.weigh(guesses.hits(bits), losses, len(bits))
     _require_all_counted(evidence, len(bits))
+    _require_one_sign(evidence, guesses)
     return guesses, evidence
 
 
@@ -121,6 +123,15 @@ def _require_all_counted(evidence: Evidence, total: int) -> None:
                 f"evidence must count all {total} hidden bits of the audit, guessed or not "
                 f"(elements={total}), got {shown(evidence)}"
             )
+
+
+def _require_one_sign(evidence: Evidence, guesses: Guesses | None) -> None:
+    """Half of delta is charged where one sign is guessed: refuse guesses that show both."""
+    if evidence.one_sided and guesses is not None and len(np.unique(guesses.signs[guesses.signs != 0])) > 1:
+        raise InputError(
+            "one_sided evidence comes from guesses of one sign, fixed in advance; these have both, got "
+            f"{shown(evidence)}"
+        )
 
 
 def _relabelled(guesses: Guesses, order: Integers) -> Guesses:

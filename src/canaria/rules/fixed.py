@@ -19,7 +19,7 @@ from canaria.rules._guesses import (
 
 @dataclass(frozen=True)
 class Top:
-    """Guess +1 for the k highest scores; gives `Counts`.
+    """Guess +1 for the k highest scores; gives one-sided `Counts`.
 
     Attributes:
         k: The number of guesses, fixed in advance.
@@ -35,11 +35,11 @@ class Top:
         """Commit to the k highest scores."""
         taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         guesses = Guesses(highest(scores, taken, rng), np.ones(taken, dtype=np.int8))
-        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total, one_sided=True))
 
     def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is that of k guesses."""
-        return _of_guesses(self.k, evidence)
+        """Whether the evidence is that of k guesses of one sign."""
+        return _of_guesses(self.k, evidence, one_sided=True)
 
     def included(self, evidence: Evidence) -> tuple[int, int]:
         """The right guesses are of included elements, the wrong ones of excluded elements."""
@@ -171,5 +171,7 @@ class Soft:
         return included, included + int((~known).sum())
 
 
-def _of_guesses(k: int, evidence: Evidence) -> bool:
-    return nothing_guessed(evidence) or (isinstance(evidence, Counts) and evidence.taken == k)
+def _of_guesses(k: int, evidence: Evidence, one_sided: bool = False) -> bool:
+    return nothing_guessed(evidence) or (
+        isinstance(evidence, Counts) and evidence.taken == k and evidence.one_sided == one_sided
+    )

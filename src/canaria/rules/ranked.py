@@ -12,6 +12,8 @@ from canaria.rules._guesses import Guesses, falling, nothing_guessed, tails_alte
 
 SHARES: Final = (0.7, 0.15, 0.15)
 """What both tails, top only and bottom only may spend of the error probability."""
+ONE_SIDED: Final = (False, True, True)
+"""Whether all guesses of an order have one sign."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Ranked:
         rankings = [part for part in evidence.parts if isinstance(part, Ranking)]
         return (
             len(rankings) == len(SHARES)
-            and all(part.elements == evidence.elements for part in rankings)
+            and all(part.elements == part.committed == evidence.elements for part in rankings)
+            and tuple(part.one_sided for part in rankings) == ONE_SIDED
             and all(np.array_equal(part.grid, grid) for part in rankings)
             and _agree(*rankings)
         )
@@ -73,7 +76,10 @@ class RankedOrders:
 
     def reveal(self, bits: Bits) -> Split:
         """Compare each order with the bits."""
-        return Split(tuple(Ranking(guesses.hits(bits)) for guesses in self.orders), SHARES)
+        parts = zip(self.orders, ONE_SIDED, strict=True)
+        return Split(
+            tuple(Ranking(guesses.hits(bits), one_sided=one_sided) for guesses, one_sided in parts), SHARES
+        )
 
 
 def _agree(both: Ranking, top: Ranking, bottom: Ranking) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.errors import AuditWarning, InputError, NothingRefutableWarning, shown
+from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP
 from canaria.evidence.bound import Bound, lower_bound
@@ -233,12 +233,12 @@ def examine(
         _require_unbelieving(mechanism, game, claim.epsilon)
         size = ELEMENTS if game.get("n") is None and game.get("pairs") is None else game.get("n")
         audit, seed = play(mechanism, **{**game, "n": size}, rng=rng), rng if isinstance(rng, int) else None
-    bound, notes = _quietly(audit, claim.delta, confidence)
+    bound = bound_of(audit, claim.delta, confidence)
     hopeless = _hopeless(bound, claim)
     if hopeless:
         raise InputError(f"this test cannot fail: {hopeless}")
     silent = _says_nothing(audit, game.get("score"))
-    return Verdict(bound, claim, seed=seed, notes=notes or silent or _idle(bound, claim))
+    return Verdict(bound, claim, seed=seed, notes=silent or _idle(bound, claim))
 
 
 def examine_training(
@@ -256,14 +256,14 @@ def examine_training(
     if not callable(test):
         raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
     chosen = {name: value for name, value in how.items() if value}
-    bound, notes = _quietly(audit, claim.delta, confidence_at(level), **chosen)
+    bound = bound_of(audit, claim.delta, confidence_at(level), **chosen)
     hopeless = _hopeless(bound, claim)
     if hopeless and not conformance:
         raise InputError(f"this test cannot fail: {hopeless}")
+    notes = _idle(bound, claim)
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
     found = replace(test(), level=level) if conformance else None
-    notes = notes or _idle(bound, claim)
     if conformance:
         record = getattr(audit, "recording", lambda: audit)()
         if callable(untested := getattr(record, "not_tested", None)):
@@ -291,18 +291,6 @@ def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float
         )
 
 
-def _quietly(audit: object, delta: float, confidence: float, **how: object) -> tuple[Bound, tuple[str, ...]]:
-    """The bound, with a note instead of the warning that the guesses could not have refuted anything."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", NothingRefutableWarning)
-        bound = bound_of(audit, delta, confidence, **how)
-    hopeless = [one for one in caught if issubclass(one.category, NothingRefutableWarning)]
-    for warning in caught:
-        if warning not in hopeless:
-            warnings.warn(warning.message, stacklevel=2)
-    return bound, tuple(dict.fromkeys(str(warning.message) for warning in hopeless))
-
-
 def _says_nothing(audit: object, score: Score | None) -> tuple[str, ...]:
     """What the reader of a test must know: that all scores are the same, or upside down."""
     if score is None or not isinstance(audit, Transcript):
@@ -321,9 +309,7 @@ def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
     if bound.tally.taken == 0 and (best is None or best.tally(0.0).taken == 0):
         return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
     if best is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            most = lower_bound(best, bound.delta, bound.confidence)
+        most = lower_bound(best, bound.delta, bound.confidence)
         if not most.refutes(replace(claim, adjacency="unspecified")):
             return (
                 "with these scores even right guesses alone would not refute the claim: the rule stakes what "

@@ -164,7 +164,7 @@ def of_dense(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
-    if not enough_draws(len(seen), included, steps, sample_rate, noise_multiplier):
+    if not enough_draws(layers or (len(seen),), included, steps, sample_rate, noise_multiplier):
         raise InputError(
             f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
             "and more often where there is little noise; train for more steps, or use more canaries"
@@ -185,13 +185,15 @@ def of_dense(
 
 
 def enough_draws(
-    coordinates: int, included: Hits, steps: int, sample_rate: float, noise_multiplier: float
+    layers: tuple[int, ...], included: Hits, steps: int, sample_rate: float, noise_multiplier: float
 ) -> bool:
     """Whether the participations of dense canaries may be treated as normal.
 
-    There must be several, and their fourth cumulants must add little to the variance of the squares: along
-    its own gradient a canary has at least the variance of its draws and of the noise (Theorem 26).
+    There must be several, and their fourth cumulants must add little to the variance of the squares, even if
+    they all fall into the smallest parameter that is tested: along its own gradient a canary has at least the
+    variance of its draws and of the noise (Theorem 26).
     """
+    coordinates = min((share for share in layers if share > 1), default=1)
     number, once = int(np.sum(included)), sample_rate * (1 - sample_rate)
     cumulant = steps * once * abs(1 - 6 * once)
     variance = steps * (once + noise_multiplier**2)

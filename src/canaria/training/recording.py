@@ -277,7 +277,11 @@ class Recording:
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
         if isinstance(self.design, Dense):
             lawful = lawful and enough_draws(
-                self.design.coordinates, self.bits > 0, self.steps, self.sample_rate, self._noise_multiplier
+                self.layers or (self.design.coordinates,),
+                self.bits > 0,
+                self.steps,
+                self.sample_rate,
+                self._noise_multiplier,
             )
         touched, untouched = exercised(self.injection, self.design, by_the_optimizer=self.by_the_optimizer)
         return Result(
@@ -301,9 +305,10 @@ class Recording:
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
         """What conformance may not see in this run, by topic.
 
-        A fault that is not listed (a step without noise, a parameter without noise, the same noise at every
-        index that two parameters have in common) is found with a probability of 99.9%, whatever else training
-        does.
+        A fault that is not listed (a step without noise beside one with its stated noise, a parameter without
+        noise, the same noise at every index that two parameters have in common) is found with a probability
+        of 99.9%. Noise that moves from one step of a pair to the other, so that their difference has its
+        usual size, is not seen.
 
         Args:
             level: The false-alarm rate at which conformance is judged.

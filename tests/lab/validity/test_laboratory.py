@@ -225,7 +225,6 @@ def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bo
     assert low < cell.rate < high
 
 
-@pytest.mark.filterwarnings("ignore:no claim can be refuted")
 @pytest.mark.parametrize(
     "auditor", [one for one in OURS if isinstance(one, Ours)], ids=lambda auditor: auditor.name
 )

@@ -1,8 +1,8 @@
 """Bounds of many drawn audits by the rule `Ranked`, all at once.
 
-The p-value of a `Ranking` depends on the hits only through a, the smallest of its binomial tails. So for
-each claim there is one strictness a*(claim) below which the claim is refuted; it is found from `Ranking`
-itself at a few claims and interpolated between them. A bound is then the largest claim whose critical count,
+The p-value of a `Ranking` depends on the hits only through the smallest of the scores of its looks. So for
+each claim there is one strictness below which the claim is refuted; it is found from `Ranking` itself at a
+few claims and interpolated between them. A bound is then the largest claim whose critical count,
 at some look, has been reached. Against `lower_bound` on the same hits the mean bound is off by 1% at most
 where that was tried (tests/training/test_plan.py).
 """
@@ -21,15 +21,17 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria.claims import ApproximateDP
 from canaria.evidence import Ranking
 from canaria.evidence.inversion import EPSILON_GRID
-from canaria.evidence.ranking import looks
-from canaria.rules.ranked import SHARES
+from canaria.evidence.ranking import PER_EXCESS, looks, scores
+from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.training.plan._law import Coordinates, Law, draws
 
 _FIRST_GUESS: Final = 8.0
 _IMPOSSIBLE: Final = -1e4
+_TINY: Final = 1e-300
 _CLAIMS: Final = 60
 _FIRST_DEVIATIONS: Final = 2.5
 _MORE: Final = 1.25
+_HALVINGS: Final = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +54,13 @@ class RankedAudits:
         """The bound of every audit."""
         knots: Floats = np.zeros(1)
         strict = np.log(level / _FIRST_GUESS * np.array(SHARES))[None]
-        found = self._invert(knots, strict, math.log(self.canaries) + 2)
+        found = self._invert(knots, strict, math.log(self.canaries) + 2, delta)
         asked: list[float] = []
         for quantiles in ((0.5,), (0.05, 0.95)):
             asked += np.round(np.quantile(found, quantiles), 2).tolist()
             knots = np.unique(asked)
             strict = np.stack([self._strict(claim, delta, level) for claim in knots.tolist()])
-            found = self._invert(knots, strict, 1.3 * float(found.max()) + 0.3)
+            found = self._invert(knots, strict, 1.3 * float(found.max()) + 0.3, delta)
         return np.asarray(np.floor(found * 100 + 1e-6) / 100)
 
     def refuted(self, claim: float, delta: float, level: float) -> Hits:
@@ -68,24 +70,35 @@ class RankedAudits:
             return verdict
         following = float(EPSILON_GRID[np.searchsorted(EPSILON_GRID, claim, side="right")])
         strict = self._strict(following, delta, level)
-        for counts, own in zip(self.counts, strict, strict=True):
-            critical = _critical_counts(looks(self.canaries), np.array([following]), own[None])[:, 0]
+        for counts, own, one_sided in zip(self.counts, strict, ONE_SIDED, strict=True):
+            budget = self._budget(np.array([following]), delta, one_sided)
+            critical = _critical_counts(looks(self.canaries), np.array([following]), own[None], budget)[:, 0]
             verdict |= (counts >= critical - 1e-9).any(axis=1)
         return verdict
 
     def _strict(self, claim: float, delta: float, level: float) -> Floats:
-        return _strictness(self.canaries, claim, delta, tuple(level * share for share in SHARES))
+        return np.array(
+            [
+                _strictness(self.canaries, claim, delta, level * share, one_sided)
+                for share, one_sided in zip(SHARES, ONE_SIDED, strict=True)
+            ]
+        )
 
-    def _invert(self, knots: Floats, strict: Floats, top: float) -> Floats:
+    def _budget(self, claims: Floats, delta: float, one_sided: bool) -> Floats:
+        charged = self.canaries / 2 if one_sided else self.canaries
+        return np.asarray(binomial.flip_budget(charged, claims, delta))
+
+    def _invert(self, knots: Floats, strict: Floats, top: float, delta: float) -> Floats:
         """For each audit the largest claim up to `top` with a critical count that was reached, else 0."""
         claims = np.linspace(0, top, _CLAIMS)
         best = np.zeros(len(self.counts[0]))
         grid = looks(self.canaries)
-        critical: dict[float, Floats] = {}
-        for counts, share, own in zip(self.counts, SHARES, strict.T, strict=True):
-            if share not in critical:
-                critical[share] = _critical_counts(grid, claims, np.interp(claims, knots, own))
-            for column, rising in zip(counts.T, critical[share], strict=True):
+        critical: dict[bool, Floats] = {}
+        for counts, one_sided, own in zip(self.counts, ONE_SIDED, strict.T, strict=True):
+            if one_sided not in critical:
+                budget = self._budget(claims, delta, one_sided)
+                critical[one_sided] = _critical_counts(grid, claims, np.interp(claims, knots, own), budget)
+            for column, rising in zip(counts.T, critical[one_sided], strict=True):
                 np.maximum(best, np.interp(column, rising, claims, left=0.0), out=best)
         return best
 
@@ -112,43 +125,61 @@ def _in_random_order(included: npt.NDArray[np.int16], size: int, rng: np.random.
     return bits.reshape(len(included), -1)
 
 
-def _critical_counts(grid: Integers, claims: Floats, strict: Floats) -> Floats:
-    """The count c, as a real number, with Pr[Binomial(k, p(claim)) >= c] = e^strict: (looks, claims), rising.
+def _critical_counts(grid: Integers, claims: Floats, strict: Floats, budget: Floats) -> Floats:
+    """The count c, as a real number, whose score is e^strict: (looks, claims), rising with the claims.
 
-    One above k where not even k right guesses are rare enough.
+    One above k where not even k right guesses have so small a score.
     """
-    taken = grid[:, None].astype(np.float64)
-    misses = special.bdtrik(
-        np.broadcast_to(np.exp(strict), (len(grid), len(claims))), taken, special.expit(-claims)
-    )
-    possible = taken * -np.log1p(np.exp(-claims)) <= strict
-    rising = np.where(possible & np.isfinite(misses), taken - misses, taken + 1)
-    return np.asarray(np.maximum.accumulate(rising, axis=1))
+    taken, level = grid[:, None].astype(np.float64), np.maximum(np.exp(strict), _TINY)
+    mean = taken * special.expit(claims)
+
+    def by_parts(share: float) -> Floats:
+        misses = special.bdtrik(
+            np.broadcast_to(share * level, (len(grid), len(claims))), taken, special.expit(-claims)
+        )
+        possible = (taken * -np.log1p(np.exp(-claims)) <= strict + math.log(share)) & np.isfinite(misses)
+        counts = np.where(possible, taken - misses, taken + 1)
+        return np.clip(mean + budget / (PER_EXCESS * share * level), counts, taken + 1)
+
+    low = by_parts(1.0)
+    if budget.any():
+        high = by_parts(0.5)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            tails = special.betainc(
+                np.minimum(middle, taken), np.maximum(taken - middle, 0.0) + 1, mean / taken
+            )
+            excess = np.maximum(middle - mean, _TINY)
+            fine = tails + budget / (PER_EXCESS * excess) <= level
+            low, high = np.where(fine, low, middle), np.where(fine, middle, high)
+        low = high
+    return np.asarray(np.maximum.accumulate(low, axis=1))
 
 
 class _PValues:
     """P-values of rankings with c right guesses in all, the wrong ones first: points of a curve over c."""
 
-    def __init__(self, canaries: int, claim: float, delta: float) -> None:
+    def __init__(self, canaries: int, claim: float, delta: float, one_sided: bool) -> None:
         chance = float(special.expit(claim))
-        self.canaries, self.claim, self.delta = canaries, claim, delta
+        self.canaries, self.claim, self.one_sided = canaries, ApproximateDP(claim, delta), one_sided
         self.mean, self.spread = canaries * chance, math.sqrt(canaries * chance * (1 - chance))
         self.points = [(0.0, 0.0, 0.0)]
 
     def ask(self, deviations: float) -> bool:
-        """Add a point: deviations of c from its mean, ln of the smallest tail, ln p; whether c can grow."""
+        """Add a point: deviations of c from its mean, ln of the smallest score, ln p; whether c can grow."""
         grid = looks(self.canaries)
         right = min(self.canaries, math.ceil(self.mean + deviations * self.spread))
         counts = np.maximum(0, right - (self.canaries - grid))
-        p_value = Ranking.of_counts(grid, counts, self.canaries).p_value(
-            ApproximateDP(self.claim, self.delta)
-        )
-        smallest = float(binomial.tail(counts, grid, self.claim).min())
-        self.points.append((deviations, math.log(smallest), math.log(max(p_value, 1e-300))))
+        ranking = Ranking.of_counts(grid, counts, self.canaries, self.canaries, self.one_sided)
+        epsilon, p_value = self.claim.epsilon, ranking.p_value(self.claim)
+        budget = binomial.flip_budget(ranking.charged, epsilon, self.claim.delta)
+        smallest = float(scores(counts, grid, epsilon, budget, epsilon).min())
+        if math.isfinite(smallest):
+            self.points.append((deviations, math.log(smallest), math.log(max(p_value, 1e-300))))
         return right < self.canaries
 
     def where(self, log_level: float) -> tuple[float, float]:
-        """Deviations and ln of the smallest tail at which ln p is that, by interpolation."""
+        """Deviations and ln of the smallest score at which ln p is that, by interpolation."""
         deviations, smallest, logs = np.array(sorted(self.points, key=lambda point: -point[2])).T
         return (
             float(np.interp(-log_level, -logs, deviations)),
@@ -157,16 +188,16 @@ class _PValues:
 
 
 @lru_cache(maxsize=1024)
-def _strictness(canaries: int, claim: float, delta: float, levels: tuple[float, ...]) -> Floats:
-    """Ln a* for each level: how small the smallest tail must be for the p-value to be at most that level.
+def _strictness(canaries: int, claim: float, delta: float, level: float, one_sided: bool) -> float:
+    """Ln of how small the smallest score must be for the p-value to be at most the level.
 
-    `Ranking` computes the p-value for more and more right guesses, and once more near each level.
+    `Ranking` computes the p-value for more and more right guesses, and twice more near the level.
     """
-    curve = _PValues(canaries, claim, delta)
+    curve = _PValues(canaries, claim, delta, one_sided)
     deviations, growing = _FIRST_DEVIATIONS, True
-    while growing and curve.points[-1][2] > math.log(min(levels)):
+    while growing and curve.points[-1][2] > math.log(level):
         growing = curve.ask(deviations)
         deviations *= _MORE
-    for level in set(levels):
+    for _ in range(2):
         curve.ask(curve.where(math.log(level))[0])
-    return np.array([curve.where(math.log(level))[1] for level in levels])
+    return curve.where(math.log(level))[1]
