@@ -64,7 +64,14 @@ def test_controls_are_no_accusation_unless_asked_for() -> None:
     matrix = laboratory([*INVALID, "tails:50"], ["rr-0"], audits=400).run()
     assert matrix.over_claiming == ()
     assert "best k (control)" in str(matrix)
-    missed = ("list order", "bets in list order", "no delta", "naive adaptive", "full knowledge")
+    missed = (
+        "list order",
+        "bets in list order",
+        "no delta",
+        "length by output",
+        "naive adaptive",
+        "full knowledge",
+    )
     assert matrix.missed == missed
     assert f"Too few audits to flag a control: {', '.join(missed)}." in matrix.verdict
 

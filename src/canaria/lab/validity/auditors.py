@@ -342,6 +342,17 @@ class EverySign:
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), len(hits), len(hits)))
 
 
+def _half(scores: Floats, rng: np.random.Generator) -> OneShot:
+    """The surest half, ranked."""
+    order = falling(np.abs(scores), rng)[: max(1, len(scores) // 2)]
+    signs = np.where(scores[order] >= 0, 1, -1).astype(np.int8)
+    return OneShot(Guesses(order, signs), Ranking)
+
+
+def _half_ranked(hits: Hits, elements: int) -> Evidence:
+    return Ranking(hits, elements, committed=len(hits))
+
+
 def _published(hits: Hits, elements: int) -> Evidence:
     return PublishedCounts(int(hits.sum()), len(hits), elements)
 
@@ -370,6 +381,7 @@ def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
 OURS: Final = (
     Ours("ranked", Ranked()),
     Ours("ranking", BySize()),
+    Ours("ranking of half", As(_half, _half_ranked)),
     Ours("tails:50", Tails(_COMMITTED)),
     Ours("top:20", Top(20)),
     Ours("surest:50", Surest(_COMMITTED)),
@@ -397,6 +409,7 @@ INVALID: Final = (
     Foreign("bets in list order", invalid.bets_in_list_order, control=True),
     Foreign("best of five", invalid.best_of_five, control=True),
     Foreign("no delta", invalid.no_delta, control=True),
+    Foreign("length by output", invalid.length_by_output, control=True),
     Foreign("naive adaptive", invalid.clopper_pearson, "earlier", control=True),
     Foreign("full knowledge", invalid.clopper_pearson, "others", control=True),
 )

@@ -1,6 +1,8 @@
 """Cases of one run: the scores come from the output alone."""
 
+import bisect
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -8,7 +10,8 @@ import numpy as np
 from canaria._core import binomial
 from canaria._core.arrays import Bits, Floats
 from canaria.claims import ApproximateDP
-from canaria.evidence import Counts
+from canaria.evidence import Counts, Ranking
+from canaria.evidence.ranking import looks
 from canaria.evidence.tradeoff import gaussian_epsilon
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, sizes, tosses
 from canaria.mechanisms import LocalGaussian, LocalLaplace
@@ -25,18 +28,50 @@ def randomised_response(epsilon: float) -> Draw:
     return lambda shape, rng, level: guessed(tosses(shape, epsilon, rng), sizes(shape, epsilon, rng), rng)
 
 
-def extremal(epsilon: float, delta: float, taken: int) -> Draw:
+Aim = Callable[[int, int, ApproximateDP, float], int]
+"""`(taken, n, claim, level)`: the count of right guesses among so many at which a mechanism aims."""
+
+
+def at_counts(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
+    """The least count that the exact test of this level refuses."""
+    refused = (Counts(v, taken, n).refutes(claim, level) for v in range(1, taken + 1))
+    return 1 + next((place for place, yes in enumerate(refused) if yes), taken - 1)
+
+
+def at_rankings(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
+    """The least count at which a ranking is refused, if all other looks are as usual."""
+    grid = looks(n)
+
+    def refuses(count: int) -> bool:
+        within = np.minimum(grid, taken)
+        usual = binomial.success(claim.epsilon) * (grid - within)
+        counts = np.minimum(np.floor(count * within / taken + usual), grid).astype(np.int64)
+        return Ranking.of_counts(grid, counts, n, n).refutes(claim, level)
+
+    return bisect.bisect_left(range(1, taken + 1), True, key=refuses) + 1
+
+
+def extremal(epsilon: float, delta: float, taken: int, aim: Aim = at_counts, share: float = 1.0) -> Draw:
     """The mechanism that attains the exact bound of `Counts` (Theorem 4), `taken` of n guessed.
 
     Randomized response on a random set of `taken` elements, which the sizes of the scores show, in which
     the weight of all outputs with at least v right guesses is raised by one factor; on the others plain
     randomized response. An element is in the set with probability taken / n, so that the set may spend
-    delta n / taken on each of its elements. v is the least count that the exact test of this level refuses.
+    delta n / taken on each of its elements. It aims at the count v that a test of this level refuses. All of
+    delta may be spent in a share of the audits, which a public coin decides.
     """
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        law = _raised_law(epsilon, delta, taken, shape[1], level)
-        right = rng.choice(taken + 1, size=shape[0], p=law)
+        count = min(aim(taken, shape[1], ApproximateDP(epsilon, delta), level), taken)
+        plain, raised = (
+            _raised_law(epsilon, spent, taken, shape[1], count) for spent in (0.0, delta / share)
+        )
+        spending = rng.random(shape[0]) < share
+        right = np.where(
+            spending,
+            rng.choice(taken + 1, size=shape[0], p=raised),
+            rng.choice(taken + 1, size=shape[0], p=plain),
+        )
         places = rng.random(shape).argsort(axis=1)
         chosen = places < taken
         hits = np.where(chosen, places < right[:, None], tosses(shape, epsilon, rng))
@@ -45,16 +80,52 @@ def extremal(epsilon: float, delta: float, taken: int) -> Draw:
     return draw
 
 
-def _raised_law(epsilon: float, delta: float, taken: int, n: int, level: float) -> Floats:
-    """The number of right guesses of the extremal mechanism, aimed at an exact test of that level."""
+def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> Floats:
+    """The number of right guesses, the weight of at least `aim` raised as far as delta allows."""
     right = np.arange(taken + 1)
-    law, claim = np.exp(binomial.log_pmf(right, taken, epsilon)), ApproximateDP(epsilon, delta)
-    aims = [v for v in right[1:].tolist() if Counts(v, taken, n).refutes(claim, level)]
-    aim = aims[0] if aims else taken
+    law = np.exp(binomial.log_pmf(right, taken, epsilon))
     upper = float(law[aim:].sum())
-    raised = upper + n * delta * upper * (1 - upper) / (aim * float(law[aim]))
+    raised = min(1.0, upper + n * delta * upper * (1 - upper) / (aim * float(law[aim])))
     law = np.where(right >= aim, law * raised / upper, law * (1 - raised) / (1 - upper))
     return np.asarray(law / law.sum())
+
+
+def lengths(delta: float) -> Draw:
+    """The output decides how many elements have a score: a number that a test often refuses, or a rare one.
+
+    All of delta is spent on the rare number, whose test leaves most of its level to delta.
+    """
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        numbers, claim = np.arange(1, shape[1] + 1), ApproximateDP(0.0, delta)
+        aims = np.array([_one_look(taken, shape[1], claim, level) for taken in numbers.tolist()])
+        upper = np.where(aims <= numbers, binomial.tail(aims, numbers, 0.0), 0.0)
+        chances = np.exp(binomial.log_pmf(np.minimum(aims, numbers), numbers, 0.0))
+        shares = shape[1] * delta * upper / (aims * chances)
+        usual, rare = int(np.argmax(upper)), int(np.argmax(shares))
+        share = min(1.0, float(shares[rare]))
+        spending = rng.random((shape[0], 1)) < share
+        taken = np.where(spending, rare + 1, usual + 1)
+        places = rng.random(shape).argsort(axis=1)
+        law = _raised_law(0.0, delta / share, rare + 1, shape[1], int(aims[rare]))
+        right = np.where(
+            spending[:, 0],
+            rng.choice(rare + 2, size=shape[0], p=law),
+            rng.binomial(usual + 1, 0.5, size=shape[0]),
+        )
+        shown = guessed(places < right[:, None], sizes(shape, 0.0, rng), rng)
+        return Games(np.where(places < taken, shown.scores, 0.0), shown.bits)
+
+    return draw
+
+
+def _one_look(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
+    """The least count that a ranking of one look refuses; above all guesses if there is none."""
+    return bisect.bisect_left(
+        range(taken + 1),
+        True,
+        key=lambda count: Ranking.of_counts([taken], [count], n, taken).refutes(claim, level),
+    )
 
 
 def leaky(epsilon: float, delta: float) -> Draw:
@@ -215,6 +286,66 @@ ONE_RUN: Final = (
         delta=0.2,
         n=1000,
         pace=0.2,
+    ),
+    *(
+        Case(
+            f"extremal-{spent:g}",
+            f"the worst mechanism for 200 guesses of 2,000, {spent:g} flips",
+            1.0,
+            extremal(1.0, spent / 2000, 200),
+            delta=spent / 2000,
+            n=2000,
+            pace=0.1,
+        )
+        for spent in (0.1, 1.0, 10.0)
+    ),
+    *(
+        Case(
+            f"raised-{spent:g}-{n}",
+            f"aimed at a look of a ranking of {n:,}, {spent:g} flips",
+            epsilon,
+            extremal(epsilon, spent / n, taken, at_rankings),
+            delta=spent / n,
+            n=n,
+            pace=100 / n,
+        )
+        for spent, n, epsilon, taken in (
+            (0.01, 1000, 0.5, 114),
+            (0.3, 1000, 1.0, 114),
+            (1.0, 1000, 0.5, 440),
+            (1.0, 10_000, 1.0, 695),
+            (10.0, 10_000, 0.5, 5783),
+        )
+    ),
+    *(
+        Case(
+            f"sometimes-{spent:g}",
+            f"all {spent:g} flips of 1,000 spent in a tenth of the audits",
+            0.5,
+            extremal(0.5, spent / 1000, 200, at_counts, share=0.1),
+            delta=spent / 1000,
+            n=1000,
+            pace=0.1,
+        )
+        for spent in (0.1, 1.0)
+    ),
+    Case(
+        "lengths",
+        "the output decides how many elements tell",
+        0.0,
+        lengths(0.2 / 200),
+        delta=0.2 / 200,
+        n=200,
+        pace=0.5,
+    ),
+    Case(
+        "leaky-0.5-10000",
+        "each revealed with probability delta, 10,000",
+        0.5,
+        leaky(0.5, 1e-3),
+        delta=1e-3,
+        n=10_000,
+        pace=0.01,
     ),
     Case(
         "name-and-shame-2000", "one of 2,000 revealed", 0.0, name_and_shame, delta=1 / 2000, n=2000, pace=0.1
