@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from canaria import Counts, audit_scores, lower_bound
-from canaria.evidence import PublishedCounts, Ranking
+from canaria.evidence import Bets, PublishedCounts, Ranking, UncommittedCounts, Weighted
 from canaria.rules import Online, Ranked, Rule
 
 DELTA = 1e-5
@@ -60,7 +60,16 @@ class Case(NamedTuple):
     prepare: Callable[[int], Callable[[], object]]
 
 
-def bound_of_counts(kind: type[Counts] | type[PublishedCounts], size: int) -> Callable[[], object]:
+def losses_and_hits(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The privacy losses of normal scores that are shifted by 2, and whether their signs are right."""
+    scores, bits = gaussian_scores(size)
+    losses = 2.0 * scores - 2.0
+    return losses, (losses > 0) == (bits > 0)
+
+
+def bound_of_counts(
+    kind: type[Counts] | type[PublishedCounts] | type[UncommittedCounts], size: int
+) -> Callable[[], object]:
     return lambda: lower_bound(kind(73 * size // 100, size, size), DELTA)
 
 
@@ -69,9 +78,20 @@ def bound_of_ranking(delta: float, size: int) -> Callable[[], object]:
     return lambda: lower_bound(Ranking(hits), delta)
 
 
-def audit(rule: Rule, size: int) -> Callable[[], object]:
+def bound_of_weights(size: int) -> Callable[[], object]:
+    losses, hits = losses_and_hits(size)
+    return lambda: lower_bound(Weighted(hits, losses=losses), DELTA)
+
+
+def bound_of_bets(mixture: bool, size: int) -> Callable[[], object]:
+    losses, hits = losses_and_hits(size)
+    stated = None if mixture else 1 / (1 + np.exp(-np.minimum(np.abs(losses), 30.0)))
+    return lambda: lower_bound(Bets(stated, hits), DELTA)
+
+
+def audit(rule: Rule, delta: float, size: int) -> Callable[[], object]:
     scores, bits = gaussian_scores(size)
-    return lambda: audit_scores(scores, bits, rule=rule, rng=0)
+    return lambda: audit_scores(scores, bits, delta, rule=rule, rng=0)
 
 
 CASES = [
@@ -84,8 +104,26 @@ CASES = [
         {10**3: 100, 10**6: 1000},
         partial(bound_of_ranking, DELTA),
     ),
-    Case("scores, Ranked", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked())),
-    Case("scores, Online", [10**3, 10**4, 10**5], {}, partial(audit, Online())),
+    Case(
+        "UncommittedCounts, delta 1e-5",
+        [10**3, 10**5, 10**6],
+        {10**6: 1000},
+        partial(bound_of_counts, UncommittedCounts),
+    ),
+    Case("Weighted, delta 1e-5", [10**3, 10**4, 10**5, 10**6], {10**6: 1000}, bound_of_weights),
+    Case(
+        "Bets, delta 1e-5", [10**3, 10**4, 10**5, 10**6], {10**6: 300}, partial(bound_of_bets, mixture=False)
+    ),
+    Case(
+        "mixture Bets, delta 1e-5",
+        [10**3, 10**4, 10**5, 10**6],
+        {10**6: 300},
+        partial(bound_of_bets, mixture=True),
+    ),
+    Case("scores, Ranked", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked(), 0.0)),
+    Case("scores, Ranked, delta 1e-5", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked(), DELTA)),
+    Case("scores, Online", [10**3, 10**4, 10**5], {}, partial(audit, Online(), 0.0)),
+    Case("scores, Online, delta 1e-5", [10**3, 10**4, 10**5], {}, partial(audit, Online(), DELTA)),
 ]
 
 
