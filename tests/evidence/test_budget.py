@@ -7,7 +7,7 @@ import pytest
 
 from canaria import Counts, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Budget, _walks
+from canaria.evidence import Budget
 from tests import oracles
 
 
@@ -97,16 +97,3 @@ def test_screen_agrees_with_the_p_value(size: int, delta: float) -> None:
     for claim, verdict in zip(claims, evidence.screen(claims, delta / size, 0.05), strict=True):
         if verdict:
             assert (evidence.p_value(ApproximateDP(float(claim), delta / size)) <= 0.05) == (verdict > 0)
-
-
-def test_greedy_rule_pays_for_the_cheapest_misses_first() -> None:
-    """A fifth needs one flip, a tenth needs two or three."""
-    crossings, flips = np.array([0.1, 0.3, 0.4]), np.array([0, 1, 3])
-    for budget, expected in (
-        (0.0, (0.1, 0)),
-        (0.15, (0.25, 0)),
-        (0.3, (0.35, 1)),
-        (0.4, (0.4, 1)),
-        (0.8, (0.5, 2)),
-    ):
-        assert _walks.greedy_flips(crossings, flips, budget) == pytest.approx(expected)

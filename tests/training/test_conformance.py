@@ -13,7 +13,7 @@ from canaria import InputError
 from canaria.results.conformance import joined
 from canaria.training import conformance
 from canaria.training.canaries import Dense, Design, Dirac
-from canaria.training.conformance import _joined, _steps, of_dense
+from canaria.training.conformance import _joined, _steps, enough_draws, of_dense
 from canaria.training.differences import Pairs
 from canaria.training.recording import Recording
 from tests.training.simulated import watched
@@ -266,6 +266,17 @@ def test_dense_canaries_that_are_far_from_normal_are_refused() -> None:
     for _ in range(1500):
         alarms += tested(0.37) < 1e-3
     assert stats.binom.sf(alarms - 1, 1500, 0.003) >= 1e-3
+
+
+def test_a_small_parameter_may_take_all_that_dense_canaries_add() -> None:
+    """An attack found alarms in 2.6% of correct runs: whitening put all draws into the first parameter."""
+    gradients, included = Dense(25, 220).gradients(), np.ones(25, dtype=np.bool_)
+    sums = np.random.default_rng(0).binomial(2, 0.1, 25) @ gradients
+    for layers, refused in (((), False), ((25, 195), True), ((110, 110), True), ((1, 219), False)):
+        assert enough_draws(layers or (220,), included, 2, 0.1, 0.01) != refused
+        if refused:
+            with pytest.raises(InputError, match="more often where there is little noise"):
+                of_dense(sums, gradients, included, 2, 0.1, 0.01, layers)
 
 
 def test_by_pair_and_by_parameter_share_little() -> None:

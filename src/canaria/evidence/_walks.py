@@ -225,16 +225,3 @@ def smallest_counts(looks: Integers, level: Numbers, epsilon: Numbers) -> Intege
         rare = binomial.tail(middle, looks[apart], epsilon[apart]) <= level[apart]
         low[apart], high[apart] = np.where(rare, low[apart], middle), np.where(rare, middle, high[apart])
     return high
-
-
-def greedy_flips(crossings: Floats, lowered: Integers, budget: float) -> tuple[float, int]:
-    """Spend the budget of flips on the cheapest misses (the greedy delta rule, Theorem 2).
-
-    `crossings[i]` is the rejection probability after `lowered[i]` flips, rising. What is newly rejected
-    between two entries, or after the last, is charged the fewest flips that it can have needed. Returns the
-    probability, and the entry after which the budget runs out: were later ones higher, it would be the same.
-    """
-    prices = lowered + 1
-    costs = np.append(0.0, np.cumsum(np.diff(crossings) * prices[:-1]))
-    last = int(np.searchsorted(costs[1:], budget))
-    return float(crossings[last] + (budget - costs[last]) / prices[last]), last
