@@ -325,3 +325,19 @@ def test_a_verdict_is_that_of_the_recomputed_bound(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(json.dumps({**record, "checksum": checksum(record)}))
     assert check(read_result(path)).faults == ("refuted is stored as True, but its evidence says False",)
+
+
+@pytest.mark.parametrize("rule", [Ranked(), Soft()], ids=str)
+def test_a_histogram_that_shows_another_order_does_not_hold(rule: Any, tmp_path: Path) -> None:
+    """Of the highest scores the evidence says how many are included; mirrored, or swapped, they are not."""
+    bits, path = np.random.default_rng(0).permutation(np.arange(400) % 2), tmp_path / "result.json"
+    losses = 2 * np.random.default_rng(1).normal(2.0 * bits) - 2
+    honest = Result.of_scores(losses, bits, rule=rule, rng=0)
+    assert check(read_result(honest.save(path))).holds
+    shown = honest.histogram
+    assert shown is not None
+    mirrored = replace(shown, included=shown.included[::-1], excluded=shown.excluded[::-1])
+    swapped = replace(shown, included=shown.excluded, excluded=shown.included)
+    for other in (mirrored, swapped):
+        faults = check(read_result(replace(honest, histogram=other).save(path))).faults
+        assert "among the highest" in faults[0]

@@ -395,3 +395,10 @@ def test_the_plain_function_warns_of_what_training_did_not_test() -> None:
     notes = " ".join(str(one.message) for one in warned)
     assert "the test passed, but not tested, parameters: the noise of 1 of 2" in notes
     assert "the test passed, but not tested, steps" in notes
+
+
+def test_conformance_held_where_nothing_could_fail_is_refused() -> None:
+    """An attack found result files that `verify` refused to read."""
+    recording = simulated(Dirac(1000), 1)
+    with pytest.raises(InputError, match="held at 5e-13, where nothing could fail"):
+        assert_private_training(recording, 2.0, 1e-5, confidence=1 - 1e-12)

@@ -410,7 +410,8 @@ def scores(counts: Integers, looks: Integers, epsilon: Numbers, budget: Numbers,
     if not np.any(budget):
         return tails
     excess = counts - looks * binomial.success(mean)
-    return np.where(excess > 0, tails + budget / (PER_EXCESS * np.maximum(excess, _NOTHING)), np.inf)
+    charged = budget / (PER_EXCESS * np.where(excess > 0, excess, 1.0))
+    return np.where(excess > 0, tails + charged, np.inf)
 
 
 def _first_counts(

@@ -6,17 +6,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from canaria._core import coins, effort
 from canaria._core.errors import InputError, shown
 from canaria._core.files import checksum
-from canaria.evidence import Bound, lower_bound
+from canaria.evidence import Bound, Evidence, lower_bound
 from canaria.evidence.bound import plain
 from canaria.results import command, limits
 from canaria.results.conformance import joined
-from canaria.results.parts import CLAIM
+from canaria.results.parts import CLAIM, Histogram
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
-from canaria.rules import Telling, rule_of
+from canaria.rules import Ordering, Telling, rule_of
 
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
@@ -145,8 +147,20 @@ def _other_rule(result: Result) -> list[str]:
         if not fewest <= included <= most:
             known = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             return [f"histogram shows {included} included elements, but the evidence has {known}"]
+        if isinstance(rule, Ordering) and not _in_order(result.histogram, rule, bound.evidence):
+            return ["histogram shows another number of included elements among the highest than the evidence"]
         fewest = most = included
     return _never_tossed(min(max(total // 2, fewest), most), total)
+
+
+def _in_order(histogram: Histogram, rule: Ordering, evidence: Evidence) -> bool:
+    """Whether the bins, from the highest down, hold as many included elements as the evidence says."""
+    included = np.cumsum(histogram.included[::-1])
+    highest = included + np.cumsum(histogram.excluded[::-1])
+    if highest[-1] != evidence.elements:
+        return True
+    fewest, most = rule.included_above(evidence, highest)
+    return bool(((fewest <= included) & (included <= most)).all())
 
 
 def _never_tossed(included: int, total: int) -> list[str]:

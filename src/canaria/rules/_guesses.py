@@ -65,6 +65,15 @@ class Telling(Checkable, Protocol):
     def included(self, evidence: Evidence) -> tuple[int, int]: ...
 
 
+@runtime_checkable
+class Ordering(Protocol):
+    """A rule whose evidence shows how many of the highest scores are of included elements."""
+
+    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
+        """The fewest and the most of so many highest scores."""
+        ...
+
+
 def nothing_guessed(evidence: Evidence) -> bool:
     """Whether no guess was taken, as with scores that are all equal."""
     return evidence == Counts(0, 0, evidence.elements)

@@ -114,13 +114,16 @@ def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
 
 
 def _require_all_counted(evidence: Evidence, total: int) -> None:
-    """Delta is charged for every hidden bit, so a user's rule must count the elements that it left out."""
+    """Delta is charged for every hidden bit, so a user's rule must count the elements that it left out.
+
+    More than there are would be valid, but the result would contradict its own scores.
+    """
     for part in getattr(evidence, "parts", (evidence,)):
         if part is not evidence:
             _require_all_counted(part, total)
-        elif part.elements < total:
+        elif part.elements != total:
             raise InputError(
-                f"evidence must count all {total} hidden bits of the audit, guessed or not "
+                f"evidence must count all {total} hidden bits of the audit, guessed or not, and no more "
                 f"(elements={total}), got {shown(evidence)}"
             )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Integers
 from canaria.evidence import Counts, Evidence, UncommittedCounts, Weighted
 from canaria.rules._guesses import (
     Guesses,
@@ -169,6 +169,16 @@ class Soft:
         known = evidence.losses != 0
         included = int(((evidence.losses > 0) == evidence.hits)[known].sum())
         return included, included + int((~known).sum())
+
+    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
+        """The number among the largest losses; a loss of 0 leaves it open."""
+        if not isinstance(evidence, Weighted) or evidence.losses is None:
+            return np.zeros_like(highest), highest
+        order = np.argsort(-evidence.losses, kind="stable")
+        losses, hits = evidence.losses[order], evidence.hits[order]
+        sure, perhaps = ((losses > 0) == hits) & (losses != 0), losses == 0
+        fewest = np.append(0, np.cumsum(sure, dtype=np.int64))[highest]
+        return fewest, fewest + np.append(0, np.cumsum(perhaps, dtype=np.int64))[highest]
 
 
 def _of_guesses(k: int, evidence: Evidence, one_sided: bool = False) -> bool:

@@ -62,6 +62,13 @@ class Ranked:
             return 0, evidence.elements
         return int(top.counts[-1]), int(top.counts[-1])
 
+    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
+        """What the top-only order says between its looks."""
+        top = evidence.parts[1] if isinstance(evidence, Split) else None
+        if not isinstance(top, Ranking):
+            return np.zeros_like(highest), highest
+        return _between(top, highest)
+
 
 @dataclass(frozen=True, eq=False)
 class RankedOrders:

@@ -25,7 +25,7 @@ from canaria.evidence.reach import reach, remedy
 from canaria.evidence.together import bound_of, confidence_at, made_bound
 from canaria.game.play import Score, Transcript, play
 from canaria.game.scores import UPSIDE_DOWN, are_upside_down
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import LEAST_LEVEL, Conformance
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Bet, Rule, Soft, SurestFirst
 
@@ -252,6 +252,11 @@ def examine_training(
     """Compare an audited training run with the claim, and with what was stated about it."""
     __tracebackhide__ = True
     level = (1 - checks.confidence(confidence)) / (2 if conformance else 1)
+    if conformance and level < LEAST_LEVEL:
+        raise InputError(
+            f"conformance would be held at {level:.2g}, where nothing could fail; {LEAST_LEVEL:g} is the "
+            "least: ask for less confidence, or for conformance=False"
+        )
     test = getattr(audit, "conformance", None)
     if not callable(test):
         raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
