@@ -24,7 +24,7 @@ def ranked(n: int, shift: float, seed: int) -> np.ndarray:
     ("n", "delta", "least"),
     [
         (1000, 1e-3, {0.5: 0.48, 1.0: 1.45, 2.0: 3.25}),
-        (1000, 1e-2, {1.0: 0.5, 2.0: 2.45, 3.0: 4.4}),
+        pytest.param(1000, 1e-2, {1.0: 0.5, 2.0: 2.45, 3.0: 4.4}, marks=pytest.mark.full),
         pytest.param(10**5, 1e-5, {0.5: 1.36, 1.0: 2.84}, marks=pytest.mark.full),
         pytest.param(10**6, 1e-5, {0.5: 1.45, 1.0: 3.2}, marks=pytest.mark.full),
         pytest.param(10**6, 1e-4, {0.5: 1.1, 1.0: 2.65}, marks=pytest.mark.full),

@@ -214,7 +214,7 @@ def laboratory(
         >>> def timid(scores, bits, delta, confidence):
         ...     return 0.0
         >>> len(laboratory([timid]).cases)
-        51
+        63
 
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
