@@ -297,6 +297,30 @@ def test_evidence_of_a_users_rule_counts_every_hidden_bit() -> None:
         audit_scores(scores, bits, 2e-3, rule=LeavesOut())
 
 
+@dataclass(frozen=True)
+class Mislabels:
+    """A user's rule that guesses every sign, and says something else of its guesses."""
+
+    more: int = 0
+    one_sided: bool = False
+
+    def __call__(self, scores: np.ndarray, rng: np.random.Generator) -> OneShot:
+        guesses = Guesses(np.arange(len(scores)), np.sign(scores).astype(np.int8))
+        total = len(scores) + self.more
+        return OneShot(guesses, lambda hits: Counts(int(hits.sum()), len(hits), total, self.one_sided))
+
+
+def test_a_users_rule_counts_no_more_elements_than_there_are_and_tells_its_signs() -> None:
+    """A file that counted more contradicted its own scores; one sign is charged for half of delta."""
+    bits = np.random.default_rng(0).choice([-1, 1], 100)
+    scores = bits * np.random.default_rng(1).random(100)
+    assert audit_scores(scores, bits, rule=Mislabels()).epsilon > 3
+    with pytest.raises(InputError, match="guessed or not, and no more"):
+        audit_scores(scores, bits, rule=Mislabels(more=100))
+    with pytest.raises(InputError, match="guesses of one sign, fixed in advance; these have both"):
+        audit_scores(scores, bits, rule=Mislabels(one_sided=True))
+
+
 def test_an_element_that_is_chosen_twice_is_refused() -> None:
     """Guessed twice, it would count twice: 14% of audits of a mechanism that reveals nothing claimed more."""
 

@@ -228,8 +228,9 @@ class Weighted(Evidence):
         statistic, epsilon = _total(right), claim.epsilon
         upper = _chernoff(groups, statistic, epsilon) * (1 + _CHERNOFF_ERROR * len(self.hits))
         budget = float(binomial.flip_budget(self.elements, epsilon, claim.delta))
-        if upper > level or _sway.combined(upper, 1.0, budget) <= level or not _sway.matters(upper, budget):
-            return _sway.combined(upper, 1.0, budget) <= level
+        plainly = _sway.combined(upper, 1.0, budget) <= level
+        if plainly or upper > level or not _sway.matters(upper, budget):
+            return plainly
         sway = _sway.of_weights(groups, statistic, epsilon, enough=_sway.MOST * level / budget)
         return _sway.combined(upper, sway, budget) <= level
 
@@ -276,7 +277,8 @@ class Weighted(Evidence):
 
         Where the plain delta rule would do at a level of 0.05, there is no cap but ln(4 n). Else, of nine
         caps, the one with the most power at that level if the losses are right: a verdict needs an excess
-        over the mean by chance, and one that keeps the sway of delta small.
+        over the mean by chance, and one that keeps the sway of delta small. How far that has to be is fitted
+        to computed sways; validity does not depend on it.
 
         Args:
             claim: The claim to test.

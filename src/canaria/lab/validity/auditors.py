@@ -324,12 +324,15 @@ class InOrder:
 
 @dataclass(frozen=True)
 class BySize:
-    """Guess every sign, and rank the guesses by the absolute values of the scores, ties in random order."""
+    """Rank the signs by the absolute values of the scores, ties in random order: all of them, or a share."""
+
+    share: float = 1.0
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
         """Commit to signs and order."""
-        order = falling(np.abs(scores), rng)
-        return OneShot(Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8)), Ranking)
+        order = falling(np.abs(scores), rng)[: max(1, int(self.share * len(scores)))]
+        guesses = Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8))
+        return OneShot(guesses, lambda hits: Ranking(hits, len(scores), committed=len(hits)))
 
 
 @dataclass(frozen=True)
@@ -340,17 +343,6 @@ class EverySign:
         """Commit to every sign."""
         guesses = Guesses(np.arange(len(scores)), np.where(scores >= 0, 1, -1).astype(np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), len(hits), len(hits)))
-
-
-def _half(scores: Floats, rng: np.random.Generator) -> OneShot:
-    """The surest half, ranked."""
-    order = falling(np.abs(scores), rng)[: max(1, len(scores) // 2)]
-    signs = np.where(scores[order] >= 0, 1, -1).astype(np.int8)
-    return OneShot(Guesses(order, signs), Ranking)
-
-
-def _half_ranked(hits: Hits, elements: int) -> Evidence:
-    return Ranking(hits, elements, committed=len(hits))
 
 
 def _published(hits: Hits, elements: int) -> Evidence:
@@ -381,7 +373,7 @@ def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
 OURS: Final = (
     Ours("ranked", Ranked()),
     Ours("ranking", BySize()),
-    Ours("ranking of half", As(_half, _half_ranked)),
+    Ours("ranking of half", BySize(share=0.5)),
     Ours("tails:50", Tails(_COMMITTED)),
     Ours("top:20", Top(20)),
     Ours("surest:50", Surest(_COMMITTED)),
