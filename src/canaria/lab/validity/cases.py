@@ -3,6 +3,7 @@
 import bisect
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -119,6 +120,7 @@ def lengths(delta: float) -> Draw:
     return draw
 
 
+@lru_cache(maxsize=1024)
 def _one_look(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
     """The least count that a ranking of one look refuses; above all guesses if there is none."""
     return bisect.bisect_left(

@@ -32,6 +32,7 @@ _CLAIMS: Final = 60
 _FIRST_DEVIATIONS: Final = 2.5
 _MORE: Final = 1.25
 _HALVINGS: Final = 12
+_CLOSE_ENOUGH: Final = 1.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +172,9 @@ class _PValues:
         right = min(self.canaries, math.ceil(self.mean + deviations * self.spread))
         counts = np.maximum(0, right - (self.canaries - grid))
         ranking = Ranking.of_counts(grid, counts, self.canaries, self.canaries, self.one_sided)
-        epsilon, p_value = self.claim.epsilon, ranking.p_value(self.claim)
+        bounds = ranking.closer(self.claim)
+        low, high = next((low, high) for low, high in bounds if high <= low * _CLOSE_ENOUGH)
+        epsilon, p_value = self.claim.epsilon, math.sqrt(low * high)
         budget = binomial.flip_budget(ranking.charged, epsilon, self.claim.delta)
         smallest = float(scores(counts, grid, epsilon, budget, epsilon).min())
         if math.isfinite(smallest):

@@ -1,0 +1,127 @@
+"""What a hundred thousand canaries prove about LoRA on a language model. Run by `make bench-lora`, on a GPU.
+
+A Llama of some 95 million weights, frozen, with adapters that Opacus trains: 200 steps, sample rate 1/64,
+noise multiplier 0.8. The canaries ride along in the clipped sum. One training, four rules: the table shows
+what each of them proves, at delta 0 and at the delta of the claim. `--write` puts it into RESULTS.md.
+"""
+
+import argparse
+import time
+import warnings
+from datetime import UTC, datetime
+from pathlib import Path
+
+import opacus
+import peft
+import torch
+import transformers
+from opacus import PrivacyEngine
+from torch.utils.data import DataLoader, TensorDataset
+
+from canaria.integrations.opacus import Audit, attach
+from canaria.rules import AdaptiveRule, Bet, Online, Ranked, Rule, Soft
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+MARK = "<!-- lora -->"
+STEPS, BATCHES, NOISE, DELTA = 200, 64, 0.8, 1e-5
+BATCH, TOKENS, WORDS = 16, 64, 8_192
+RULES: dict[str, Rule | AdaptiveRule] = {
+    "`Ranked()`": Ranked(),
+    "`Soft()`": Soft(),
+    "`Bet()`": Bet(),
+    "`Online()`": Online(),
+}
+
+
+def adapted_llama() -> torch.nn.Module:
+    """A Llama with fresh weights, and LoRA adapters of rank 8 on all of its attention."""
+    configuration = transformers.LlamaConfig(
+        vocab_size=WORDS,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        max_position_embeddings=TOKENS,
+    )
+    adapters = peft.LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"])
+    model: torch.nn.Module = peft.get_peft_model(transformers.LlamaForCausalLM(configuration), adapters)
+    return model
+
+
+def trained(canaries: int, device: str, steps: int = STEPS) -> tuple[Audit, int, float]:
+    """The audit of one training, the weights of its model, and the seconds of a step."""
+    torch.manual_seed(0)
+    model = adapted_llama().to(device)
+    rows = torch.randint(0, WORDS, (BATCH * BATCHES, TOKENS))
+    weights = [p for p in model.parameters() if p.requires_grad]
+    private, optimizer, loader = PrivacyEngine().make_private(
+        module=model.train(),
+        optimizer=torch.optim.AdamW(weights, lr=1e-3),
+        data_loader=DataLoader(TensorDataset(rows), batch_size=BATCH),
+        noise_multiplier=NOISE,
+        max_grad_norm=1.0,
+    )
+    audit = attach(optimizer, loader, injection="sum", canaries=canaries, rng=0)
+    start = time.perf_counter()
+    while audit.steps < steps:
+        for (batch,) in loader:
+            tokens = batch.to(device)
+            private(input_ids=tokens, labels=tokens).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if audit.steps == steps:
+                break
+    return audit, sum(p.numel() for p in model.parameters()), (time.perf_counter() - start) / steps
+
+
+def table(canaries: int, device: str) -> list[str]:
+    audit, weights, seconds = trained(canaries, device)
+    recording = audit.recording()
+    accountant = PrivacyEngine().accountant
+    accountant.history = [(NOISE, 1 / BATCHES, STEPS)]
+    adapters = sum(p.numel() for p in audit.optimizer.params)
+    lines = [
+        "",
+        f"## {canaries:,} canaries in LoRA on a language model (`make bench-lora`)",
+        "",
+        f"Llama with {weights:,} weights, {adapters:,} of them trained; {STEPS} steps of "
+        f"{1e3 * seconds:.0f} ms, sample rate 1/{BATCHES}, noise multiplier {NOISE}; by the accountant ε = "
+        f"{accountant.get_epsilon(DELTA):.2f} at δ = {DELTA:g}. Conformance: p = "
+        f"{recording.conformance().p_value:.2g}. {machine(device)}.",
+        "",
+        f"| rule | ε at least, δ = {DELTA:g} | ε at least, δ = 0 |",
+        "| --- | --- | --- |",
+    ]
+    for name, rule in RULES.items():
+        bounds = [recording.bound(delta, rule=rule).epsilon for delta in (DELTA, 0.0)]
+        lines.append(f"| {name} | {bounds[0]:.2f} | {bounds[1]:.2f} |")
+    return [*lines, ""]
+
+
+def machine(device: str) -> str:
+    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    used = (torch, opacus, transformers, peft)
+    versions = ", ".join(f"{package.__name__} {package.__version__}" for package in used)
+    return f"{where}, {versions}, {datetime.now(tz=UTC):%Y-%m-%d}"
+
+
+def write(lines: list[str]) -> None:
+    text = RESULTS.read_text()
+    before, _, after = text.split(MARK) if MARK in text else (text.rstrip() + "\n\n", "", "\n")
+    RESULTS.write_text(before + MARK + "\n".join(lines) + MARK + after)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--canaries", type=int, default=100_000)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lines = table(options.canaries, "cuda" if torch.cuda.is_available() else "cpu")
+    print("\n".join(lines))
+    if options.write:
+        write(lines)
+
+
+if __name__ == "__main__":
+    main()
