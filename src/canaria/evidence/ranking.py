@@ -355,7 +355,8 @@ class Ranking(Evidence):
         Chances, means and smallest tails rise with epsilon, the budget of flips falls. So each smallest score
         is at most that of the last tails and mean with the first budget; each boundary is at least that of
         the first tails and mean with the last budget, and is crossed at most as often as by the last chances.
-        E[N] is at least (f + 1) Pr[N > f] for every f.
+        Pr[N > f] falls with f, so that E[N] is at least the sum of Pr[N > f] over some f, each times its
+        distance from the one before.
         """
         looks = self.grid[:, None]
         budgets = self._budget(first, delta), self._budget(last, delta)
@@ -369,7 +370,8 @@ class Ranking(Evidence):
             excess = np.where(reachable, boundary - looks * binomial.success(last), np.inf).min(axis=0)
             flips = np.maximum(1, np.rint(_FOR_FLIPS * np.minimum(excess, looks[-1])).astype(np.int64))
             lowered = (binomial.tail(boundary - flips[:, None], looks, last) * reachable).sum(axis=1)
-            fewest = ((flips + 1) * (1 - lowered * binomial.ROUND_UP)).max(axis=0)
+            stays = np.maximum(1 - lowered * binomial.ROUND_UP, 0.0)
+            fewest = (np.diff(flips, axis=0, prepend=-1) * stays).sum(axis=0)
             chances = chances + budgets[0] / np.maximum(fewest, _NOTHING)
         return np.asarray(possible & (chances * binomial.ROUND_UP <= level))
 
