@@ -26,11 +26,11 @@ _FLIPS: Final = 10
 _FLIPS_FROM, _FLIPS_TO = -2.5, 1.2
 """Between these deviations from the easiest look nearly all walks need their last flip."""
 _STRETCHES: Final = (64, 16, 4, 1)
-_STRETCHES_AT_ONCE: Final = 32
+_STRETCHES_AT_ONCE: Final = 6
 _CLOSE: Final = 1.1
 _PER_TAIL: Final = 2e-6
 _NOTHING: Final = 1e-300
-_FOR_FLIPS: Final = np.array([0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 1.0])[:, None]
+_FOR_FLIPS: Final = np.array([0.4, 0.6, 0.75, 0.9])[:, None]
 """Shares of the easiest look's excess at which a stretch of claims is screened."""
 
 
@@ -318,16 +318,16 @@ class Ranking(Evidence):
                 most[:place] = np.minimum(most[:place], most[place])
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the union bound over looks, with and without flips."""
+        """Settle claims by the chances at single looks, with and without flips."""
         end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
         done = 0
         for width in _STRETCHES:
-            all_refuted = True
+            all_refuted, at_once = True, _STRETCHES_AT_ONCE
             while all_refuted and done < end:
-                starts = np.arange(done, end, width)[:_STRETCHES_AT_ONCE]
+                starts = np.arange(done, end, width)[:at_once]
                 ends = np.minimum(starts + width, end)
                 refuted = self._surely_refuted(epsilons[starts], epsilons[ends - 1], delta, level)
-                all_refuted = bool(refuted.all())
+                all_refuted, at_once = bool(refuted.all()), 2 * at_once
                 done = int(ends[-1] if all_refuted else starts[refuted.argmin()])
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
@@ -350,22 +350,25 @@ class Ranking(Evidence):
         return float(binomial.tail(self.counts, self.grid, epsilon).min())
 
     def _surely_refuted(self, first: Floats, last: Floats, delta: float, level: float) -> Hits:
-        """Whether the union bound over looks refutes every claim of a stretch, for each first and last.
+        """Whether chances at single looks refute every claim of a stretch, for each first and last.
 
         Chances, means and smallest tails rise with epsilon, the budget of flips falls. So each smallest score
         is at most that of the last tails and mean with the first budget; each boundary is at least that of
         the first tails and mean with the last budget, and is crossed at most as often as by the last chances.
-        Pr[N > f] falls with f, so that E[N] is at least the sum of Pr[N > f] over some f, each times its
-        distance from the one before.
+        A walk that is above it at a look and at the next one is not counted twice. Pr[N > f] falls with f, so
+        that E[N] is at least the sum of Pr[N > f] over some f, each times its distance from the one before.
         """
         looks = self.grid[:, None]
         budgets = self._budget(first, delta), self._budget(last, delta)
         smallest = scores(self.counts[:, None], looks, last, budgets[0], last).min(axis=0)
         possible = smallest <= level
         smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
-        boundary = _first_counts(looks, smallest, first, budgets[1], first)
+        boundary = _least_counts(looks, smallest, first, budgets[1], first)
         reachable = boundary <= looks
-        chances = (binomial.tail(boundary, looks, last) * reachable).sum(axis=0)
+        crossed = binomial.tail(boundary, looks, last) * reachable
+        again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), last)
+        twice = (crossed[:-1] * again * reachable[1:]).sum(axis=0)
+        chances = crossed.sum(axis=0) * binomial.ROUND_UP - twice / binomial.ROUND_UP**2
         if delta > 0:
             excess = np.where(reachable, boundary - looks * binomial.success(last), np.inf).min(axis=0)
             flips = np.maximum(1, np.rint(_FOR_FLIPS * np.minimum(excess, looks[-1])).astype(np.int64))
@@ -427,19 +430,23 @@ def _first_counts(
     if not np.any(budget):
         return _walks.smallest_counts(looks, level, epsilon)
 
-    def by_parts(share: float) -> Integers:
-        charged = looks * binomial.success(mean) + budget / (PER_EXCESS * share * level)
-        enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
-        counts = _walks.smallest_counts(looks, np.asarray(share * level), epsilon)
-        return np.asarray(np.maximum(counts, enough))
-
     looks, level, epsilon, budget, mean = np.broadcast_arrays(looks, level, epsilon, budget, mean)
-    low, high = by_parts(1.0) - 1, by_parts(0.5)
+    low = _least_counts(looks, level, epsilon, budget, mean) - 1
+    high = _least_counts(looks, np.asarray(level / 2), epsilon, budget, mean)
     while (apart := high - low > 1).any():
         middle = (low[apart] + high[apart]) // 2
         fine = scores(middle, looks[apart], epsilon[apart], budget[apart], mean[apart]) <= level[apart]
         low[apart], high[apart] = np.where(fine, low[apart], middle), np.where(fine, middle, high[apart])
     return np.asarray(high)
+
+
+def _least_counts(
+    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
+) -> Integers:
+    """For each look the first count with both parts of its score at most the level, each by itself."""
+    charged = looks * binomial.success(mean) + budget / (PER_EXCESS * level)
+    enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
+    return np.asarray(np.maximum(_walks.smallest_counts(looks, level, epsilon), enough))
 
 
 def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:

@@ -370,6 +370,16 @@ def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
     return Bets(None, hits, elements)
 
 
+def _one_look(hits: Hits, scores: Floats, elements: int) -> Evidence:
+    """A ranking, as if the number of guesses had been fixed in advance.
+
+    Invalid if it was not: a mechanism can spend all of delta on outputs of a length where it counts most.
+    """
+    if len(hits) == 0:
+        return Counts(0, 0, elements)
+    return Ranking.of_counts([len(hits)], [int(hits.sum())], elements, len(hits))
+
+
 OURS: Final = (
     Ours("ranked", Ranked()),
     Ours("ranking", BySize()),
@@ -401,7 +411,7 @@ INVALID: Final = (
     Foreign("bets in list order", invalid.bets_in_list_order, control=True),
     Foreign("best of five", invalid.best_of_five, control=True),
     Foreign("no delta", invalid.no_delta, control=True),
-    Foreign("length by output", invalid.length_by_output, control=True),
+    Ours("length by output", InOrder(_one_look), control=True),
     Foreign("naive adaptive", invalid.clopper_pearson, "earlier", control=True),
     Foreign("full knowledge", invalid.clopper_pearson, "others", control=True),
 )

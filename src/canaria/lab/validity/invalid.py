@@ -74,20 +74,6 @@ def best_of_five(scores: Floats, bits: Bits, delta: float, confidence: float) ->
     return max(audit_scores(values, bits, delta, confidence, rule, rng).epsilon for rule in rules)
 
 
-def length_by_output(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """Rank the elements that have a score, as if their number had been fixed in advance.
-
-    Invalid: a mechanism can spend all of delta on outputs of a length where it counts most.
-    """
-    taken = np.flatnonzero(scores)
-    if len(taken) == 0:
-        return 0.0
-    hits = np.sign(np.asarray(scores)[taken]) == np.asarray(bits)[taken]
-    right = int(hits.sum())
-    ranking = Ranking.of_counts([len(taken)], [right], len(bits), len(taken))
-    return lower_bound(ranking, delta, confidence).epsilon
-
-
 def no_delta(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """A bound at delta = 0, compared with a claim at any delta: invalid if delta is not 0."""
     values = np.asarray(scores, dtype=np.float64)
