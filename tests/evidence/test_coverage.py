@@ -25,7 +25,7 @@ from canaria.evidence import (
     bets,
 )
 from canaria.evidence._mixture import log_mixture
-from canaria.evidence.ranking import scores
+from canaria.evidence.boundaries import scores
 from tests import oracles
 
 EPSILONS = (

@@ -12,7 +12,8 @@ from canaria import lower_bound
 from canaria._core import binomial
 from canaria.claims import ApproximateDP
 from canaria.evidence import Ranking, _walks
-from canaria.evidence.ranking import PER_EXCESS, _flips, looks
+from canaria.evidence.boundaries import PER_EXCESS, flips_that_matter
+from canaria.evidence.ranking import looks
 from tests import oracles
 
 HITS = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
@@ -117,7 +118,7 @@ def with_crossings(evidence: Ranking, claim: ApproximateDP, flips: np.ndarray | 
         return 1.0
     if budget == 0:
         return _walks.crossing(grid, boundary, claim.epsilon)
-    flips = _flips(grid, boundary, claim.epsilon) if flips is None else flips
+    flips = flips_that_matter(grid, boundary, claim.epsilon) if flips is None else flips
     crossed = np.array([_walks.crossing(grid, boundary - some, claim.epsilon) for some in flips])
     mean = float(np.diff(flips, prepend=-1) @ (1 - crossed))
     return min(1.0, crossed[0] + (1 - crossed[0]) * budget / mean) if mean > 0 else 1.0

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, Result, lower_bound, play, together
+from canaria import Bound, Counts, InputError, Result, lower_bound, play, together
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
-from canaria.evidence.together import confidence_at
+from canaria.evidence.together import bound_of, confidence_at
 from canaria.mechanisms import RandomizedResponse, XorInPairs
 from canaria.rules import Surest
 from tests import oracles
@@ -53,6 +53,18 @@ def test_audits_of_every_form_are_inverted_anew() -> None:
         with_bare.refutes(ApproximateDP(1.0, 0, "add-remove"))
     assert together({"bare": game.evidence}, delta=0.0).bound.adjacency == "unspecified"
     assert together({"bound": loose}).bound.delta == 0.01
+
+
+def test_an_audit_that_answers_another_question_is_inverted_anew() -> None:
+    """An audit of the user's own that forgets which confidence it was asked for."""
+
+    class Forgetful:
+        def bound(self, delta: float, confidence: float) -> Bound:
+            return lower_bound(WHITE, 0.01, 0.5)
+
+    seen = together({"own": Forgetful()}, delta=0.0).bounds["own"].epsilon
+    assert seen == pytest.approx(lower_bound(WHITE).epsilon, rel=1e-12)
+    assert bound_of(Forgetful(), 0.0, 0.99).epsilon == lower_bound(WHITE, 0.0, 0.99).epsilon
 
 
 def test_an_adaptive_and_a_one_run_audit_of_the_same_mechanism() -> None:

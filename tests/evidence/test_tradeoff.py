@@ -1,6 +1,7 @@
 """Trade-off curves: the reference column, Gaussian claims, what they do not prove."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,20 @@ def test_gaussian_epsilon_is_the_known_curve() -> None:
     delta = special.ndtr(-epsilon + 0.5) - math.exp(epsilon) * special.ndtr(-epsilon - 0.5)
     assert delta == pytest.approx(1e-5, rel=1e-6)
     assert tradeoff.gaussian_epsilon(0.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("mu", [math.inf, 1e200])
+def test_no_noise_to_speak_of_is_refused(mu: float) -> None:
+    with pytest.raises(InputError, match="mu must be at most 1,000,000, got"):
+        tradeoff.gaussian_epsilon(mu, 0.1)
+    with pytest.raises(InputError, match="mu must be at most 1,000,000, got"):
+        tradeoff.gaussian(mu)
+
+
+@pytest.mark.parametrize("curve", [3, lambda x: None, lambda x: "x"], ids=["3", "None", "text"])
+def test_what_is_no_function_of_rates_is_refused(curve: Any) -> None:
+    with pytest.raises(InputError, match="curve must be a function from rates to rates"):
+        Tradeoff(80, 100, 100).refutes_curve(curve)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,16 @@ def test_nothing_to_guess() -> None:
     assert play(NameAndShame(), None, Threshold(math.inf), 9, rng=1).evidence.tally(0) == (1, 1)
 
 
+class Speechless:
+    """A rule of a user's own that reveals nothing."""
+
+    def __call__(self, scores: Any, rng: Any) -> "Speechless":
+        return self
+
+    def reveal(self, bits: Any) -> None:
+        return None
+
+
 def broken(data: Any, rng: Any) -> Any:
     raise RuntimeError("no\nway")
 
@@ -241,6 +251,9 @@ def broken(data: Any, rng: Any) -> Any:
         (lambda: play(Xor(), n=3, rounds=[[0, 1], [1, 2]]), "rounds must hold different indices below n = 3"),
         (lambda: play(Xor(), n=3, rounds=[[3]]), "rounds must hold different indices below n = 3"),
         (lambda: play(Xor(), n=3, rounds=[["a"]]), "rounds must hold sets of indices"),
+        (lambda: play(Xor(), n=3, rounds=[[0.5, 1.2], [2]]), "rounds must hold sets of indices"),
+        (lambda: play(Xor(), n=3, rounds=[[True, False]]), "rounds must hold sets of indices"),
+        (lambda: play(Xor(), n=3, rounds="012"), "rounds must hold sets of indices"),
         (
             lambda: play(Count(), None, Threshold(1.0), 4, Count().rounds(4)),
             "Clopper-Pearson is then invalid .stop when ahead.: use Bet",
@@ -254,6 +267,10 @@ def broken(data: Any, rng: Any) -> Any:
         (lambda: classic(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
         (lambda: classic(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
         (lambda: play(Xor(), None, "ranked", 10), "rule must be a rule such as Ranked"),
+        (lambda: play(Xor(), None, Ranked, 10), "rule must be a rule such as Ranked"),
+        (lambda: play(Xor(), None, Bet, 10, [[0, 1]]), "rule must be a rule such as Ranked"),
+        (lambda: play(Xor(), None, lambda scores, rng: None, 10), "rule must commit to guesses"),
+        (lambda: play(Xor(), None, Speechless(), 10), "a rule must turn hits into evidence"),
         (lambda: play(lambda d, r: d, lambda o, k: o, pairs=[1, 2]), "pairs must hold pairs"),
         (lambda: play(Local(broken, broken), n=3), "draw raised RuntimeError"),
         (lambda: play(Symmetric(lambda c, r: 3.0, broken), n=3), "draw must return 1 outputs, one per count"),

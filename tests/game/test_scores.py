@@ -150,6 +150,13 @@ def test_bad_input_is_one_line(scores: Any, bits: Any, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_rule_is_made_before_it_is_given() -> None:
+    with pytest.raises(
+        InputError, match=r"rule must turn scores into guesses, such as Ranked\(\), got <class"
+    ):
+        audit_scores([1.0, 2.0], [0, 1], rule=Ranked)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [(Tails(5), "k must be an integer between 1 and elements = 4, got 5"), (Top(9), "got 9")],

@@ -482,6 +482,7 @@ class TestMisuse:
             ({"noise_multiplier": np.nan}, "noise_multiplier must be a number, got nan"),
             ({"sample_rate": 0.0}, "sample_rate must be above 0 and at most 1, got 0.0"),
             ({"sample_rate": 1.5}, "sample_rate must be above 0 and at most 1, got 1.5"),
+            ({"sample_rate": 1e-10}, "injection='sum' needs a sample_rate of at least 2"),
             ({"canaries": 0}, "canaries must be an integer of at least 1, got 0"),
             ({"canaries": 31}, "canaries need 31 coordinates, but params hold 30 weights; take at most 30"),
             ({"canaries": 61, "per_coordinate": 2}, "take at most 60 canaries, or more per coordinate"),
@@ -517,6 +518,13 @@ class TestMisuse:
     def test_state_without_an_audit(self, state: Any) -> None:
         with pytest.raises(InputError, match=r"must hold that of one audited privatizer .* got 0"):
             self.audit()[0].bound(state)
+
+    @pytest.mark.parametrize("around", [lambda p: p, lambda p: optax.chain(p, optax.identity())])
+    def test_audited_twice(self, around: Any) -> None:
+        """The outer audit would take the canaries of the inner one for noise, and accuse correct training."""
+        outer = attach(around(self.audit()[0].privatizer), jnp.zeros(30), canaries=30, rng=1, **STATED)
+        with pytest.raises(InputError, match="privatizer is audited already"):
+            outer.privatizer.init(jnp.zeros(30))
 
     def test_states_of_two_audits(self) -> None:
         audit, state = self.audit()

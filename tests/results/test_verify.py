@@ -68,7 +68,9 @@ def test_edited_results_do_not_hold(tmp_path: Path) -> None:
             "histogram counts 2 scores of 500",
         ),
         ("ladder", LADDER, "ladder starts at 50, not at the claim 4.0"),
-        ("ladder", LADDER, "ladder ends at 39, not at the bound"),
+        ("ladder", LADDER, "ladder ends at 39, not by steps at the bound"),
+        ("ladder", {**LADDER, "epsilon": 4.0, "steps": []}, "ladder ends at 4, not by steps at the bound"),
+        ("ladder", {**LADDER, "steps": 2 * LADDER["steps"]}, "ladder has 'chance' before its last step"),
         ("conformance", FLATTERED, "conformance is stored as p = 1, but its parts give another"),
         ("refuted", 0, "refuted is stored as 0"),
         ("correct", 3, "correct is stored as 3"),
@@ -80,6 +82,16 @@ def test_edited_results_do_not_hold(tmp_path: Path) -> None:
         assert any(words in fault for fault in check(read_result(path)).faults)
         with pytest.raises(InputError, match="does not hold"):
             read_checked(path)
+
+
+def test_a_ladder_does_not_lead_up_to_the_bound(tmp_path: Path) -> None:
+    """A refuted claim has no ladder; one that starts there contradicts the verdict beside it."""
+    record, path = scored(1.0).to_dict(), tmp_path / "result.json"
+    assert record["refuted"]
+    assert record["ladder"] is None
+    steps = [{"gap": "elements", "epsilon": 0.5}, {"gap": "chance", "epsilon": record["epsilon"]}]
+    path.write_text(json.dumps({**record, "ladder": {**LADDER, "epsilon": 1.0, "steps": steps}}))
+    assert any("ladder leads from the claim 1 up to" in fault for fault in check(read_result(path)).faults)
 
 
 SIX_OF_SEVEN = {"correct": 6, "taken": 7, "elements": 500}

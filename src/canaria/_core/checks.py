@@ -40,7 +40,7 @@ def nonnegative(name: str, value: object) -> float:
     number = real(name, value)
     if number < 0:
         raise InputError(f"{name} must be at least 0, got {shown(value)}")
-    return number
+    return abs(number)
 
 
 def delta(value: object) -> float:

@@ -16,15 +16,17 @@ from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP
 from canaria.evidence import _walks
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
+from canaria.evidence.boundaries import (
+    FLIPS,
+    first_counts,
+    flips_that_matter,
+    least_counts,
+    mean_to_reach,
+    scores,
+)
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
-PER_EXCESS: Final = 10.0
-"""A look with an excess of x hits over their mean is charged B / (10 x) of delta; 6 to 20 are as good."""
-_ALL_FLIPS: Final = 12
-_FLIPS: Final = 10
-_FLIPS_FROM, _FLIPS_TO = -2.5, 1.2
-"""Between these deviations from the easiest look nearly all walks need their last flip."""
 _STRETCHES: Final = (64, 16, 4, 1)
 _STRETCHES_AT_ONCE: Final = 6
 _CLOSE: Final = 1.1
@@ -232,7 +234,7 @@ class Ranking(Evidence):
         """A rough walk for a claim; for the bound several of them, two exact walks, and the screening."""
         exact, rough = _walks.Walk(self.grid, 0.0).effort()
         tails = _PER_TAIL * len(self.grid)
-        claim = rough + tails * (2 * _FLIPS if delta > 0 else 1)
+        claim = rough + tails * (2 * FLIPS if delta > 0 else 1)
         return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
     def p_value(self, claim: ApproximateDP) -> float:
@@ -289,19 +291,21 @@ class Ranking(Evidence):
             yield 1.0, 1.0
             return
         walk, boundary = _walks.Walk(self.grid[reachable], epsilon), boundary[reachable]
-        flips = _flips(walk.looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
+        flips = (
+            flips_that_matter(walk.looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
+        )
         widths = np.diff(flips, prepend=-1)
         tails = binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
         union = tails.sum(axis=0)
         least, most = tails.max(axis=0), np.minimum(union, 1.0)
-        easiest = _mean_to_reach(boundary, walk.looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
+        easiest = mean_to_reach(boundary, walk.looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
         for exact in (False, True) if rough and walk.long else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
                 effort.spend(3 * effort.CALL)
                 fewest, mean = float(widths @ (1 - most)), float(widths @ (1 - least))
-                low = _mean_flips(float(least[0]), min(mean, easiest), budget)
-                high = max(low, _mean_flips(float(most[0]), fewest, budget))
+                low = _meanflips_that_matter(float(least[0]), min(mean, easiest), budget)
+                high = max(low, _meanflips_that_matter(float(most[0]), fewest, budget))
                 done = bool(known.all())
                 yield binomial.rounded_up(high if done and exact else low), binomial.rounded_up(high)
                 if done:
@@ -338,9 +342,7 @@ class Ranking(Evidence):
         smallest = float(found.min())
         if not math.isfinite(smallest):
             return self.grid + 1
-        boundary = _first_counts(
-            self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget, claim.epsilon
-        )
+        boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget, claim.epsilon)
         return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
 
     def _budget(self, epsilon: Numbers, delta: float) -> Any:
@@ -363,7 +365,7 @@ class Ranking(Evidence):
         smallest = scores(self.counts[:, None], looks, last, budgets[0], last).min(axis=0)
         possible = smallest <= level
         smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
-        boundary = _least_counts(looks, smallest, first, budgets[1], first)
+        boundary = least_counts(looks, smallest, first, budgets[1], first)
         reachable = boundary <= looks
         crossed = binomial.tail(boundary, looks, last) * reachable
         again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), last)
@@ -379,74 +381,11 @@ class Ranking(Evidence):
         return np.asarray(possible & (chances * binomial.ROUND_UP <= level))
 
 
-def _mean_flips(crossed: float, flips: float, budget: float) -> float:
+def _meanflips_that_matter(crossed: float, flips: float, budget: float) -> float:
     """A + (1 - A) B / E[N], at most 1."""
     if budget == 0:
         return crossed
     return 1.0 if budget >= flips else crossed + (1 - crossed) * budget / flips
-
-
-def _mean_to_reach(boundary: Integers, looks: Integers, epsilon: float, tails: Floats) -> float:
-    """The least of E[(c_j - S_j)_+] over the looks, which E[N] cannot exceed."""
-    chances = np.exp(binomial.log_pmf(boundary, looks, epsilon))
-    excess = boundary - looks * binomial.success(epsilon)
-    return float((excess * (1 - tails) + binomial.failure(epsilon) * boundary * chances).min())
-
-
-def _flips(looks: Integers, boundary: Integers, epsilon: float) -> Integers:
-    """Numbers of flips at which boundaries are walked to: all of them if few, else some that matter.
-
-    Pr[N > f] falls with f, so that each stretch between two of them counts with its last.
-    """
-    top = int(boundary.min())
-    if top <= _ALL_FLIPS:
-        return np.arange(max(top, 1))
-    wrong = float(binomial.failure(epsilon))
-    excess, spread = boundary - looks * (1 - wrong), np.sqrt(looks * wrong * (1 - wrong))
-    low = min(max(1.0, math.floor((excess + _FLIPS_FROM * spread).min())), top - 1)
-    high = min(max(low, math.ceil((excess + _FLIPS_TO * spread).min())), top - 1)
-    spaced = np.rint(np.linspace(low, high, _FLIPS - 1)).astype(np.int64)
-    return np.unique(np.append(0, spaced))
-
-
-def scores(counts: Integers, looks: Integers, epsilon: Numbers, budget: Numbers, mean: Numbers) -> Floats:
-    """Tail, plus what delta is charged for an excess over the mean at the claim `mean`; infinite without."""
-    tails = binomial.tail(counts, looks, epsilon)
-    if not np.any(budget):
-        return tails
-    excess = counts - looks * binomial.success(mean)
-    charged = budget / (PER_EXCESS * np.where(excess > 0, excess, 1.0))
-    return np.where(excess > 0, tails + charged, np.inf)
-
-
-def _first_counts(
-    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
-) -> Integers:
-    """For each look the first count whose score is at most the level, `looks + 1` if there is none.
-
-    Both parts of the score must be at most the level, and a count at which both are at most half of it will
-    do; bisection between the two.
-    """
-    if not np.any(budget):
-        return _walks.smallest_counts(looks, level, epsilon)
-
-    looks, level, epsilon, budget, mean = np.broadcast_arrays(looks, level, epsilon, budget, mean)
-    low = _least_counts(looks, level, epsilon, budget, mean) - 1
-    high = _least_counts(looks, np.asarray(level / 2), epsilon, budget, mean)
-    while (apart := high - low > 1).any():
-        middle = (low[apart] + high[apart]) // 2
-        fine = scores(middle, looks[apart], epsilon[apart], budget[apart], mean[apart]) <= level[apart]
-        low[apart], high[apart] = np.where(fine, low[apart], middle), np.where(fine, middle, high[apart])
-    return np.asarray(high)
-
-
-def _least_counts(
-    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
-) -> Integers:
-    """For each look the first count with both parts of its score at most the level, each by itself."""
-    charged = looks * binomial.success(mean) + budget / (PER_EXCESS * level)
-    enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
-    return np.asarray(np.maximum(_walks.smallest_counts(looks, level, epsilon), enough))
 
 
 def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:

@@ -152,7 +152,8 @@ def bound_of(audit: object, delta: float, confidence: float, **how: object) -> B
             ) from None
         found = ask(delta=delta, confidence=confidence, **how)
         if isinstance(found, Bound):
-            return found
+            asked = (found.delta, found.confidence) == (delta, confidence)
+            return found if asked else bound_of(found, delta, confidence)
     elif isinstance(audit, Evidence):
         return lower_bound(audit, delta, confidence)
     raise InputError(f"audit must be a bound, evidence, or have bound(delta, confidence), got {shown(audit)}")

@@ -15,7 +15,7 @@ from scipy import optimize, special
 
 from canaria._core import checks, effort
 from canaria._core.effort import Effort
-from canaria._core.errors import InputError
+from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
@@ -27,6 +27,7 @@ _BLOCK: Final = 4096
 LARGEST: Final = 10**7
 """The most guesses: a claim costs O(correct)."""
 _CHECKED: Final = np.linspace(0.0, 1.0, 41)
+_LARGEST_MU: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Gaussian:
     mu: float
 
     def __post_init__(self) -> None:
-        checks.assign(self, mu=checks.nonnegative("mu", self.mu))
+        checks.assign(self, mu=_checked_mu(self.mu))
 
     def __call__(self, rate: float) -> float:
         """The smallest false negative rate at this false positive rate."""
@@ -150,7 +151,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         InputError: If mu or delta is out of range.
 
     """
-    mu, delta = checks.nonnegative("mu", mu), checks.delta(delta)
+    mu, delta = _checked_mu(mu), checks.delta(delta)
 
     def excess(epsilon: float) -> float:
         first = special.ndtr(-epsilon / mu + mu / 2)
@@ -370,9 +371,18 @@ def _smallest_level(rejects: Callable[[float], bool]) -> float:
     return math.exp(high)
 
 
+def _checked_mu(mu: float) -> float:
+    if checks.nonnegative("mu", mu) > _LARGEST_MU:
+        raise InputError(f"mu must be at most {_LARGEST_MU:,.0f}, got {shown(mu)}")
+    return abs(float(mu))
+
+
 def _checked(curve: Curve) -> Curve:
     """Check that a curve is a symmetric trade-off curve."""
-    values = np.array([curve(float(rate)) for rate in _CHECKED])
+    try:
+        values = np.array([float(curve(float(rate))) for rate in _CHECKED])
+    except (TypeError, ValueError):
+        raise InputError(f"curve must be a function from rates to rates, got {shown(curve)}") from None
     below = (values >= -1e-12).all() and (values <= 1 - _CHECKED + 1e-9).all()
     if not below or (np.diff(values) > 1e-9).any() or (np.diff(values, 2) < -1e-9).any():
         raise InputError("curve must be convex and non-increasing, between 0 and 1 - rate on [0, 1]")

@@ -324,7 +324,7 @@ def _as_mechanism(mechanism: Any, pairs: Sequence[tuple[Any, Any]] | None) -> An
 
 
 def _require_valid(rule: Rule | AdaptiveRule, order: tuple[Integers, ...] | None) -> None:
-    if not callable(rule) and not isinstance(rule, AdaptiveRule):
+    if isinstance(rule, type) or not (callable(rule) or isinstance(rule, AdaptiveRule)):
         raise InputError(f"rule must be a rule such as Ranked() or Bet(), got {shown(rule)}")
     if order is None or isinstance(rule, AdaptiveRule):
         return
@@ -341,7 +341,7 @@ def _require_valid(rule: Rule | AdaptiveRule, order: tuple[Integers, ...] | None
 
 def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
     try:
-        order = tuple(np.asarray(block, dtype=np.int64).ravel() for block in rounds)
+        order = tuple(_indices(block) for block in rounds)
         together = np.concatenate(order) if order else np.empty(0, dtype=np.int64)
     except (TypeError, ValueError):
         raise InputError(f"rounds must hold sets of indices, got {shown(rounds)}") from None
@@ -349,6 +349,13 @@ def _checked_rounds(rounds: Sequence[Any], n: int) -> tuple[Integers, ...]:
     if not inside or len(np.unique(together)) < len(together):
         raise InputError(f"rounds must hold different indices below n = {n}, got {shown(rounds)}")
     return order
+
+
+def _indices(block: npt.ArrayLike) -> Integers:
+    found = np.asarray(block).ravel()
+    if len(found) and found.dtype.kind not in "iu":
+        raise TypeError
+    return found.astype(np.int64)
 
 
 def _scorer(mechanism: Any, score: Score | None) -> Losses:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits, Floats
-from canaria._core.errors import AuditWarning
+from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.evidence import Counts, Evidence
 from canaria.evidence.bound import Bound, lower_bound
@@ -84,8 +84,8 @@ def bound_of_scores(
     adjacency: str,
 ) -> Bound:
     """Like `audit_scores`, for coins (-1 or +1) that canaria tossed itself; their fairness is not checked."""
-    if not callable(rule):
-        raise checks.InputError(f"rule must turn scores into guesses, such as Ranked(), got {rule!r}")
+    if not callable(rule) or isinstance(rule, type):
+        raise InputError(f"rule must turn scores into guesses, such as Ranked(), got {shown(rule)}")
     infinite = isinstance(rule, Soft | Threshold)
     values = checks.vector("scores", scores, infinite=infinite)
     checks.same_length("scores", len(values), "bits", len(hidden))

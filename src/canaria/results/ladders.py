@@ -24,7 +24,7 @@ from canaria._core.seeds import Seed
 from canaria.evidence.bound import Bound
 from canaria.mechanisms._protocol import Output
 from canaria.mechanisms.dpsgd import DpSgd
-from canaria.results.parts import CLAIM, Ladder, Step
+from canaria.results.parts import CHANCE, CLAIM, Ladder, Step
 from canaria.theory.efficacy import THEORY, Accuracy, top_mean
 from canaria.theory.gaps import Gaps
 
@@ -140,4 +140,4 @@ def _falling(top: str, epsilon: float, levels: dict[str, float], bound: Bound, h
     for gap, level in levels.items():
         left = min(left, level)
         steps.append(Step(gap, float(left)))
-    return Ladder(top, float(epsilon), (*steps, Step("chance", float(bound.epsilon))), how)
+    return Ladder(top, float(epsilon), (*steps, Step(CHANCE, float(bound.epsilon))), how)

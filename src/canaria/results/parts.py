@@ -14,6 +14,7 @@ from canaria.results import limits
 
 MOST_BINS: Final = 400
 CLAIM: Final = "the claim"
+CHANCE: Final = "chance"
 """The top of a ladder that starts at the claimed epsilon."""
 
 

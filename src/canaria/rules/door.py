@@ -35,6 +35,8 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
     if isinstance(commitment, OnlineRounds):
         learnt, bets = commitment.play(hidden)
         return _relabelled(learnt, order), bets
+    if not hasattr(commitment, "reveal"):
+        raise InputError(f"rule must commit to guesses, with reveal(bits), got {shown(commitment)}")
     guesses: Guesses | None = getattr(commitment, "guesses", None)
     evidence = commitment.reveal(hidden)
     _require_all_counted(evidence, len(bits))
@@ -118,6 +120,8 @@ def _require_all_counted(evidence: Evidence, total: int) -> None:
 
     More than there are would be valid, but the result would contradict its own scores.
     """
+    if not isinstance(evidence, Evidence):
+        raise InputError(f"a rule must turn hits into evidence, such as Counts, got {shown(evidence)}")
     for part in getattr(evidence, "parts", (evidence,)):
         if part is not evidence:
             _require_all_counted(part, total)

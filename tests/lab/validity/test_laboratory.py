@@ -58,7 +58,7 @@ def test_what_is_known_to_be_wrong_is_flagged(name: str, case: str, rate: float,
 
 
 def test_a_length_that_the_output_chooses_is_found() -> None:
-    """7.5% false claims instead of 5%; 4,000 of them flag it but for once in a thousand."""
+    """7.5% false claims instead of 5%; 4,000 of them flag it but for once in 300."""
     (cell,) = laboratory(["length by output"], ["lengths"], audits=1, claims=8000).run().cells
     assert cell.flagged
     assert cell.rate == pytest.approx(0.075, abs=0.015)

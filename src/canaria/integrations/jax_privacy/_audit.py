@@ -100,8 +100,13 @@ class Audit:
 
     def _init(self, params: PyTree) -> AuditState:
         self._require_fitting("params", jax.tree.leaves(params))
-        key = key_of(derived(self.seed, DRAWS))
-        return AuditState(self._audited.init(params), jnp.asarray(self._mark), key, self._accumulator.begin())
+        key, inner = key_of(derived(self.seed, DRAWS)), self._audited.init(params)
+        if _states_in(inner):
+            raise InputError(
+                "privatizer is audited already: of two audits of one training, each would take the other's "
+                "canaries for noise; attach one, with more canaries"
+            )
+        return AuditState(inner, jnp.asarray(self._mark), key, self._accumulator.begin())
 
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
@@ -214,7 +219,8 @@ def attach(
     accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
 
     Args:
-        privatizer: What adds the noise, such as `gaussian_privatizer` makes.
+        privatizer: What adds the noise, such as `gaussian_privatizer` makes, and nothing else: no scaling,
+            no other audit.
         params: The parameters that are trained.
         canaries: A number of Dirac canaries, or a design such as `Dense`.
         clip_norm: The most that one row adds to the clipped sum: a number, or the function that
@@ -260,11 +266,15 @@ def attach(
 
 def _state_in(state: PyTree) -> AuditState:
     """The one state of an audited privatizer that a state, such as that of optax.chain, holds."""
-    parts = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, AuditState))
-    ours = [part for part in parts if isinstance(part, AuditState)]
+    ours = _states_in(state)
     if len(ours) != 1:
         raise InputError(
             f"the state must hold that of one audited privatizer (audit.privatizer), got {len(ours)} "
             f"in {shown(type(state).__name__)}"
         )
     return ours[0]
+
+
+def _states_in(state: PyTree) -> list[AuditState]:
+    parts = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, AuditState))
+    return [part for part in parts if isinstance(part, AuditState)]

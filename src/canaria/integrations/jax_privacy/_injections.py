@@ -8,12 +8,14 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Bits
+from canaria._core.errors import InputError
 from canaria.integrations.jax_privacy._checks import require_precise
 from canaria.integrations.jax_privacy._internals import words_from
 from canaria.integrations.jax_privacy._places import Places
 from canaria.training.canaries import Dense, Design
 
 INJECTIONS: Final = ("sum", "head")
+_LEAST_RATE: Final = 2.0**-32
 
 
 class Sum:
@@ -31,8 +33,9 @@ class Sum:
         self.shapes, self._design, self._bits, self._clip_norm = shapes, design, bits, clip_norm
         self.places = Places(shapes, design.coordinates)
         self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
-        # Rounded so that the chance is never above the rate.
-        self._least = np.uint32(min(math.ceil((1 - sample_rate) * 2**32), 2**32 - 1))
+        if sample_rate < _LEAST_RATE:
+            raise InputError(f"injection='sum' needs a sample_rate of at least 2^-32, got {sample_rate}")
+        self._least = np.uint32(math.ceil((1 - sample_rate) / _LEAST_RATE))  # never above the rate
 
     def add(self, leaves: list[Array], key: Array) -> tuple[list[Array], Array, Array]:
         """The sums with the canaries in them, the real rows' part at the places, and the next key."""

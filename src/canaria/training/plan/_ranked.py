@@ -20,8 +20,9 @@ from canaria._core import binomial
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria.claims import ApproximateDP
 from canaria.evidence import Ranking
+from canaria.evidence.boundaries import PER_EXCESS, scores
 from canaria.evidence.inversion import EPSILON_GRID
-from canaria.evidence.ranking import PER_EXCESS, looks, scores
+from canaria.evidence.ranking import looks
 from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.training.plan._law import Coordinates, Law, draws
 
