@@ -27,8 +27,9 @@ from canaria.evidence.boundaries import (
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
-_STRETCHES: Final = (64, 16, 4, 1)
-_STRETCHES_AT_ONCE: Final = 6
+_STRETCHES: Final = ((64, False), (16, False), (4, False), (1, False), (1, True))
+"""Lengths of stretches of claims that are screened, and whether their boundaries are to be exact."""
+_AT_ONCE, _MOST_AT_ONCE = 6, 32
 _CLOSE: Final = 1.1
 _PER_TAIL: Final = 2e-6
 _NOTHING: Final = 1e-300
@@ -325,13 +326,13 @@ class Ranking(Evidence):
         """Settle claims by the chances at single looks, with and without flips."""
         end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
         done = 0
-        for width in _STRETCHES:
-            all_refuted, at_once = True, _STRETCHES_AT_ONCE
+        for width, exact in _STRETCHES:
+            all_refuted, at_once = True, _AT_ONCE
             while all_refuted and done < end:
                 starts = np.arange(done, end, width)[:at_once]
                 ends = np.minimum(starts + width, end)
-                refuted = self._surely_refuted(epsilons[starts], epsilons[ends - 1], delta, level)
-                all_refuted, at_once = bool(refuted.all()), 2 * at_once
+                refuted = self._surely_refuted(epsilons[starts], epsilons[ends - 1], delta, level, exact)
+                all_refuted, at_once = bool(refuted.all()), min(2 * at_once, _MOST_AT_ONCE)
                 done = int(ends[-1] if all_refuted else starts[refuted.argmin()])
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
@@ -351,7 +352,9 @@ class Ranking(Evidence):
     def _smallest_tail(self, epsilon: float) -> float:
         return float(binomial.tail(self.counts, self.grid, epsilon).min())
 
-    def _surely_refuted(self, first: Floats, last: Floats, delta: float, level: float) -> Hits:
+    def _surely_refuted(
+        self, first: Floats, last: Floats, delta: float, level: float, exact: bool = False
+    ) -> Hits:
         """Whether chances at single looks refute every claim of a stretch, for each first and last.
 
         Chances, means and smallest tails rise with epsilon, the budget of flips falls. So each smallest score
@@ -365,7 +368,8 @@ class Ranking(Evidence):
         smallest = scores(self.counts[:, None], looks, last, budgets[0], last).min(axis=0)
         possible = smallest <= level
         smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
-        boundary = least_counts(looks, smallest, first, budgets[1], first)
+        counts = first_counts if exact else least_counts
+        boundary = counts(looks, smallest, first, budgets[1], first)
         reachable = boundary <= looks
         crossed = binomial.tail(boundary, looks, last) * reachable
         again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), last)
