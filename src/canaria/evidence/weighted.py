@@ -306,11 +306,9 @@ class Weighted(Evidence):
             np.diff(sums[edges]) @ powers
             for sums, powers in zip(self._believed, (weights, weights**2), strict=True)
         )
-        needed = -special.ndtri((1 - _sway.MOST) * _DESIGN) * spread
-        most = _sway.MOST * _DESIGN / budget
-        coarse = heaviest / spread
-        swayed = np.clip(0.5 + 7 * coarse, 1.2, 3.5) * heaviest / most
-        needed = np.where((0.75 + coarse) * coarse > most, np.maximum(needed, swayed), needed)
+        by_chance = -special.ndtri((1 - _sway.MOST) * _DESIGN) * spread
+        by_flips = _excess_for_sway(_sway.MOST * _DESIGN / budget, heaviest, spread)
+        needed = np.maximum(by_chance, by_flips)
         power = (believed - right * (groups @ weights) - needed) / np.sqrt(np.maximum(noise, _NOTHING))
         return float(tops[np.argmax(np.where(used, power, -np.inf))])
 
@@ -337,6 +335,19 @@ class Weighted(Evidence):
 def _total(right: Integers) -> int:
     """The weight of the right guesses."""
     return int(np.arange(len(right)) @ right)
+
+
+def _excess_for_sway(most: float, heaviest: Floats, spread: Floats) -> Floats:
+    """About how far above its mean a total weight must be for a flip to sway it by `most` at most.
+
+    At the mean a flip of the heaviest guess sways by about its share of the spread; far above, by its share
+    of the excess, times a factor that grows with how coarse the weights are. The numbers are fitted to
+    computed sways.
+    """
+    coarse = heaviest / spread
+    at_the_mean = (0.75 + coarse) * coarse
+    factor = np.clip(0.5 + 7 * coarse, 1.2, 3.5)
+    return np.where(at_the_mean > most, factor * heaviest / most, 0.0)
 
 
 def _steps(top: float) -> Floats:
