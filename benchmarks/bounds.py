@@ -83,7 +83,7 @@ def bound_of_weights(size: int) -> Callable[[], object]:
     return lambda: lower_bound(Weighted(hits, losses=losses), DELTA)
 
 
-def bound_of_bets(mixture: bool, size: int) -> Callable[[], object]:
+def bound_of_bets(size: int, mixture: bool) -> Callable[[], object]:
     losses, hits = losses_and_hits(size)
     stated = None if mixture else 1 / (1 + np.exp(-np.minimum(np.abs(losses), 30.0)))
     return lambda: lower_bound(Bets(stated, hits), DELTA)
