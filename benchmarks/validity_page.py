@@ -35,7 +35,7 @@ own auditor: [check an auditor](../how-to/validate.md).
 Blank: an auditor whose scores know no bit need not withstand one whose scores do, and an audit of a
 training run or of planted canaries needs such a case. The highest rates of ours are those of tests that are
 exact; what is lower than 5% is lost to discrete counts, or to a δ that is charged more than this mechanism
-spends. The last seven columns are the controls, which are wrong on purpose; each is flagged where its fault
+spends. The last columns are the controls, which are wrong on purpose; each is flagged where its fault
 shows. Large cases get fewer audits (10,000 elements: 2 to 10%, 2,000: 10%, 1,000: 20%), and so do costly
 auditors (online: 2%; by rank, surest first, together: 20%).
 
@@ -43,7 +43,7 @@ auditors (online: 2%; by rank, surest first, together: 20%).
 
 VERDICT = """**{flagged} of {cells} cells of ours are flagged**, and none is more than {errors:.1f} standard
 errors above 5%. The highest rate beyond doubt is that of {auditor} in {case}: {rate:.2f}%
-({low:.2f} to {high:.2f}). Flagged, as they must be: {caught}."""
+({low:.2f} to {high:.2f}). Flagged, as they must be: {caught}.{missed}"""
 
 
 KINDS = {
@@ -51,7 +51,7 @@ KINDS = {
     "PublishedCounts": ("published",),
     "UncommittedCounts": ("threshold:2",),
     "Tradeoff": ("trade-off",),
-    "Ranking": ("ranked", "ranking"),
+    "Ranking": ("ranked", "ranking", "ranking of half"),
     "Split": ("ranked", "together"),
     "Weighted": ("soft", "by rank"),
     "Budget": ("budget:50",),
@@ -84,12 +84,13 @@ def main() -> None:
     worst = max(ours, key=lambda cell: cell["low"])
     controls = [cell["auditor"] for cell in cells if cell["control"] and cell["flagged"]]
     assert not any(cell["flagged"] or cell["errors"] for cell in ours), "an auditor of ours fails"
-    assert set(controls) == {cell["auditor"] for cell in cells if cell["control"]}, "a control is not caught"
+    missed = {cell["auditor"]: None for cell in cells if cell["control"] and cell["auditor"] not in controls}
     verdict = VERDICT.format(
         flagged=sum(cell["flagged"] for cell in ours),
         cells=len(ours),
         errors=max(map(standard_errors, ours)),
         caught=", ".join(dict.fromkeys(controls)),
+        missed=f" Too few audits to flag another control: {', '.join(missed)}." if missed else "",
         **{key: worst[key] for key in ("auditor", "case")},
         **{key: 100 * worst[key] for key in ("rate", "low", "high")},
     )
