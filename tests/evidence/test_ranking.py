@@ -194,6 +194,28 @@ def test_screen_and_verdict_agree_with_the_p_value(seed: int, delta: float, accu
         assert verdict in (0, 1 if p_value <= (1.05 if delta else 1) * level else -1)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 0.02]), st.sampled_from([0.05, 0.5, 0.7, 0.9, 0.97])
+)
+def test_what_is_screened_is_so_at_any_level(seed: int, delta: float, level: float) -> None:
+    """Few looks, hits as bad as chance: above a level of 1/2 boundaries may lie below the mean."""
+    rng = np.random.default_rng(seed)
+    hits = rng.random(int(rng.integers(2, 60))) < rng.uniform(0.2, 0.9)
+    grid = np.unique(rng.integers(1, len(hits) + 1, int(rng.integers(1, 8))))
+    evidence, claims = Ranking(hits, grid=grid), np.arange(0, 2, 0.05)
+    for claim, verdict in zip(claims.tolist(), evidence.screen(claims, delta, level), strict=True):
+        p_value = evidence.p_value(ApproximateDP(claim, delta))
+        assert verdict <= 0 or p_value <= (1.05 if delta else 1) * level
+        assert verdict >= 0 or p_value > level
+
+
+def test_a_boundary_below_the_mean_is_crossed_often() -> None:
+    evidence = Ranking.of_counts([5, 12], [2, 7], 12, 12)
+    assert evidence.p_value(ApproximateDP(0.9, delta=0)) > 0.94
+    assert evidence.screen(np.array([0.9]), 0.0, 0.9).tolist() != [1]
+
+
 def test_screen_rounds_up_like_the_p_value() -> None:
     evidence = Ranking([1])
     assert evidence.p_value(ApproximateDP(0.0, delta=0)) > 0.5

@@ -37,7 +37,7 @@ def first_counts(
     do; bisection between the two.
     """
     if not np.any(budget):
-        return _walks.smallest_counts(looks, level, epsilon)
+        return least_counts(looks, level, epsilon, budget, mean)
     looks, level, epsilon, budget, mean = np.broadcast_arrays(looks, level, epsilon, budget, mean)
     low = least_counts(looks, level, epsilon, budget, mean) - 1
     high = least_counts(looks, np.asarray(level / 2), epsilon, budget, mean)
@@ -52,9 +52,12 @@ def least_counts(
     looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
 ) -> Integers:
     """For each look the first count with both parts of its score at most the level, each by itself."""
+    counts = _walks.smallest_counts(looks, level, epsilon)
+    if not np.any(budget):
+        return counts
     charged = looks * binomial.success(mean) + budget / (PER_EXCESS * level)
     enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
-    return np.asarray(np.maximum(_walks.smallest_counts(looks, level, epsilon), enough))
+    return np.asarray(np.maximum(counts, enough))
 
 
 def mean_to_reach(boundary: Integers, looks: Integers, epsilon: float, tails: Floats) -> float:

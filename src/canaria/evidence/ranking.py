@@ -305,8 +305,8 @@ class Ranking(Evidence):
             while True:
                 effort.spend(3 * effort.CALL)
                 fewest, mean = float(widths @ (1 - most)), float(widths @ (1 - least))
-                low = _meanflips_that_matter(float(least[0]), min(mean, easiest), budget)
-                high = max(low, _meanflips_that_matter(float(most[0]), fewest, budget))
+                low = _mean_flips(float(least[0]), min(mean, easiest), budget)
+                high = max(low, _mean_flips(float(most[0]), fewest, budget))
                 done = bool(known.all())
                 yield binomial.rounded_up(high if done and exact else low), binomial.rounded_up(high)
                 if done:
@@ -385,7 +385,7 @@ class Ranking(Evidence):
         return np.asarray(possible & (chances * binomial.ROUND_UP <= level))
 
 
-def _meanflips_that_matter(crossed: float, flips: float, budget: float) -> float:
+def _mean_flips(crossed: float, flips: float, budget: float) -> float:
     """A + (1 - A) B / E[N], at most 1."""
     if budget == 0:
         return crossed
