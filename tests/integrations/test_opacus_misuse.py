@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
+from torch import nn
 from torch.utils.data import TensorDataset
 
 from canaria import InputError
@@ -82,6 +83,16 @@ class TestMisuse:
         made.optimizer.param_groups[0]["params"][0].data = made.optimizer.params[0].data.bfloat16()
         with pytest.raises(InputError, match="bfloat16 would round"):
             attach(made.optimizer, made.loader, injection=injection, canaries=100)
+
+    def test_rows_in_another_memory_format_carry_marks(self) -> None:
+        pictures = torch.randn(80, 3, 8, 8).to(memory_format=torch.channels_last)
+        rows = TensorDataset(pictures, torch.randint(0, 3, (80,)))
+        model, headed = with_canary_head(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), rows, 50)
+        canary, real = headed[80][0], headed[0][0]
+        assert canary.shape == real.shape
+        answers = model(torch.stack([real, canary]))
+        assert answers[0].any()
+        assert not answers[1].any()
 
     def test_head_of_another_size(self) -> None:
         made = private("head", canaries=100)

@@ -50,7 +50,7 @@ def _marked(like: Tensor, canary: int) -> Tensor:
             f"a canary is marked in its first {_DIGITS + 1} numbers, floating or signed integers; "
             f"got {like.numel()} of {like.dtype}: use injection='rows' or 'sum'"
         )
-    row = torch.zeros_like(like)
+    row = torch.zeros_like(like, memory_format=torch.contiguous_format)
     flat = row.view(-1)
     flat[0] = _mark_of(like)
     for digit in range(_DIGITS):
