@@ -1,6 +1,6 @@
 """What a hundred thousand canaries prove about LoRA on a language model. Run by `make bench-lora`, on a GPU.
 
-A Llama of some 95 million weights, frozen, with adapters that Opacus trains: 200 steps, sample rate 1/64,
+A Llama of some 98 million weights, frozen, with adapters that Opacus trains: 200 steps, sample rate 1/64,
 noise multiplier 0.8. The canaries ride along in the clipped sum. One training, four rules: the table shows
 what each of them proves, at delta 0 and at the delta of the claim. `--write` puts it into RESULTS.md.
 """

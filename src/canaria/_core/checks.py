@@ -36,7 +36,7 @@ def real(name: str, value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """Check that `value` is a number of at least 0 (infinity is one)."""
+    """Check that `value` is a number of at least 0 (infinity is one); -0 becomes 0."""
     number = real(name, value)
     if number < 0:
         raise InputError(f"{name} must be at least 0, got {shown(value)}")

@@ -372,9 +372,10 @@ def _smallest_level(rejects: Callable[[float], bool]) -> float:
 
 
 def _checked_mu(mu: float) -> float:
-    if checks.nonnegative("mu", mu) > _LARGEST_MU:
+    number = checks.nonnegative("mu", mu)
+    if number > _LARGEST_MU:
         raise InputError(f"mu must be at most {_LARGEST_MU:,.0f}, got {shown(mu)}")
-    return abs(float(mu))
+    return number
 
 
 def _checked(curve: Curve) -> Curve:

@@ -14,8 +14,9 @@ from canaria.results import limits
 
 MOST_BINS: Final = 400
 CLAIM: Final = "the claim"
-CHANCE: Final = "chance"
 """The top of a ladder that starts at the claimed epsilon."""
+CHANCE: Final = "chance"
+"""The last step of a ladder, down or up to the bound."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from canaria.evidence import Bound, Evidence, lower_bound
 from canaria.evidence.bound import plain
 from canaria.results import command, limits
 from canaria.results.conformance import joined
-from canaria.results.parts import CHANCE, CLAIM, Histogram
+from canaria.results.parts import CHANCE, CLAIM, Histogram, Ladder
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
 from canaria.rules import Ordering, Telling, rule_of
@@ -195,21 +195,26 @@ def _misfits(result: Result) -> list[str]:
         counted = sum(histogram.included) + sum(histogram.excluded)
         if counted != bound.evidence.elements:
             faults.append(f"histogram counts {counted} scores of {bound.evidence.elements} elements")
-    if (ladder := result.ladder) is not None:
-        levels = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
-        if len(levels) == 1 or not _same(levels[-1], bound.epsilon):
-            faults.append(f"ladder ends at {levels[-1]:g}, not by steps at the bound {bound.epsilon:g}")
-        if ladder.top == CLAIM and (result.claimed is None or not _same(ladder.epsilon, result.claimed)):
-            faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {result.claimed}")
-        if ladder.top == CLAIM and bound.epsilon > ladder.epsilon + _SAME:
-            faults.append(f"ladder leads from the claim {ladder.epsilon:g} up to {bound.epsilon:g}")
-        if any(step.gap == CHANCE for step in ladder.steps[:-1]):
-            faults.append(f"ladder has {CHANCE!r} before its last step")
-        falls = levels[:-1]
-        if any(lower > upper + _SAME for upper, lower in pairwise(falls)):
-            faults.append("ladder does not fall from step to step, before chance")
+    if result.ladder is not None:
+        faults += _misfits_of_ladder(result.ladder, result.claimed, bound.epsilon)
     if (found := result.conformance) is not None and not math.isclose(
         joined(found.parts), found.p_value, rel_tol=_SAME_P_VALUE, abs_tol=1e-300
     ):
         faults.append(f"conformance is stored as p = {found.p_value:g}, but its parts give another")
+    return faults
+
+
+def _misfits_of_ladder(ladder: Ladder, claimed: float | None, bound: float) -> list[str]:
+    """A ladder starts at the claim, falls, and ends at the bound, by a last step of chance."""
+    faults, levels = [], [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
+    if len(levels) == 1 or not _same(levels[-1], bound):
+        faults.append(f"ladder ends at {levels[-1]:g}, not by steps at the bound {bound:g}")
+    if ladder.top == CLAIM and (claimed is None or not _same(ladder.epsilon, claimed)):
+        faults.append(f"ladder starts at {ladder.epsilon:g}, not at the claim {claimed}")
+    if ladder.top == CLAIM and bound > ladder.epsilon + _SAME:
+        faults.append(f"ladder leads from the claim {ladder.epsilon:g} up to {bound:g}")
+    if any(step.gap == CHANCE for step in ladder.steps[:-1]):
+        faults.append(f"ladder has {CHANCE!r} before its last step")
+    if any(lower > upper + _SAME for upper, lower in pairwise(levels[:-1])):
+        faults.append("ladder does not fall from step to step, before chance")
     return faults
