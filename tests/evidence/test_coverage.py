@@ -70,7 +70,7 @@ def smallest_score(hits: np.ndarray, claim: ApproximateDP) -> np.ndarray:
     """What the p-value of a ranking depends on: it grows with it."""
     grid, budget = Ranking(hits[0]).grid, GUESSES * claim.delta * (1 - oracles.success(claim.epsilon))
     counts, places = np.unique(np.cumsum(hits, axis=1)[:, grid - 1], axis=0, return_inverse=True)
-    smallest = scores(counts, grid, claim.epsilon, budget, claim.epsilon).min(axis=1)
+    smallest = scores(counts, grid, claim.epsilon, budget).min(axis=1)
     return np.asarray(smallest[places.ravel()])
 
 

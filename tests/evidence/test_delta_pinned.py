@@ -71,7 +71,7 @@ def test_p_value_of_a_small_ranking(epsilon: float, delta: float, smallest: floa
     """Pin 6."""
     claim = ApproximateDP(epsilon, delta)
     evidence = Ranking([int(hit) for hit in "111110110110"], grid=[4, 6, 9, 12])
-    found = scores(evidence.counts, evidence.grid, epsilon, budget(epsilon, 12 * delta), epsilon)
+    found = scores(evidence.counts, evidence.grid, epsilon, budget(epsilon, 12 * delta))
     assert found.min() == pytest.approx(smallest, abs=6e-9)
     assert evidence.boundary(claim).tolist() == [4, 6, 8, 10]
     assert evidence.p_value(claim) == pytest.approx(pinned, abs=6e-9)

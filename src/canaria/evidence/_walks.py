@@ -22,7 +22,8 @@ _FFT_ERROR: Final = 1e-15
 """What a convolution leaves out, in all, measured as at most 6e-16 (proofs, Rounding 5)."""
 _FINE: Final = 128
 """Points of a rough law for each of its standard deviations."""
-_ROUGH_SLIVER: Final = 1e-16
+_ROUGH_SLIVER, _OF_RAREST = 1e-16, 1e-6
+"""What a rough window leaves out: so much of the rarest crossing that matters, but at least the first."""
 _ROUGH_ERROR: Final = 1e-8
 _ROUGH_UP_TO: Final = 10**10
 """Beyond, adding up the logarithms of so many ratios could err by more."""
@@ -96,35 +97,43 @@ def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
     return min(1.0, crossed)
 
 
-def rough_windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:
-    """The windows by ratios of neighbours, five times as fast; good to 1e-9, and leaving out 1e-16.
+def rough_windows(trials: Integers, epsilon: float, sliver: float) -> list[tuple[int, Floats]]:
+    """The windows by ratios of neighbours, five times as fast; good to 1e-9, and leaving out a sliver.
 
-    ln of the ratio of the probabilities of k + 1 and k right is epsilon + ln((n - k) / (k + 1)).
+    ln of the ratio of the probabilities of k and k - 1 right is epsilon + ln((n - k + 1) / k).
     """
-    low, high = _reach(trials, epsilon, _ROUGH_SLIVER)
-    effort.spend(effort.CALL / 2 * len(trials) + effort.RATIO * float((high - low).sum()))
-    laws = []
-    for count, first, last in zip(trials.tolist(), low.tolist(), high.tolist(), strict=True):
-        right = np.arange(first, last, dtype=np.float64)
-        logs = np.concatenate([[0.0], np.cumsum(epsilon + np.log((count - right) / (right + 1)))])
-        chances = np.exp(logs - logs.max())
-        laws.append((first, chances / chances.sum()))
-    return laws
+    low, high = _reach(trials, epsilon, sliver)
+    sizes = high - low + 1
+    effort.spend(3 * effort.CALL + effort.RATIO * float(sizes.sum()))
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    right = np.arange(ends[-1], dtype=np.float64) - np.repeat(starts - low, sizes)
+    right[starts] = 1.0
+    logs = epsilon + np.log((np.repeat(trials + 1, sizes) - right) / right)
+    logs[starts] = 0.0
+    logs = np.cumsum(logs)
+    chances = np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
+    chances /= np.repeat(np.add.reduceat(chances, starts), sizes)
+    return list(zip(low.tolist(), np.split(chances, ends[:-1]), strict=True))
 
 
 class Walk:
-    """A walk of independent Bernoulli(p(epsilon)) steps, seen at some looks."""
+    """A walk of independent Bernoulli(p(epsilon)) steps, seen at some looks.
 
-    def __init__(self, looks: Integers, epsilon: float) -> None:
+    Crossings that are at least as likely as `rarest` are asked for.
+    """
+
+    def __init__(self, looks: Integers, epsilon: float, rarest: float = 0.0) -> None:
         wrong = float(binomial.failure(epsilon))
+        self._sliver = max(_ROUGH_SLIVER, _OF_RAREST * rarest)
         self.looks, self._epsilon = looks, epsilon
         self._spread = np.sqrt(looks * wrong * (1 - wrong))
         self._widths = 2 ** np.floor(np.log2(np.maximum(self._spread / _FINE, 1.0))).astype(np.int64)
 
     @property
-    def long(self) -> bool:
-        """Whether rounded steps save work, and their laws are as good as they have to be."""
-        return bool((self._widths > 1).any() and self.looks[-1] <= _ROUGH_UP_TO)
+    def rough(self) -> bool:
+        """Whether the laws of rough steps are as good as they have to be."""
+        return bool(self.looks[-1] <= _ROUGH_UP_TO)
 
     @cached_property
     def floor(self) -> float:
@@ -145,7 +154,7 @@ class Walk:
         calls = 2 * effort.CALL * len(steps)
         exact = calls + effort.LOG_PMF * points + effort.TRANSFORM * (points + alive)
         coarse = 2 * calls + effort.RATIO * points + 30 * _FINE * effort.TRANSFORM * len(steps)
-        return exact, coarse if self.long else exact
+        return exact, coarse if self.rough and (self._widths > 1).any() else exact
 
     def crossing(self, boundary: Integers, exact: bool) -> tuple[float, float]:
         """Bounds on `crossing_of` the walk; equal, if they are to be exact.
@@ -157,9 +166,11 @@ class Walk:
         if exact:
             crossed = crossing_of(self._steps, boundary)
             return crossed, crossed
-        raised = boundary + np.cumsum(2 * (self._widths - 1))
-        low, high = (_coarse_walk(self._rounded_steps, self._widths, limit) for limit in (raised, boundary))
-        slack = 2 * len(self.looks) * (_ROUGH_SLIVER + _FFT_ERROR)
+        rounded = np.cumsum(2 * (self._widths - 1))
+        low = high = self._rough_crossing(boundary)
+        if rounded[-1] > 0:
+            low = self._rough_crossing(boundary + rounded)
+        slack = 2 * len(self.looks) * (self._sliver + _FFT_ERROR)
         return max(0.0, low * (1 - _ROUGH_ERROR) - slack), high * (1 + _ROUGH_ERROR) + slack
 
     @cached_property
@@ -168,8 +179,24 @@ class Walk:
 
     @cached_property
     def _rounded_steps(self) -> list[tuple[int, Floats]]:
-        steps = rough_windows(np.diff(self.looks, prepend=0), self._epsilon)
+        steps = rough_windows(np.diff(self.looks, prepend=0), self._epsilon, self._sliver)
         return [_rounded(step, width) for step, width in zip(steps, self._widths.tolist(), strict=True)]
+
+    def _rough_crossing(self, boundary: Integers) -> float:
+        """`crossing_of` without slivers, for steps on lattices of growing widths."""
+        alive, lowest, crossed, given = np.ones(1), 0, 0.0, 1
+        looks = zip(self._rounded_steps, self._widths.tolist(), boundary.tolist(), strict=True)
+        for (low, chances), width, limit in looks:
+            lowest, alive = _rounded((lowest, alive), width, given)
+            alive, lowest, given = convolve(alive, chances)[0], lowest + low, width
+            kept = max(0, -(-limit // width) - lowest)
+            crossed += float(alive[kept:].sum())
+            alive = alive[:kept]
+            thin = int(np.searchsorted(np.cumsum(alive), self._sliver))
+            alive, lowest = alive[thin:], lowest + thin
+            if len(alive) == 0:
+                break
+        return crossed
 
 
 def _rounded(law: tuple[int, Floats], width: int, given: int = 1) -> tuple[int, Floats]:
@@ -182,22 +209,6 @@ def _rounded(law: tuple[int, Floats], width: int, given: int = 1) -> tuple[int, 
     ahead = first * factor - low + 1
     starts = np.append(0, np.arange(ahead, len(chances), factor))
     return first, np.add.reduceat(chances, starts)
-
-
-def _coarse_walk(steps: list[tuple[int, Floats]], widths: Integers, boundary: Integers) -> float:
-    """`crossing_of` without slivers, for steps on lattices of growing widths."""
-    alive, lowest, crossed, given = np.ones(1), 0, 0.0, 1
-    for (low, chances), width, limit in zip(steps, widths.tolist(), boundary.tolist(), strict=True):
-        lowest, alive = _rounded((lowest, alive), width, given)
-        alive, lowest, given = convolve(alive, chances)[0], lowest + low, width
-        kept = max(0, -(-limit // width) - lowest)
-        crossed += float(alive[kept:].sum())
-        alive = alive[:kept]
-        thin = int(np.searchsorted(np.cumsum(alive), _ROUGH_SLIVER))
-        alive, lowest = alive[thin:], lowest + thin
-        if len(alive) == 0:
-            break
-    return crossed
 
 
 def smallest_counts(looks: Integers, level: Numbers, epsilon: Numbers) -> Integers:

@@ -4,6 +4,7 @@ import math
 from typing import Final
 
 import numpy as np
+from scipy import special
 
 from canaria._core import binomial
 from canaria._core.arrays import Floats, Integers, Numbers
@@ -17,47 +18,90 @@ FLIPS: Final = 10
 _FLIPS_FROM, _FLIPS_TO = -2.5, 1.2
 """Between these deviations from the easiest look nearly all walks need their last flip."""
 
+_MARGIN, _SMALL, _UP_TO = 1e-6, 0.1, 10**8
+"""More than rounding adds to deviations above the second, with so many trials; no bounds otherwise."""
 
-def scores(counts: Integers, looks: Integers, epsilon: Numbers, budget: Numbers, mean: Numbers) -> Floats:
-    """Tail, plus what delta is charged for an excess over the mean at the claim `mean`; infinite without."""
+
+def scores(counts: Integers, looks: Integers, epsilon: Numbers, budget: Numbers) -> Floats:
+    """Tail, plus what delta is charged for the excess over the mean; infinite without an excess."""
     tails = binomial.tail(counts, looks, epsilon)
     if not np.any(budget):
         return tails
-    excess = counts - looks * binomial.success(mean)
+    excess = counts - looks * binomial.success(epsilon)
     charged = budget / (PER_EXCESS * np.where(excess > 0, excess, 1.0))
     return np.where(excess > 0, tails + charged, np.inf)
 
 
-def first_counts(
-    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
-) -> Integers:
+def first_counts(looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers) -> Integers:
     """For each look the first count whose score is at most the level, `looks + 1` if there is none.
 
-    Both parts of the score must be at most the level, and a count at which both are at most half of it will
-    do; bisection between the two.
+    Tail and charge must each be at most the level. A count will do if its charge is at most a share, and its
+    tail at most the rest: the charge of the first such count, or half of the level. Bisection between them.
     """
+    least = _least_counts(looks, level, level, epsilon, budget)
     if not np.any(budget):
-        return least_counts(looks, level, epsilon, budget, mean)
-    looks, level, epsilon, budget, mean = np.broadcast_arrays(looks, level, epsilon, budget, mean)
-    low = least_counts(looks, level, epsilon, budget, mean) - 1
-    high = least_counts(looks, np.asarray(level / 2), epsilon, budget, mean)
+        return least
+    looks, level, epsilon, budget = np.broadcast_arrays(looks, level, epsilon, budget)
+    excess = np.maximum(least - looks * binomial.success(epsilon), budget / (PER_EXCESS * level))
+    share = np.clip(budget / (PER_EXCESS * excess), level * _MARGIN, level / 2)
+    low, high = least - 1, _least_counts(looks, level - share, share, epsilon, budget)
     while (apart := high - low > 1).any():
         middle = (low[apart] + high[apart]) // 2
-        fine = scores(middle, looks[apart], epsilon[apart], budget[apart], mean[apart]) <= level[apart]
+        fine = scores(middle, looks[apart], epsilon[apart], budget[apart]) <= level[apart]
         low[apart], high[apart] = np.where(fine, low[apart], middle), np.where(fine, middle, high[apart])
     return np.asarray(high)
 
 
-def least_counts(
-    looks: Integers, level: Numbers, epsilon: Numbers, budget: Numbers, mean: Numbers
+def _least_counts(
+    looks: Integers, tail: Numbers, charge: Numbers, epsilon: Numbers, budget: Numbers
 ) -> Integers:
-    """For each look the first count with both parts of its score at most the level, each by itself."""
-    counts = _walks.smallest_counts(looks, level, epsilon)
+    """For each look the first count whose tail and charge are at most these."""
+    counts = _walks.smallest_counts(looks, tail, epsilon)
     if not np.any(budget):
         return counts
-    charged = looks * binomial.success(mean) + budget / (PER_EXCESS * level)
+    charged = looks * binomial.success(epsilon) + budget / (PER_EXCESS * charge)
     enough = np.ceil(np.minimum(charged, looks + 1.0)).astype(np.int64)
     return np.asarray(np.maximum(counts, enough))
+
+
+def deviations(counts: Numbers, looks: Integers, epsilon: Numbers) -> Floats:
+    """G(c), the signed root of twice the relative entropy of c right guesses out of k, for 0 <= c <= k.
+
+    With Q the upper tail of the normal law, Q(G(c)) <= Pr[Binomial(k, p) >= c] <= Q(G(c - 1)) for
+    1 <= c <= k (Zubkov and Serov 2013).
+    """
+    right, wrong = looks * binomial.success(epsilon), looks * binomial.failure(epsilon)
+    rest = looks - counts
+    entropy = special.xlogy(counts, counts / right) + special.xlogy(rest, rest / wrong)
+    return np.asarray(np.copysign(np.sqrt(2 * np.maximum(entropy, 0.0)), counts - right))
+
+
+def most_likely(counts: Numbers, looks: Integers, epsilon: Numbers) -> Floats:
+    """Upper bounds on Pr[Binomial(k, p) >= c] for c <= k, much cheaper than tails."""
+    known = deviations(np.maximum(counts - 1, 0), looks, epsilon)
+    tails = np.maximum(special.ndtr(_MARGIN - known), binomial.SMALLEST_TAIL)
+    return np.where((counts >= 1) & (known > _SMALL) & (looks <= _UP_TO), tails, 1.0)
+
+
+def counts_below(looks: Integers, level: Floats, epsilon: Floats, budget: Numbers) -> Integers:
+    """For each look a count that `first_counts` is not below, without tails, for levels up to 0.4.
+
+    One step of Newton's method from the normal approximation is mostly less than one count away. If the
+    count before is not surely too likely, the mean it is.
+    """
+    wrong = binomial.failure(epsilon)
+    mean, misses, limit = looks * binomial.success(epsilon), looks * wrong, -special.ndtri(level) - _MARGIN
+    spread, skewness = np.sqrt(mean * wrong), (limit**2 - 1) * (2 * wrong - 1) / 6
+    fewer = np.clip(misses - limit * spread - skewness, misses / 8, misses - np.minimum(misses / 8, spread))
+    reached = deviations(looks - fewer, looks, epsilon)
+    fewer += (reached - limit) * reached / (np.log((looks - fewer) / fewer) - epsilon)
+    counts = np.clip(np.floor(looks - fewer), 1, looks)
+    too_likely = deviations(counts - 1, looks, epsilon) < limit
+    counts = np.where(too_likely, counts, np.floor(mean) + 1)
+    never = deviations(looks, looks, epsilon) < limit
+    enough = np.ceil(mean + budget / (PER_EXCESS * level))
+    counts = np.where(never, looks + 1, np.maximum(counts, enough))
+    return np.where(looks <= _UP_TO, np.minimum(counts, looks + 1), 0).astype(np.int64)
 
 
 def mean_to_reach(boundary: Integers, looks: Integers, epsilon: float, tails: Floats) -> float:

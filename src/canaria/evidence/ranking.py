@@ -18,23 +18,24 @@ from canaria.evidence import _walks
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
 from canaria.evidence.boundaries import (
     FLIPS,
+    PER_EXCESS,
+    counts_below,
     first_counts,
     flips_that_matter,
-    least_counts,
     mean_to_reach,
+    most_likely,
     scores,
 )
 
 FIRST_LOOK: Final = 8
 LOOKS: Final = 40
-_STRETCHES: Final = ((64, False), (16, False), (4, False), (1, False), (1, True))
-"""Lengths of stretches of claims that are screened, and whether their boundaries are to be exact."""
-_AT_ONCE, _MOST_AT_ONCE = 6, 32
 _CLOSE: Final = 1.1
 _PER_TAIL: Final = 2e-6
 _NOTHING: Final = 1e-300
+_LIKELY: Final = 0.4
+"""Beyond, bounds on boundaries are not asked for."""
 _FOR_FLIPS: Final = np.array([0.4, 0.6, 0.75, 0.9])[:, None]
-"""Shares of the easiest look's excess at which a stretch of claims is screened."""
+"""Shares of the easiest look's excess at which claims are screened."""
 
 
 def looks(length: int) -> Integers:
@@ -281,8 +282,7 @@ class Ranking(Evidence):
         A boundary lowered by some flips is crossed at least as often as its easiest look, and at most as
         often as all its looks together. Of two it is the lower one that is crossed more often, by at most
         what its looks have more: a walk that crosses it alone is between them at some look. The boundary
-        about which least is known, for what it weighs in the p-value, is walked to next. Long walks are first
-        made with rounded steps.
+        about which least is known, for what it weighs in the p-value, is walked to next, first roughly.
         """
         effort.spend(5 * effort.CALL)
         epsilon, budget = claim.epsilon, float(self._budget(claim.epsilon, claim.delta))
@@ -291,16 +291,15 @@ class Ranking(Evidence):
         if not reachable.any():
             yield 1.0, 1.0
             return
-        walk, boundary = _walks.Walk(self.grid[reachable], epsilon), boundary[reachable]
-        flips = (
-            flips_that_matter(walk.looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
-        )
+        looks, boundary = self.grid[reachable], boundary[reachable]
+        flips = flips_that_matter(looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
         widths = np.diff(flips, prepend=-1)
-        tails = binomial.tail(boundary[:, None] - flips, walk.looks[:, None], epsilon)
+        tails = binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon)
         union = tails.sum(axis=0)
         least, most = tails.max(axis=0), np.minimum(union, 1.0)
-        easiest = mean_to_reach(boundary, walk.looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
-        for exact in (False, True) if rough and walk.long else (True,):
+        easiest = mean_to_reach(boundary, looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
+        walk = _walks.Walk(looks, epsilon, rarest=float(least[0]))
+        for exact in (False, True) if rough and walk.rough else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
                 effort.spend(3 * effort.CALL)
@@ -323,27 +322,25 @@ class Ranking(Evidence):
                 most[:place] = np.minimum(most[:place], most[place])
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the chances at single looks, with and without flips."""
+        """Settle claims by the chances at single looks, with and without flips; the cheapest bounds first."""
         end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
         done = 0
-        for width, exact in _STRETCHES:
-            all_refuted, at_once = True, _AT_ONCE
-            while all_refuted and done < end:
-                starts = np.arange(done, end, width)[:at_once]
-                ends = np.minimum(starts + width, end)
-                refuted = self._surely_refuted(epsilons[starts], epsilons[ends - 1], delta, level, exact)
-                all_refuted, at_once = bool(refuted.all()), min(2 * at_once, _MOST_AT_ONCE)
-                done = int(ends[-1] if all_refuted else starts[refuted.argmin()])
+        for refuted, at_once in ((self._clearly_refuted, 64), (self._surely_refuted, 8)):
+            while done < end:
+                first = refuted(epsilons[done : min(done + at_once, end)], delta, level)
+                done += len(first) if first.all() else int(first.argmin())
+                if not first.all():
+                    break
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
 
     def boundary(self, claim: ApproximateDP) -> Integers:
         """The first count at each look that is as extreme as the counts; above the look if there is none."""
         budget = self._budget(claim.epsilon, claim.delta)
-        found = scores(self.counts, self.grid, claim.epsilon, budget, claim.epsilon)
+        found = scores(self.counts, self.grid, claim.epsilon, budget)
         smallest = float(found.min())
         if not math.isfinite(smallest):
             return self.grid + 1
-        boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget, claim.epsilon)
+        boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget)
         return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
 
     def _budget(self, epsilon: Numbers, delta: float) -> Any:
@@ -352,36 +349,55 @@ class Ranking(Evidence):
     def _smallest_tail(self, epsilon: float) -> float:
         return float(binomial.tail(self.counts, self.grid, epsilon).min())
 
-    def _surely_refuted(
-        self, first: Floats, last: Floats, delta: float, level: float, exact: bool = False
-    ) -> Hits:
-        """Whether chances at single looks refute every claim of a stretch, for each first and last.
+    def _clearly_refuted(self, epsilons: Floats, delta: float, level: float) -> Hits:
+        """Whether each claim is refuted already by bounds on its tails; only one tail of each is computed.
 
-        Chances, means and smallest tails rise with epsilon, the budget of flips falls. So each smallest score
-        is at most that of the last tails and mean with the first budget; each boundary is at least that of
-        the first tails and mean with the last budget, and is crossed at most as often as by the last chances.
-        A walk that is above it at a look and at the next one is not counted twice. Pr[N > f] falls with f, so
-        that E[N] is at least the sum of Pr[N > f] over some f, each times its distance from the one before.
+        The smallest score is at most that of the look where a bound on it is smallest. No look is crossed
+        more often than that, and with Markov's inequality one number of flips is enough.
         """
         looks = self.grid[:, None]
-        budgets = self._budget(first, delta), self._budget(last, delta)
-        smallest = scores(self.counts[:, None], looks, last, budgets[0], last).min(axis=0)
+        budget = self._budget(epsilons, delta)
+        excess = self.counts[:, None] - looks * binomial.success(epsilons)
+        charged = budget / (PER_EXCESS * np.maximum(excess, _NOTHING))
+        best = (most_likely(self.counts[:, None], looks, epsilons) + charged).argmin(axis=0)
+        smallest = scores(self.counts[best], self.grid[best], epsilons, budget) * binomial.ROUND_UP
+        possible = smallest <= min(level, _LIKELY)
+        smallest = np.where(possible, smallest, _LIKELY)
+        boundary = counts_below(looks, smallest, epsilons, budget)
+        reachable = boundary <= looks
+        left = level - reachable.sum(axis=0) * smallest
+        possible &= left > 0
+        if delta > 0:
+            flips = np.ceil(1.5 * budget / np.where(possible, left, 1.0)) - 1
+            lowered = (most_likely(boundary - flips, looks, epsilons) * reachable).sum(axis=0)
+            left -= budget / ((flips + 1) * np.maximum(1 - lowered, _NOTHING))
+        return np.asarray(possible & (left >= level * (1 - 1 / binomial.ROUND_UP)))
+
+    def _surely_refuted(self, epsilons: Floats, delta: float, level: float) -> Hits:
+        """Whether the chances at single looks refute each claim.
+
+        A walk that is above the boundary at a look and at the next one is not counted twice. Pr[N > f] falls
+        with f, so that E[N] is at least the sum of Pr[N > f] over some f, each times its distance from the
+        one before.
+        """
+        looks = self.grid[:, None]
+        budget = self._budget(epsilons, delta)
+        smallest = scores(self.counts[:, None], looks, epsilons, budget).min(axis=0)
         possible = smallest <= level
         smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
-        counts = first_counts if exact else least_counts
-        boundary = counts(looks, smallest, first, budgets[1], first)
+        boundary = first_counts(looks, smallest, epsilons, budget)
         reachable = boundary <= looks
-        crossed = binomial.tail(boundary, looks, last) * reachable
-        again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), last)
+        crossed = binomial.tail(boundary, looks, epsilons) * reachable
+        again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), epsilons)
         twice = (crossed[:-1] * again * reachable[1:]).sum(axis=0)
         chances = crossed.sum(axis=0) * binomial.ROUND_UP - twice / binomial.ROUND_UP**2
         if delta > 0:
-            excess = np.where(reachable, boundary - looks * binomial.success(last), np.inf).min(axis=0)
+            excess = np.where(reachable, boundary - looks * binomial.success(epsilons), np.inf).min(axis=0)
             flips = np.maximum(1, np.rint(_FOR_FLIPS * np.minimum(excess, looks[-1])).astype(np.int64))
-            lowered = (binomial.tail(boundary - flips[:, None], looks, last) * reachable).sum(axis=1)
+            lowered = (binomial.tail(boundary - flips[:, None], looks, epsilons) * reachable).sum(axis=1)
             stays = np.maximum(1 - lowered * binomial.ROUND_UP, 0.0)
             fewest = (np.diff(flips, axis=0, prepend=-1) * stays).sum(axis=0)
-            chances = chances + budgets[0] / np.maximum(fewest, _NOTHING)
+            chances = chances + budget / np.maximum(fewest, _NOTHING)
         return np.asarray(possible & (chances * binomial.ROUND_UP <= level))
 
 

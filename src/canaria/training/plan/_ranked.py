@@ -177,7 +177,7 @@ class _PValues:
         low, high = next((low, high) for low, high in bounds if high <= low * _CLOSE_ENOUGH)
         epsilon, p_value = self.claim.epsilon, math.sqrt(low * high)
         budget = binomial.flip_budget(ranking.charged, epsilon, self.claim.delta)
-        smallest = float(scores(counts, grid, epsilon, budget, epsilon).min())
+        smallest = float(scores(counts, grid, epsilon, budget).min())
         if math.isfinite(smallest):
             self.points.append((deviations, math.log(smallest), math.log(max(p_value, 1e-300))))
         return right < self.canaries
