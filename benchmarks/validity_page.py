@@ -50,7 +50,6 @@ KINDS = {
     "Counts": ("tails:50", "top:20", "surest:50", "all"),
     "PublishedCounts": ("published",),
     "UncommittedCounts": ("threshold:2",),
-    "Tradeoff": ("trade-off",),
     "Ranking": ("ranked", "ranking", "ranking of half"),
     "Split": ("ranked", "together"),
     "Weighted": ("soft", "by rank"),

@@ -17,7 +17,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
 )
@@ -161,11 +160,10 @@ def numbers(source: Source, length: int) -> Any:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large evidence may get: hits, counts, counts of trade-off curves, budgets that are hedged."""
+    """How large evidence may get: hits, counts, budgets that are hedged."""
 
     hits: int = 300
     counts: int = 10**9
-    curves: int = 10**6
     hedged: int = 300
 
 
@@ -237,7 +235,6 @@ KINDS: Final[dict[str, Callable[[Source, Sizes], Evidence]]] = {
     "Counts": lambda source, sizes: Counts(*counts(source, sizes.counts), source.ConsumeBool()),
     "PublishedCounts": lambda source, sizes: PublishedCounts(*counts(source, sizes.counts)),
     "UncommittedCounts": lambda source, sizes: UncommittedCounts(*counts(source, sizes.counts)),
-    "Tradeoff": lambda source, sizes: Tradeoff(*counts(source, sizes.curves)),
     "Budget": _budget,
     "Ranking": _ranking,
     "looks": _looks,

@@ -26,7 +26,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
     _mixture,
@@ -387,20 +386,6 @@ def _largest_mixture(hits: Any, epsilon: mpf, highest: mpf) -> mpf:
     return largest
 
 
-def _tradeoff(evidence: Tradeoff, epsilon: mpf, delta: mpf, level: mpf) -> bool:
-    """The recursion of theory section 9 against the curve of (epsilon, delta)."""
-    grow, fall = mpmath.exp(epsilon), mpmath.exp(-epsilon)
-    right = level * evidence.correct / evidence.elements
-    wrong = level * (evidence.taken - evidence.correct) / evidence.elements
-    limit = mpf(evidence.taken) / evidence.elements
-    for count in range(evidence.correct - 1, -1, -1):
-        if right + wrong > limit:
-            return True
-        more = max(wrong, (right - delta) * fall, 1 - delta - (1 - right) * grow)
-        right, wrong = right + mpf(count) / (evidence.taken - count) * (more - wrong), more
-    return right + wrong > limit
-
-
 def _split(evidence: Split, epsilon: mpf, delta: mpf, level: mpf) -> bool:
     pairs = zip(evidence.parts, evidence.shares, strict=True)
     return level >= 1 or any(refuted(part, epsilon, delta, level * mpf(share)) for part, share in pairs)
@@ -414,6 +399,5 @@ _TESTS: Final[dict[type, Callable[[Any, mpf, mpf, mpf], bool]]] = {
     Ranking: _ranking,
     Weighted: _weighted,
     Bets: _bets,
-    Tradeoff: _tradeoff,
     Split: _split,
 }

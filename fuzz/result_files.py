@@ -26,7 +26,7 @@ from canaria.results.result import Result
 from canaria.results.verify import check, read_checked
 from fuzz import draw, harness
 
-_SIZES: Final = draw.Sizes(hits=30, counts=10**9, curves=10**5, hedged=30)
+_SIZES: Final = draw.Sizes(hits=30, counts=10**9, hedged=30)
 _EXPLAINED_UP_TO: Final = 10**4
 _EXPLAINED: Final = 3
 _PAGES: Final = 15
@@ -64,7 +64,6 @@ _VALUES: Final[list[Any]] = [
 _KINDS: Final = [
     "Counts",
     "Budget",
-    "Tradeoff",
     "Ranking",
     "Weighted",
     "Bets",

@@ -16,7 +16,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
 )
@@ -84,11 +83,6 @@ def _counts(rng: Rng) -> Evidence:
     return made[rng.integers(0, len(made))]
 
 
-def _tradeoff(rng: Rng) -> Tradeoff:
-    taken = _size(rng, 1, 1e7)
-    return Tradeoff(_right(rng, taken), taken, _elements(rng, taken))
-
-
 def _budget(rng: Rng) -> Budget:
     budget = _size(rng, 10, 2000) if rng.random() < 0.7 else _size(rng, 2001, 1e15)
     taken = budget if rng.random() < 0.5 else int(rng.integers(1, budget + 1))
@@ -140,7 +134,6 @@ def _split(rng: Rng) -> Split:
     fewer = max(3.0, 8e5 / number)
     makers: list[Callable[[Rng], Evidence]] = [
         _counts,
-        _tradeoff,
         _budget,
         lambda rng: _ranking(rng, max(2, round(fewer / 25))),
         lambda rng: _bets(rng, max(11, fewer / 8)),
@@ -203,7 +196,6 @@ def _some_hits_changed(evidence: Bets | Weighted, rng: Rng) -> Evidence:
 
 MAKERS: Final[dict[str, Callable[[Rng], Evidence]]] = {
     "counts": _counts,
-    "tradeoff": _tradeoff,
     "budget": _budget,
     "ranking": _ranking,
     "bets": _bets,

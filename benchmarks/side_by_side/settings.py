@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
-from canaria.evidence.tradeoff import gaussian_epsilon
+from canaria.claims.noise import gaussian_epsilon
 from canaria.mechanisms import DpSgd
 
 DELTA = 1e-5

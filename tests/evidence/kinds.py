@@ -10,7 +10,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
 )
@@ -22,7 +21,6 @@ ALL: list[Evidence] = [
     Counts(RIGHT, 120, 200, one_sided=True),
     PublishedCounts(RIGHT, 120, 200),
     UncommittedCounts(RIGHT, 120, 200),
-    Tradeoff(RIGHT, 120, 200),
     Budget(RIGHT, 120, 130, 200),
     Ranking(HITS, 200, committed=120),
     Weighted(HITS, weights=np.arange(120), elements=200),

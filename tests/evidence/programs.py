@@ -185,3 +185,69 @@ def mean_flips(grid: Sequence[int], boundary: Sequence[int], epsilon: float, spe
             break
     above = crossed(0)
     return [above, missing, min(1.0, above + (1 - above) * budget(epsilon, spent) / missing)]
+
+
+def worst_count(
+    elements: int,
+    taken: int,
+    correct: int,
+    limits: Sequence[tuple[float, float, float]],
+    signs: Sequence[int] = (-1, 1),
+) -> float:
+    """The largest Pr[V >= correct] over all mechanisms and all guessers of exactly `taken` signs.
+
+    Limits are (kappa, delta of included over excluded, delta of excluded over included); nothing is made
+    symmetric. Signs may depend on the output in any way; (1,) or (-1,) fixes them.
+    """
+    vectors = oracles.bit_vectors(elements)
+    outputs = [
+        guess
+        for guess in itertools.product((0, *signs), repeat=elements)
+        if sum(sign != 0 for sign in guess) == taken
+    ]
+    pairs = [
+        (a, b, vectors[a][i] > 0)
+        for i in range(elements)
+        for a, s in enumerate(vectors)
+        for b, t in enumerate(vectors)
+        if s[i] != t[i] and s[:i] + s[i + 1 :] == t[:i] + t[i + 1 :]
+    ]
+    size, states, width = len(outputs) * len(vectors), len(vectors), len(outputs)
+    reward = np.array(
+        [
+            float(sum(x == y for x, y in zip(guess, bits, strict=True)) >= correct) / states
+            for bits in vectors
+            for guess in outputs
+        ]
+    )
+    asked = [(pair, limit) for pair in pairs for limit in limits]
+    places = np.arange(width)
+    rows = sparse.vstack(
+        [
+            sparse.csr_matrix(
+                (
+                    np.r_[np.ones(width), -np.full(width, kappa), -np.ones(width)],
+                    (
+                        np.tile(places, 3),
+                        np.r_[a * width + places, b * width + places, size + number * width + places],
+                    ),
+                ),
+                shape=(width, size + len(asked) * width),
+            )
+            for number, ((a, b, _), (kappa, _, _)) in enumerate(asked)
+        ]
+    )
+    totals = sparse.hstack(
+        [
+            sparse.csr_matrix((len(asked), size)),
+            sparse.kron(sparse.eye(len(asked)), np.ones((1, width))),
+        ]
+    )
+    allowed = [plus if included else minus for (_, _, included), (_, plus, minus) in asked]
+    labels = np.r_[np.repeat(np.arange(states), width), np.full(len(asked) * width, -1)]
+    return solved(
+        np.r_[reward, np.zeros(len(asked) * width)],
+        [[rows], [totals]],
+        np.r_[np.zeros(rows.shape[0]), allowed],
+        (labels, np.ones(states)),
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError, lower_bound
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Curve, GaussianDP
 from canaria.evidence import (
     Bets,
     Budget,
@@ -60,6 +60,16 @@ def test_written_and_read_back(evidence: Evidence) -> None:
     for epsilon in (0.0, 0.8):
         assert again.p_value(ApproximateDP(epsilon, 1e-5)) == evidence.p_value(ApproximateDP(epsilon, 1e-5))
     assert again.tally(0.5) == evidence.tally(0.5)
+
+
+@each
+def test_every_kind_takes_a_curve(evidence: Evidence) -> None:
+    """At one point, not below (epsilon, delta); or all of it, where one sign and many guesses gain a little."""
+    strong, weak = (evidence.p_value(GaussianDP(mu)) for mu in (0.01, 8.0))
+    assert 0 < strong <= 1
+    assert weak > 0.05
+    assert evidence.p_value(Curve([0.3], [1e-4])) >= evidence.p_value(ApproximateDP(0.3, 1e-4)) * 0.99
+    assert evidence.refutes(GaussianDP(0.01), 0.05) == (strong <= 0.05)
 
 
 @each

@@ -23,7 +23,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
     _walks,
@@ -70,7 +69,6 @@ FORMS: dict[str, Form] = {
     "UncommittedCounts": lambda hits, values, elements: UncommittedCounts(
         int(hits.sum()), len(hits), elements
     ),
-    "Tradeoff": lambda hits, values, elements: Tradeoff(int(hits.sum()), len(hits), elements),
     "Budget": lambda hits, values, elements: Budget(int(hits.sum()), len(hits), len(hits), elements),
     "Budget, large": lambda hits, values, elements: Budget(
         4000 + 40 * int(hits.sum()), 8000, 8000, 8000 + elements
@@ -139,7 +137,7 @@ def test_more_elements_never_lower_the_p_value(form: str, case: Case, more: int)
     )
 
 
-@pytest.mark.parametrize("form", ["Counts", "Tradeoff", "Budget"])
+@pytest.mark.parametrize("form", ["Counts", "Budget"])
 @laws
 @given(case=cases(), more=st.floats(0, 2))
 def test_a_larger_claim_never_lowers_the_p_value(form: str, case: Case, more: float) -> None:

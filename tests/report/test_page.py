@@ -9,8 +9,7 @@ import pytest
 
 from canaria import Counts, Result, audit_scores, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Split, Tradeoff
-from canaria.evidence.tradeoff import LARGEST
+from canaria.evidence import Split
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
 from canaria.results.parts import Ladder, Step
@@ -138,9 +137,3 @@ def test_curves_that_take_long_are_shorter() -> None:
     quick, slow = explain(Result(lower_bound(one))), explain(long)
     assert 1 <= len(slow.by_confidence) < len(quick.by_confidence)
     assert slow.by_confidence[0][0] >= 0.5
-
-
-def test_a_large_trade_off_is_not_projected_beyond_what_it_takes() -> None:
-    shown = explain(Result(lower_bound(Tradeoff(3_200_000, 5_000_000, LARGEST))))
-    assert shown.projected
-    assert max(size for size, _, _ in shown.by_guesses) <= LARGEST

@@ -23,7 +23,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     to_dict,
 )
@@ -87,11 +86,6 @@ def test_conformance_that_nothing_could_fail_is_refused(field: dict[str, float],
     path = replace(made, conformance=replace(made.conformance, **field)).save(tmp_path / "result.json")
     with pytest.raises(InputError, match="of conformance must be"):
         read_result(path)
-
-
-def test_a_large_trade_off_is_written_and_read(tmp_path: Path) -> None:
-    bound = lower_bound(Tradeoff(9_000_000, 10**7, 10**7))
-    assert check(read_result(Result(bound).save(tmp_path / "result.json"))).holds
 
 
 def test_what_is_clearest_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from canaria import classic
-from canaria.evidence.tradeoff import gaussian_epsilon
+from canaria.claims.noise import gaussian_epsilon
 from canaria.game import play_many
 from canaria.mechanisms import AllOrNothing, LocalGaussian, RandomizedResponse
 from canaria.rules import All, Surest, Tails, UpTo

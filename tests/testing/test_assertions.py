@@ -34,7 +34,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     UncommittedCounts,
     Weighted,
 )
@@ -206,7 +205,6 @@ KINDS: dict[str, Callable[[np.ndarray], Evidence]] = {
     "Counts": lambda hits: Counts(int(hits.sum()), len(hits), 12),
     "PublishedCounts": lambda hits: PublishedCounts(int(hits.sum()), len(hits), 12),
     "UncommittedCounts": lambda hits: UncommittedCounts(int(hits.sum()), len(hits), len(hits)),
-    "Tradeoff": lambda hits: Tradeoff(int(hits.sum()), len(hits), 12),
     "Budget": lambda hits: Budget(int(hits.sum()), len(hits), len(hits), 12),
     "Ranking": lambda hits: Ranking(hits, 12, grid=[3, 5, 6], committed=6),
     "Weighted": lambda hits: Weighted(hits, weights=np.arange(1, 7)),

@@ -4,5 +4,19 @@ A claim does not know how it is tested.
 """
 
 from canaria.claims.approximate import ApproximateDP, require_same_adjacency
+from canaria.claims.base import Claim, Signs
+from canaria.claims.curves import Composed, Curve
+from canaria.claims.dpsgd import DpSgd
+from canaria.claims.noise import GaussianDP, LaplaceDP
 
-__all__ = ["ApproximateDP", "require_same_adjacency"]
+__all__ = [
+    "ApproximateDP",
+    "Claim",
+    "Composed",
+    "Curve",
+    "DpSgd",
+    "GaussianDP",
+    "LaplaceDP",
+    "Signs",
+    "require_same_adjacency",
+]

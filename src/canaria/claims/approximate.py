@@ -2,13 +2,18 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from canaria._core import checks
+from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
+from canaria.claims.base import Claim, Profile
 
 
 @dataclass(frozen=True)
-class ApproximateDP:
+class ApproximateDP(Claim):
     """The promise of (epsilon, delta)-DP for neighbours of some adjacency.
 
     delta is part of the promise and has no default: epsilon = 2 at delta = 0.02 promises much less than
@@ -42,6 +47,28 @@ class ApproximateDP:
 
     def __str__(self) -> str:
         return f"ε = {self.epsilon:.6g} at δ = {self.delta:g}"
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """`delta_at` for many epsilons, the same in both directions."""
+        deltas = np.array([self.delta_at(epsilon) for epsilon in epsilons.tolist()])
+        return Profile(deltas, deltas)
+
+    @property
+    def reach(self) -> float:
+        """Epsilon: delta is the same from there on."""
+        return self.epsilon
+
+    def point(self, charged: float) -> "ApproximateDP":
+        """The claim itself."""
+        return self
+
+    def slopes(self) -> Floats:
+        """Epsilon alone: all other lines follow."""
+        return np.array([min(self.epsilon, 700.0)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
 
     def delta_at(self, epsilon: float) -> float:
         """The privacy profile: the delta that the claim promises at another epsilon.

@@ -64,7 +64,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     from scipy import optimize
 
     from canaria.claims import ApproximateDP
-    from canaria.evidence.tradeoff import gaussian_epsilon
+    from canaria.claims.noise import gaussian_epsilon
     from canaria.game.scores import audit_scores
     from canaria.mechanisms import DpSgd
     from canaria.results.ladders import ladder_of_dpsgd

@@ -5,7 +5,6 @@ this package does not ask which kind it has.
 """
 
 from canaria._core.errors import AuditWarning
-from canaria.evidence import tradeoff
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
 from canaria.evidence.bets import Bets
 from canaria.evidence.bound import Bound, lower_bound
@@ -15,7 +14,6 @@ from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.ranking import Ranking
 from canaria.evidence.split import Split
 from canaria.evidence.together import Together, together
-from canaria.evidence.tradeoff import Tradeoff
 from canaria.evidence.weighted import Weighted
 
 __all__ = [
@@ -33,12 +31,10 @@ __all__ = [
     "Split",
     "Tally",
     "Together",
-    "Tradeoff",
     "UncommittedCounts",
     "Weighted",
     "from_dict",
     "lower_bound",
     "to_dict",
     "together",
-    "tradeoff",
 ]

@@ -24,6 +24,8 @@ _FINE: Final = 128
 """Points of a rough law for each of its standard deviations."""
 _ROUGH_SLIVER, _OF_RAREST = 1e-16, 1e-6
 """What a rough window leaves out: so much of the rarest crossing that matters, but at least the first."""
+_THINNED: Final = 64
+"""At most so many places are dropped from the end of a rough walk at a look; more are rarely negligible."""
 _ROUGH_ERROR: Final = 1e-8
 _ROUGH_UP_TO: Final = 10**10
 """Beyond, adding up the logarithms of so many ratios could err by more."""
@@ -192,7 +194,7 @@ class Walk:
             kept = max(0, -(-limit // width) - lowest)
             crossed += float(alive[kept:].sum())
             alive = alive[:kept]
-            thin = int(np.searchsorted(np.cumsum(alive), self._sliver))
+            thin = int(alive[:_THINNED].cumsum().searchsorted(self._sliver))
             alive, lowest = alive[thin:], lowest + thin
             if len(alive) == 0:
                 break

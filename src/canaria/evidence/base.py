@@ -10,7 +10,7 @@ import numpy.typing as npt
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -29,8 +29,6 @@ class Inversion(Enum):
 
     BISECTION = "bisection"
     """The p-value is monotone in epsilon."""
-    HALVING = "halving"
-    """The same, and a verdict costs less than a p-value."""
     GRID = "grid"
     """It is not monotone: walk a fixed grid upward from 0."""
     PARTS = "parts"
@@ -93,8 +91,11 @@ class Evidence(ABC):
         _KINDS[cls.__name__] = cls
 
     @abstractmethod
-    def p_value(self, claim: ApproximateDP) -> float:
-        """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well."""
+    def p_value(self, claim: Claim) -> float:
+        """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well.
+
+        A kind that knows (epsilon, delta) alone asks for `claim.point(self.charged)`.
+        """
 
     @abstractmethod
     def tally(self, epsilon: float) -> Tally:
@@ -109,7 +110,7 @@ class Evidence(ABC):
         """Evidence from what `to_dict` wrote."""
         return cls(**fields)
 
-    def refutes(self, claim: ApproximateDP, level: float) -> bool:
+    def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most the level; some kinds can tell for less than a p-value costs."""
         return self.p_value(claim) <= level
 

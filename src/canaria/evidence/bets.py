@@ -13,7 +13,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
-from canaria.claims import ApproximateDP
+from canaria.claims import Claim
 from canaria.evidence import _mixture, _text
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally, progress_of
 
@@ -160,7 +160,7 @@ class Bets(Evidence):
         with np.errstate(over="ignore"):
             return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The level at which the largest wealth ever reached is significant, whatever delta adds to it.
 
         Args:
@@ -170,7 +170,8 @@ class Bets(Evidence):
             The p-value, rounded up.
 
         """
-        epsilon, spent = claim.epsilon, self.elements * claim.delta
+        point = claim.point(self.charged)
+        epsilon, spent = point.epsilon, self.elements * point.delta
         cap = _cap(epsilon, spent)
         if self.confidences is None:
             wealth = _mixture.log_mixture(*self._corners, epsilon, _highest(epsilon, cap))

@@ -10,8 +10,8 @@ from canaria._core import binomial, checks
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP
-from canaria.evidence.base import Evidence, Tally, to_dict
-from canaria.evidence.inversion import GRID_IN_WORDS, MONOTONE, last_refuted
+from canaria.evidence.base import Evidence, Inversion, Tally, to_dict
+from canaria.evidence.inversion import GRID_IN_WORDS, last_refuted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ class Bound:
     @property
     def grid(self) -> str | None:
         """The fixed grid of claims that was searched, in words; None if no grid is needed."""
-        return None if self.evidence.inversion in MONOTONE else GRID_IN_WORDS
+        return None if self.evidence.inversion is Inversion.BISECTION else GRID_IN_WORDS
 
     def refutes(self, claim: ApproximateDP) -> bool:
         """Whether the bound lies above the claim: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.

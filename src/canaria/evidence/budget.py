@@ -11,7 +11,7 @@ import numpy.typing as npt
 from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats
 from canaria._core.effort import Effort
-from canaria.claims import ApproximateDP
+from canaria.claims import Claim
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally
 
 HEDGED_UP_TO: Final = 2000
@@ -57,6 +57,7 @@ class Budget(Evidence):
         InputError: If not 0 <= correct <= taken <= budget <= elements, or if the budget is 0.
 
     Example:
+        >>> from canaria.claims import ApproximateDP
         >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
         0.05
 
@@ -131,7 +132,7 @@ class Budget(Evidence):
         price = self._price() if self.budget <= HEDGED_UP_TO else 0.0
         return Effort(tails + 2 * price, 10 * tails + 12 * price)
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """An upper bound on the probability of as many right guesses within the budget.
 
         Args:
@@ -141,7 +142,8 @@ class Budget(Evidence):
             The p-value, rounded up.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
+        point = claim.point(self.charged)
+        epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0:
             return binomial.rounded_up(float(binomial.tail(self.correct, self.budget, epsilon)))
@@ -149,7 +151,7 @@ class Budget(Evidence):
             return binomial.rounded_up(self._greedy(epsilon, flips)[0])
         return binomial.rounded_up(self._hedged(epsilon, flips))
 
-    def refutes(self, claim: ApproximateDP, level: float) -> bool:
+    def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most a level; this may need fewer prices than the p-value itself.
 
         Args:
@@ -160,7 +162,8 @@ class Budget(Evidence):
             Whether the claim is refuted at this level.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
+        point = claim.point(self.charged)
+        epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
         if flips == 0 or self.budget > HEDGED_UP_TO:
             return self.p_value(claim) <= level

@@ -15,7 +15,8 @@ from scipy import special
 from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim, Signs
+from canaria.claims.lines import Lines
 from canaria.evidence import _sway
 from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
@@ -87,6 +88,9 @@ class Counts(_CountFields):
     Here n is the number of elements, r guesses were taken and v were right; W ~ Binomial(r, p(epsilon)), A =
     Pr[W >= v] and b = Pr[W = v]. Where all guesses have one sign, n / 2 takes the place of n.
 
+    Against a curve (`GaussianDP`, `DpSgd`, ...) the largest probability is bounded by a certificate that is
+    nearly exact, and by the recursion of Mahloujifar et al. (2024); the smaller counts (Theorem 14).
+
     Attributes:
         correct: The number of right guesses.
         taken: The number of guesses.
@@ -131,19 +135,24 @@ class Counts(_CountFields):
         """True if every element of the rounds is guessed: then bits decide neither number nor order."""
         return self.taken in (0, guessed)
 
-    def p_value(self, claim: ApproximateDP) -> float:
-        """The largest probability of as many right guesses under any (epsilon, delta)-DP mechanism.
+    def p_value(self, claim: Claim) -> float:
+        """The largest probability of as many right guesses under any mechanism that keeps the claim.
 
         Args:
-            claim: The claim to test.
+            claim: The claim to test: (epsilon, delta), or a curve.
 
         Returns:
-            The p-value, rounded up.
+            The p-value, rounded up; against a curve mostly less than 0.1% above the largest probability, and
+            at least 1e-9.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
         if self.correct == 0:
             return 1.0
+        if not isinstance(claim, ApproximateDP):
+            from canaria.evidence import _curve_count
+
+            return _curve_count.p_value(self.charged, self.taken, self.correct, self._lines(claim))
+        epsilon, delta = claim.epsilon, claim.delta
         effort.spend(effort.CALL)
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
@@ -151,6 +160,26 @@ class Counts(_CountFields):
         spread = binomial.tail_over_pmf(self.correct, self.taken, epsilon, upper)
         spread *= binomial.lower_tail(self.correct, self.taken, epsilon)
         return binomial.rounded_up(upper + self.charged * delta * spread / self.correct)
+
+    def refutes(self, claim: Claim, level: float) -> bool:
+        """Whether the p-value is at most a level; against a curve for less than a p-value costs.
+
+        Args:
+            claim: The claim to test.
+            level: The level of the test.
+
+        Returns:
+            Whether the claim is refuted at this level.
+
+        """
+        if isinstance(claim, ApproximateDP) or self.correct == 0:
+            return super().refutes(claim, level)
+        from canaria.evidence import _curve_count
+
+        return _curve_count.refutes(self.charged, self.taken, self.correct, self._lines(claim), level)
+
+    def _lines(self, claim: Claim) -> Lines:
+        return claim.lines(Signs.ONE if self.one_sided else Signs.BOTH)
 
 
 @dataclass(frozen=True)
@@ -182,7 +211,7 @@ class PublishedCounts(_CountFields):
     inversion: ClassVar[Inversion] = Inversion.BISECTION
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The published p-value, or that of `Counts` if it is larger.
 
         Args:
@@ -192,7 +221,8 @@ class PublishedCounts(_CountFields):
             The p-value, rounded up.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
+        point = claim.point(self.charged)
+        epsilon, delta = point.epsilon, point.delta
         if self.correct == 0:
             return 1.0
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
@@ -255,7 +285,7 @@ class UncommittedCounts(_CountFields):
     inversion: ClassVar[Inversion] = Inversion.GRID
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The smallest level at which the binomial tail and the sway of delta keep to their shares.
 
         Args:
@@ -265,7 +295,8 @@ class UncommittedCounts(_CountFields):
             The p-value, rounded up.
 
         """
-        epsilon, delta = claim.epsilon, claim.delta
+        point = claim.point(self.charged)
+        epsilon, delta = point.epsilon, point.delta
         effort.spend(effort.CALL)
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         budget, sway = float(binomial.flip_budget(self.elements, epsilon, delta)), 1.0

@@ -23,11 +23,10 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 """The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
-MONOTONE: Final = frozenset({Inversion.BISECTION, Inversion.HALVING})
 _TINY: Final = 1e-300
 """So that the logarithm of a p-value of 0 is a number; far below any level."""
 _ROUNDING: Final = 1e-8
-"""A bound found by halving is so far below the last refuted claim at most."""
+"""How far below its ceiling a bound is tried first."""
 _BELOW_ONE: Final = 1 - 2.0**-48
 """So that a part's p-value, divided by its share, is at most the level in floating point too."""
 
@@ -39,11 +38,10 @@ def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -
         for part, share in zip(evidence.parts, evidence.shares, strict=True):
             best = max(best, last_refuted(part, delta, level * share * _BELOW_ONE, best))
         return best
-    if evidence.inversion in MONOTONE:
+    if evidence.inversion is Inversion.BISECTION:
         if beat >= 0 and not _refutes(evidence, beat, delta, level):
             return 0.0
-        search = _bisect if evidence.inversion is Inversion.BISECTION else _halve
-        return search(evidence, delta, level)
+        return _bisect(evidence, delta, level)
     return _walk(evidence, delta, level, beat)
 
 
@@ -55,7 +53,7 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
     if isinstance(evidence, Split):
         parts = zip(evidence.parts, evidence.shares, strict=True)
         return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
-    if evidence.inversion in MONOTONE:
+    if evidence.inversion is Inversion.BISECTION:
         return _refutes(evidence, truth, delta, level)
     tried = EPSILON_GRID[np.searchsorted(EPSILON_GRID, truth) :][:1]
     if len(tried) == 0:
@@ -88,17 +86,6 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     while p_value(found) > level:
         found, step = max(0.0, found - step), 2 * step
     return found
-
-
-def _halve(evidence: Evidence, delta: float, level: float) -> float:
-    """The same, using only verdicts."""
-    low, high = 0.0, evidence.ceiling(level)
-    if not _refutes(evidence, low, delta, level):
-        return low
-    while high - low > _ROUNDING:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _refutes(evidence, middle, delta, level) else (low, middle)
-    return low
 
 
 def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:

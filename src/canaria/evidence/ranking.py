@@ -13,7 +13,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
 from canaria.evidence import _walks
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
 from canaria.evidence.boundaries import (
@@ -239,7 +239,7 @@ class Ranking(Evidence):
         claim = rough + tails * (2 * FLIPS if delta > 0 else 1)
         return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP.
 
         Args:
@@ -250,7 +250,7 @@ class Ranking(Evidence):
 
         """
         low = high = 1.0
-        for low, high in self.closer(claim, rough=False):
+        for low, high in self.closer(claim.point(self.charged), rough=False):
             if low == high:
                 break
         return high
@@ -263,7 +263,7 @@ class Ranking(Evidence):
                 break
         return low, high
 
-    def refutes(self, claim: ApproximateDP, level: float) -> bool:
+    def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this.
 
         Args:
@@ -274,7 +274,11 @@ class Ranking(Evidence):
             Whether the claim is refuted at this level.
 
         """
-        return next(high <= level for low, high in self.closer(claim) if low > level or high <= level)
+        point = claim.point(self.charged)
+        if self._smallest_tail(point.epsilon) > level:
+            return False
+        bounds = self.closer(point)
+        return next(high <= level for low, high in bounds if low > level or high <= level)
 
     def closer(self, claim: ApproximateDP, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds on the p-value, ever closer as more boundaries are walked to, at last equal.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from canaria._core import checks
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
 
 MOST_SHARES: Final = 1 + 2.0**-50
@@ -128,7 +128,7 @@ class Split(Evidence):
             beyond = min(beyond, high / share)
         return found
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The smallest p-value of a part after dividing each by its share.
 
         Args:

@@ -13,7 +13,7 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
 from canaria.evidence import _sway, _text, _walks
 from canaria.evidence.base import (
     ALL_COUNTED,
@@ -193,7 +193,7 @@ class Weighted(Evidence):
         """
         return _total(self._groups(claim)[1])
 
-    def p_value(self, claim: ApproximateDP) -> float:
+    def p_value(self, claim: Claim) -> float:
         """The smallest level at which the chance of as much right weight and the sway keep to their shares.
 
         Args:
@@ -204,12 +204,13 @@ class Weighted(Evidence):
 
         """
         effort.spend(5 * effort.CALL)
-        groups, right = self._groups(claim)
+        point = claim.point(self.charged)
+        groups, right = self._groups(point)
         statistic = _total(right)
-        upper = _weighted_tail(groups, statistic, claim.epsilon)
-        budget, sway = float(binomial.flip_budget(self.elements, claim.epsilon, claim.delta)), 1.0
+        upper = _weighted_tail(groups, statistic, point.epsilon)
+        budget, sway = float(binomial.flip_budget(self.elements, point.epsilon, point.delta)), 1.0
         if _sway.matters(upper, budget):
-            sway = _sway.of_weights(groups, statistic, claim.epsilon)
+            sway = _sway.of_weights(groups, statistic, point.epsilon)
         return binomial.rounded_up(_sway.combined(upper, sway, budget))
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:

@@ -18,7 +18,6 @@ from canaria.evidence import (
     PublishedCounts,
     Ranking,
     Split,
-    Tradeoff,
     Weighted,
 )
 from canaria.evidence.bound import lower_bound
@@ -349,10 +348,6 @@ def _published(hits: Hits, elements: int) -> Evidence:
     return PublishedCounts(int(hits.sum()), len(hits), elements)
 
 
-def _tradeoff(hits: Hits, elements: int) -> Evidence:
-    return Tradeoff(int(hits.sum()), len(hits), elements)
-
-
 def _by_rank(hits: Hits, elements: int) -> Evidence:
     return Weighted(hits, weights=np.linspace(40, 0, len(hits)), elements=elements)
 
@@ -388,7 +383,6 @@ OURS: Final = (
     Ours("top:20", Top(20)),
     Ours("surest:50", Surest(_COMMITTED)),
     Ours("published", As(Tails(_COMMITTED), _published)),
-    Ours("trade-off", As(Tails(_COMMITTED), _tradeoff)),
     Ours("threshold:2", Threshold(2.0)),
     Ours("soft", Soft()),
     Ours("by rank", As(Tails(_COMMITTED), _by_rank), pace=0.2),

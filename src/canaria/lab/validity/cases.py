@@ -11,9 +11,9 @@ import numpy as np
 from canaria._core import binomial
 from canaria._core.arrays import Bits, Floats
 from canaria.claims import ApproximateDP
+from canaria.claims.noise import gaussian_epsilon
 from canaria.evidence import Counts, Ranking
 from canaria.evidence.ranking import looks
-from canaria.evidence.tradeoff import gaussian_epsilon
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, sizes, tosses
 from canaria.mechanisms import LocalGaussian, LocalLaplace
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy import optimize, special
 
 from canaria.blackbox.plant import Planted, plant
+from canaria.claims.noise import gaussian_epsilon
 from canaria.evidence.bound import Bound
-from canaria.evidence.tradeoff import gaussian_epsilon
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries import Dirac

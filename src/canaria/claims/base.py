@@ -1,0 +1,191 @@
+"""What every claim offers: its privacy profile in both directions, and the lines that tests use."""
+
+import math
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria.claims.lines import Lines
+
+if TYPE_CHECKING:
+    from canaria.claims.approximate import ApproximateDP
+
+_STEEPEST: Final = 700.0
+"""Beyond, e^epsilon is not a number of double precision."""
+_SPENT: Final = 0.07
+"""The flips that delta may buy at the point that stands for a curve; 0.02 to 0.2 are within 5%."""
+_KINDS: Final[dict[str, type["Claim"]]] = {}
+
+
+class Signs(Enum):
+    """What guesses say, fixed before the output was seen."""
+
+    BOTH = "both"
+    """Some say that their element is included, some that it is not; which, may depend on the output."""
+    INCLUDED = "included"
+    """All say that their element is included."""
+    EXCLUDED = "excluded"
+    """All say that it is not."""
+    ONE = "one"
+    """All say the same, and it is not known which."""
+
+
+class Profile(NamedTuple):
+    """The deltas that a claim promises at some epsilons, in both directions.
+
+    Attributes:
+        included: What an event may be likelier with the element, beyond e^epsilon times without it.
+        excluded: The same the other way round.
+
+    """
+
+    included: Floats
+    excluded: Floats
+
+
+class Claim(ABC):
+    """A promise about a mechanism, for neighbours of some adjacency.
+
+    A new kind is one class that defines `profile`, `reach` and `to_dict`, and an `adjacency`; once it is
+    defined, `from_dict` reads it back.
+
+    Attributes:
+        adjacency: "add-remove", "replace" or "unspecified".
+
+    """
+
+    adjacency: str
+    points: ClassVar[int] = 300
+    """How many lines a curve is replaced by."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        taken = _KINDS.get(cls.__name__)
+        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"there is a kind of claim named {cls.__name__} already")
+        _KINDS[cls.__name__] = cls
+
+    @abstractmethod
+    def profile(self, epsilons: Floats) -> Profile:
+        """The promised deltas at epsilons of at least 0, rounded up."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """The epsilon beyond which lines add nothing: delta is 0 there, or far below any level."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data for JSON; the constructor takes them back."""
+
+    def delta_at(self, epsilon: float) -> float:
+        """The delta that the claim promises at this epsilon.
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            The delta, for both directions, rounded up.
+
+        """
+        asked = np.array([checks.nonnegative("epsilon", epsilon)])
+        return float(max(side[0] for side in self.profile(asked)))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that the claim promises at this delta.
+
+        Args:
+            delta: Between 0 and 1.
+
+        Returns:
+            The smallest epsilon with `delta_at(epsilon) <= delta`, up to rounding; infinite if there is none
+            up to 700.
+
+        """
+        asked = checks.delta(delta)
+        if self.delta_at(0.0) <= asked:
+            return 0.0
+        top = min(max(1.0, self.reach), _STEEPEST)
+        while self.delta_at(top) > asked:
+            if top >= _STEEPEST:
+                return math.inf
+            top = min(2 * top, _STEEPEST)
+        return float(optimize.brentq(lambda epsilon: self.delta_at(epsilon) - asked, 0.0, top, xtol=1e-12))
+
+    def point(self, charged: float) -> "ApproximateDP":
+        """The point of the curve at which evidence of many kinds tests it (Theorem 28).
+
+        A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`. The
+        point depends on the claim and on the number of elements alone: there delta buys 0.07 flips.
+
+        Args:
+            charged: The number of elements that delta is charged for.
+
+        Returns:
+            The point, which is a weaker claim.
+
+        """
+        from canaria.claims.approximate import ApproximateDP
+
+        def excess(epsilon: float) -> float:
+            return charged * self.delta_at(epsilon) / (1 + math.exp(epsilon)) - _SPENT
+
+        top = min(self.reach, _STEEPEST)
+        if excess(0.0) <= 0:
+            top = 0.0
+        elif excess(top) < 0:
+            top = float(optimize.brentq(excess, 0.0, top, xtol=1e-6))
+        return ApproximateDP(top, self.delta_at(top), self.adjacency)
+
+    def lines(self, signs: Signs = Signs.BOTH) -> Lines:
+        """The claim as lines P <= delta + kappa Q for guesses of these signs (Lemma 4, Theorem 14).
+
+        Where both signs occur, the deltas of the two directions are averaged. Slopes below 1 come from the
+        other direction: P <= delta + kappa Q for all events is Q <= 1 - (1 - delta) / kappa + P / kappa.
+
+        Args:
+            signs: What the guesses say.
+
+        Returns:
+            The lines.
+
+        """
+        epsilons = self.slopes()
+        kappas, profile = np.exp(epsilons), self.profile(epsilons)
+        if signs is Signs.BOTH:
+            return Lines(kappas, np.minimum((profile.included + profile.excluded) / 2, 1.0))
+        if signs is Signs.ONE:
+            larger = np.maximum(*profile)
+            toward, away = larger, larger
+        else:
+            toward, away = profile if signs is Signs.INCLUDED else reversed(profile)
+        flat = 1 - (1 - away) / kappas * (1 - 1e-15)
+        return Lines(np.concatenate([kappas, 1 / kappas]), np.clip(np.concatenate([toward, flat]), 0.0, 1.0))
+
+    def slopes(self) -> Floats:
+        """The epsilons whose lines stand for the curve."""
+        return np.linspace(0.0, min(self.reach, _STEEPEST), self.points)
+
+
+def to_dict(claim: Claim) -> dict[str, Any]:
+    """A claim as plain data, with its kind."""
+    return {"kind": type(claim).__name__, **claim.to_dict()}
+
+
+def from_dict(data: object) -> Claim:
+    """A claim from what `to_dict` wrote; anything else is an InputError."""
+    record = data if isinstance(data, dict) else {}
+    name = record.get("kind")
+    if not isinstance(name, str) or name not in _KINDS:
+        raise InputError(f"claim must be of a kind out of {', '.join(sorted(_KINDS))}, got {shown(name)}")
+    fields = {key: value for key, value in record.items() if key != "kind"}
+    try:
+        return _KINDS[name](**fields)
+    except TypeError:
+        raise InputError(f"{name} cannot be read from the fields {shown(sorted(fields))}") from None

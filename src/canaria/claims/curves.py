@@ -1,0 +1,173 @@
+"""Claims of your own: a curve given by its lines, and several claims together."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria.claims import _loss
+from canaria.claims.base import Claim, Profile, from_dict, to_dict
+from canaria.claims.noise import GaussianDP
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Claim):
+    """A privacy profile of your own: (epsilon, delta)-DP at every listed pair.
+
+    Attributes:
+        epsilons: Epsilons of at least 0, rising.
+        deltas: The delta that is promised at each of them: for an event with the element, against without.
+        reverse: The same the other way round; by default equal to `deltas`.
+        adjacency: "add-remove", "replace" or "unspecified".
+
+    Raises:
+        InputError: If the lists are not usable.
+
+    Example:
+        >>> Curve([0.0, 1.0, 2.0], [0.3, 0.05, 1e-3]).delta_at(1.5)
+        0.05
+
+    """
+
+    epsilons: npt.ArrayLike
+    deltas: npt.ArrayLike
+    reverse: npt.ArrayLike | None = None
+    adjacency: str = "unspecified"
+    _sides: Profile = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        epsilons = checks.vector("epsilons", self.epsilons)
+        if len(epsilons) == 0 or epsilons[0] < 0 or (np.diff(epsilons) <= 0).any() or epsilons[-1] > 700:
+            raise InputError(f"epsilons must rise from 0 or more to at most 700, got {shown(self.epsilons)}")
+        sides = [_checked("deltas", self.deltas, epsilons)]
+        sides.append(sides[0] if self.reverse is None else _checked("reverse", self.reverse, epsilons))
+        checks.assign(
+            self,
+            epsilons=epsilons,
+            deltas=sides[0],
+            reverse=sides[1],
+            adjacency=checks.adjacency(self.adjacency),
+            _sides=Profile(*sides),
+        )
+
+    def __str__(self) -> str:
+        return f"a curve of {len(np.asarray(self.epsilons))} points"
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """The least delta that follows from the listed pairs.
+
+        From (e, d)-DP follows delta d at every larger epsilon, and at a smaller one the delta of the line
+        through it.
+        """
+        known = np.asarray(self.epsilons)[:, None]
+        return Profile(*(_follows(known, side[:, None], epsilons) for side in self._sides))
+
+    @property
+    def reach(self) -> float:
+        """The last epsilon."""
+        return float(np.asarray(self.epsilons)[-1])
+
+    def slopes(self) -> Floats:
+        """The listed epsilons."""
+        return np.asarray(self.epsilons)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {
+            "epsilons": np.asarray(self.epsilons).tolist(),
+            "deltas": np.asarray(self.deltas).tolist(),
+            "reverse": np.asarray(self.reverse).tolist(),
+            "adjacency": self.adjacency,
+        }
+
+
+def _follows(known: Floats, deltas: Floats, asked: Floats) -> Floats:
+    """Delta at each asked epsilon, from each known pair; the smallest counts."""
+    later = np.where(asked >= known, deltas, 1.0)
+    earlier = np.where(asked < known, -np.expm1(asked - known) + np.exp(asked - known) * deltas, 1.0)
+    return np.asarray(np.minimum(later, earlier).min(axis=0))
+
+
+def _checked(name: str, values: npt.ArrayLike, epsilons: Floats) -> Floats:
+    deltas = checks.vector(name, values)
+    checks.same_length(name, len(deltas), "epsilons", len(epsilons))
+    if not ((deltas >= 0) & (deltas <= 1)).all():
+        raise InputError(f"{name} must be between 0 and 1, got {shown(values)}")
+    return deltas
+
+
+@dataclass(frozen=True)
+class Composed(Claim):
+    """Several claims about parts of one mechanism that all see the data: the promise of their composition.
+
+    Gaussian claims compose to one exactly; the rest by the privacy loss distributions of dp-accounting.
+
+    Attributes:
+        parts: The claims.
+
+    Raises:
+        InputError: If there are no claims, or if they are for different adjacencies.
+
+    Example:
+        >>> round(Composed((GaussianDP(3.0), GaussianDP(4.0))).epsilon_at(1e-5), 2)
+        33.1
+
+    """
+
+    parts: tuple[Claim, ...]
+    adjacency: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = tuple(from_dict(part) if isinstance(part, dict) else part for part in _all(self.parts))
+        if not parts or not all(isinstance(part, Claim) for part in parts):
+            raise InputError(f"parts must be claims, at least one, got {shown(self.parts)}")
+        named = {part.adjacency for part in parts} - {"unspecified"}
+        if len(named) > 1:
+            raise InputError(f"parts must be for one adjacency, got {' and '.join(sorted(named))}")
+        checks.assign(self, parts=parts, adjacency=named.pop() if named else "unspecified")
+
+    def __str__(self) -> str:
+        return " and ".join(str(part) for part in self.parts)
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """The profile of the composition."""
+        gaussian = self._only_gaussian
+        return gaussian.profile(epsilons) if gaussian else _loss.profile(self._distribution, epsilons)
+
+    @property
+    def reach(self) -> float:
+        """Where delta is negligible."""
+        gaussian = self._only_gaussian
+        return gaussian.reach if gaussian else _loss.reach(self._distribution)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The parts, for JSON."""
+        return {"parts": [to_dict(part) for part in self.parts]}
+
+    @property
+    def _only_gaussian(self) -> GaussianDP | None:
+        mus = [part.mu for part in self.parts if isinstance(part, GaussianDP)]
+        return GaussianDP(math.hypot(*mus)) if len(mus) == len(self.parts) else None
+
+    @cached_property
+    def _distribution(self) -> Any:
+        return _loss.composed(
+            [
+                part.distribution if hasattr(part, "distribution") else _loss.of_claim(part)
+                for part in self.parts
+            ]
+        )
+
+
+def _all(parts: Iterable[Claim]) -> tuple[Claim, ...]:
+    try:
+        return tuple(parts)
+    except TypeError:
+        raise InputError(f"parts must be a sequence of claims, got {shown(parts)}") from None

@@ -1,0 +1,75 @@
+"""What a claim says about single events, as lines: P <= delta + kappa Q."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Lines:
+    """The lower envelope of lines P <= delta + kappa Q, kappa rising and delta falling.
+
+    P and Q are the probabilities of one event under two neighbouring inputs. Every list of lines that hold,
+    or of larger deltas, is a claim that is no stronger, so that refuting it refutes more.
+
+    Attributes:
+        kappas: The slopes, rising.
+        deltas: What each line allows at Q = 0, falling.
+        corners_q: Where each line meets the next steeper one: Q.
+        corners_p: The same: P.
+
+    """
+
+    kappas: Floats
+    deltas: Floats
+    corners_q: Floats
+    corners_p: Floats
+
+    def __init__(self, kappas: npt.ArrayLike, deltas: npt.ArrayLike) -> None:
+        slopes, allowed = checks.vector("kappas", kappas), checks.vector("deltas", deltas)
+        checks.same_length("deltas", len(allowed), "kappas", len(slopes))
+        if len(slopes) == 0 or not (slopes > 0).all() or not np.isfinite(slopes).all():
+            raise InputError(f"kappas must be positive and finite, got {shown(kappas)}")
+        if not ((allowed >= 0) & (allowed <= 1)).all():
+            raise InputError(f"deltas must be between 0 and 1, got {shown(deltas)}")
+        kept = _envelope(slopes, allowed)
+        slopes, allowed = slopes[kept], allowed[kept]
+        meet = -np.diff(allowed) / np.diff(slopes)
+        checks.assign(
+            self,
+            kappas=slopes,
+            deltas=allowed,
+            corners_q=meet,
+            corners_p=allowed[:-1] + slopes[:-1] * meet,
+        )
+
+    def largest(self, q: float) -> float:
+        """The largest P that the lines allow at Q."""
+        return min(1.0, float((self.deltas + self.kappas * q).min()))
+
+    def mean_accuracy(self, share: float) -> float:
+        """The largest mean accuracy of guesses about a share of the elements: P + Q = share on the curve."""
+        wrong = max(0.0, float(((share - self.deltas) / (1 + self.kappas)).max()))
+        return (share - wrong) / share
+
+
+def _envelope(slopes: Floats, allowed: Floats) -> npt.NDArray[np.int64]:
+    """Which lines are below all others somewhere on Q >= 0, by rising slope."""
+    order = np.lexsort((allowed, slopes))
+    lower = np.minimum.accumulate(np.append(np.inf, allowed[order]))[:-1]
+    order = order[allowed[order] < lower]
+    kept: list[int] = []
+    for line in order.tolist():
+        while len(kept) > 1:
+            first, last = kept[-2:]
+            left = (allowed[last] - allowed[first]) * (slopes[line] - slopes[first])
+            if left < (allowed[line] - allowed[first]) * (slopes[last] - slopes[first]):
+                break
+            kept.pop()
+        kept.append(line)
+    return np.array(kept, dtype=np.int64)

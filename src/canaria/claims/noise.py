@@ -1,0 +1,153 @@
+"""Claims of single noisy queries: the curves of Gaussian and of Laplace noise."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria.claims.base import Claim, Profile
+
+_LARGEST_MU: Final = 1e6
+_DEVIATIONS: Final = 9.0
+"""So many times mu is far enough: delta is below 1e-18 there, for mu up to 1."""
+_CANCELLED: Final = 1e-13
+"""What the difference of two tails may lose, of the first."""
+
+
+@dataclass(frozen=True)
+class GaussianDP(Claim):
+    """The promise of mu-Gaussian DP (Dong, Roth, Su 2022): as hard to tell as N(0, 1) from N(mu, 1).
+
+    Gaussian noise of a standard deviation that is 1 / mu of the sensitivity keeps it.
+
+    Attributes:
+        mu: The parameter, at least 0.
+        adjacency: "add-remove", "replace" or "unspecified".
+
+    Raises:
+        InputError: If mu or the adjacency is out of range.
+
+    Example:
+        >>> round(GaussianDP(1.0).epsilon_at(1e-5), 3)
+        4.377
+
+    """
+
+    mu: float
+    adjacency: str = "unspecified"
+
+    def __post_init__(self) -> None:
+        mu = checks.nonnegative("mu", self.mu)
+        if mu > _LARGEST_MU:
+            raise InputError(f"mu must be at most {_LARGEST_MU:,.0f}, got {shown(self.mu)}")
+        checks.assign(self, mu=mu, adjacency=checks.adjacency(self.adjacency))
+
+    def __str__(self) -> str:
+        return f"{self.mu:.6g}-Gaussian DP"
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), the same in both directions."""
+        if self.mu == 0:
+            nothing = np.zeros_like(epsilons)
+            return Profile(nothing, nothing)
+        first = special.ndtr(self.mu / 2 - epsilons / self.mu)
+        second = np.exp(epsilons + special.log_ndtr(-self.mu / 2 - epsilons / self.mu))
+        deltas = np.clip(first - second + _CANCELLED * first, 0.0, 1.0)
+        return Profile(deltas, deltas)
+
+    @property
+    def reach(self) -> float:
+        """Nine times mu, and mu^2 / 2 for large mu."""
+        return _DEVIATIONS * self.mu + self.mu**2 / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"mu": self.mu, "adjacency": self.adjacency}
+
+
+@dataclass(frozen=True)
+class LaplaceDP(Claim):
+    """The promise of Laplace noise whose scale is 1 / epsilon of the sensitivity.
+
+    It is pure epsilon-DP, and more: at smaller epsilons its delta is below that of randomized response.
+
+    Attributes:
+        epsilon: The epsilon of the noise, at least 0.
+        adjacency: "add-remove", "replace" or "unspecified".
+
+    Raises:
+        InputError: If epsilon or the adjacency is out of range.
+
+    Example:
+        >>> round(LaplaceDP(1.0).delta_at(0.0), 4)
+        0.3935
+
+    """
+
+    epsilon: float
+    adjacency: str = "unspecified"
+
+    def __post_init__(self) -> None:
+        epsilon = checks.nonnegative("epsilon", self.epsilon)
+        checks.assign(self, epsilon=epsilon, adjacency=checks.adjacency(self.adjacency))
+
+    def __str__(self) -> str:
+        return f"Laplace noise with ε = {self.epsilon:.6g}"
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """1 - e^((eps' - eps) / 2) up to epsilon, the same in both directions."""
+        deltas = np.maximum(0.0, -np.expm1((epsilons - self.epsilon) / 2)) * (1 + 1e-15)
+        return Profile(np.minimum(deltas, 1.0), np.minimum(deltas, 1.0))
+
+    @property
+    def reach(self) -> float:
+        """Epsilon: delta is 0 from there on."""
+        return self.epsilon
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"epsilon": self.epsilon, "adjacency": self.adjacency}
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu at which mu-Gaussian DP is (epsilon, delta)-DP, rounded down.
+
+    Args:
+        epsilon: At least 0.
+        delta: Strictly between 0 and 1.
+
+    Returns:
+        The mu.
+
+    """
+    asked, limit = checks.nonnegative("epsilon", epsilon), checks.delta(delta)
+    if not 0 < limit < 1:
+        raise InputError(f"delta must be strictly between 0 and 1, got {shown(delta)}")
+    low, high = 0.0, 1.0
+    while GaussianDP(high).delta_at(asked) <= limit:
+        low, high = high, 2 * high
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if GaussianDP(middle).delta_at(asked) <= limit else (low, middle)
+    return low
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
+
+    Args:
+        mu: The parameter of Gaussian DP, at least 0.
+        delta: Between 0 and 1.
+
+    Returns:
+        The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
+
+    Raises:
+        InputError: If mu or delta is out of range.
+
+    """
+    return min(GaussianDP(mu).epsilon_at(delta), mu * mu / 2 + 40 * mu)
