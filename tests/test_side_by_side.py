@@ -139,7 +139,7 @@ def test_missed_targets_come_first_and_training_stays(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "RESULTS.md"
-    page.write_text("old\n<!-- training -->\nkept\n<!-- training -->\n")
+    page.write_text("old\n<!-- training -->\nkept\n<!-- training -->\n\nLoRA\n")
     monkeypatch.setattr(bench.page, "PAGE", page)
     data = json.loads(json.dumps(known()))
     data["tightness"]["settings"] += [
@@ -155,5 +155,5 @@ def test_missed_targets_come_first_and_training_stays(
     assert "published" not in missed
     assert "20,000 times" in text
     assert "**peer is missing**: cannot be installed: no" in text
-    assert text.endswith("<!-- training -->\nkept\n<!-- training -->\n")
+    assert text.endswith("<!-- training -->\nkept\n<!-- training -->\n\nLoRA\n")
     assert "~~jaxprivacy: bold~~" in text

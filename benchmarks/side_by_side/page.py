@@ -14,8 +14,8 @@ REST = ("ours", "one order", "best number", "hindsight")
 
 
 def write(found: Findings, run_on: Sequence[str], missing: dict[str, str]) -> None:
-    """Write all but the part about training, which `make bench-training` writes."""
-    training = PAGE.read_text().split(TRAINING)[1]
+    """Write all but the parts about training at the end, which other benchmarks write."""
+    _, mark, training = PAGE.read_text().partition(TRAINING)
     parts = [
         "# Measured",
         *_targets(found),
@@ -26,9 +26,9 @@ def write(found: Findings, run_on: Sequence[str], missing: dict[str, str]) -> No
         *_everybody(found),
         *_validity(found),
         *_speed(found),
-        f"{TRAINING}{training}{TRAINING}",
+        mark + training,
     ]
-    PAGE.write_text("\n\n".join(parts) + "\n")
+    PAGE.write_text("\n\n".join(parts))
 
 
 def _targets(found: Findings) -> Iterable[str]:

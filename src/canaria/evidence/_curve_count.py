@@ -46,7 +46,7 @@ def refutes(elements: float, taken: int, correct: int, lines: Lines, level: floa
     if _expected(elements, taken, correct, lines):
         return False
     count, curve = _asked(elements, taken, correct, lines)
-    if level >= SMALLEST and _impossible(count, curve, level / ROUND_UP):
+    if level >= SMALLEST and _impossible(count, curve, level / ROUND_UP**3):
         return True
     if not _impossible(count, curve, min(1.0, _AT_MOST * level)):
         return False

@@ -94,15 +94,13 @@ class OneShot:
 def falling(scores: Floats, rng: np.random.Generator) -> Integers:
     """The elements from the highest score to the lowest, ties in random order.
 
-    The slower stable sort, which gives the same order on every machine, is only needed where there are ties.
+    Elements are shuffled, and sorted by the slower stable sort, only where there are ties.
     """
     shuffled = rng.permutation(len(scores))
-    keys = -scores[shuffled]
-    order = np.argsort(keys)
-    sorted_keys = keys[order]
-    if (sorted_keys[1:] == sorted_keys[:-1]).any():
-        order = np.argsort(keys, kind="stable")
-    found: Integers = shuffled[order]
+    found: Integers = np.argsort(-scores)
+    ranked = scores[found]
+    if (ranked[1:] == ranked[:-1]).any():
+        found = shuffled[np.argsort(-scores[shuffled], kind="stable")]
     return found
 
 
