@@ -79,9 +79,9 @@ def test_tests_mirror_the_rooms_and_stand_by_themselves() -> None:
 
 def test_nobody_outside_evidence_and_rules_asks_which_kind_it_is() -> None:
     """A kind that nobody knows must never fall through to a formula that was proved for another."""
-    from canaria.evidence.base import _KINDS
+    from canaria.evidence.base import KINDS
 
-    kinds = {name for name, kind in _KINDS.items() if kind.__module__.startswith("canaria.")}
+    kinds = {name for name, kind in KINDS.items() if kind.__module__.startswith("canaria.")}
     asked = []
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0]

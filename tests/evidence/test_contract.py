@@ -17,10 +17,10 @@ from canaria.evidence import (
     from_dict,
     to_dict,
 )
-from canaria.evidence.base import _KINDS
+from canaria.evidence.base import KINDS
 from tests.evidence.kinds import ALL, HITS
 
-OURS = {name for name, kind in _KINDS.items() if kind.__module__.startswith("canaria.")}
+OURS = {name for name, kind in KINDS.items() if kind.__module__.startswith("canaria.")}
 
 
 each = pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Final, SupportsFloat, cast
 import numpy as np
 import numpy.typing as npt
 
-from canaria._core.arrays import Floats, Hits
+from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, nearest, shown
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
@@ -93,6 +93,14 @@ def vector(name: str, values: npt.ArrayLike, *, infinite: bool = False) -> Float
         allowed = "numbers" if infinite else "finite numbers"
         raise InputError(f"{name} must hold {allowed}, got {array[where]} at position {where}")
     return array
+
+
+def integers(name: str, values: npt.ArrayLike) -> Integers:
+    """Check a vector of integers."""
+    array = vector(name, values)
+    if (array != np.rint(array)).any() or (np.abs(array) > LARGEST).any():
+        raise InputError(f"{name} must hold integers, got {shown(values)}")
+    return array.astype(np.int64)
 
 
 def two_valued(name: str, values: npt.ArrayLike) -> Hits:

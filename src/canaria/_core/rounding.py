@@ -20,6 +20,18 @@ def rounded_down(value: float, digits: int = 3) -> str:
     return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))
 
 
+def significant(value: float, digits: int = 5) -> float:
+    """A positive number, rounded down to so many significant digits, so that it prints as it is.
+
+    Example:
+        >>> significant(0.61234999), significant(123456.0)
+        (0.61234, 123450.0)
+
+    """
+    exact = Decimal(repr(float(value)))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_FLOOR))
+
+
 def percent(share: float, digits: int = 8) -> str:
     """A share in percent, rounded down, without trailing zeros.
 

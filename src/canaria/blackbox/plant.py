@@ -23,9 +23,10 @@ from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.copies import copied
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.claims.families import Family
 from canaria.evidence.bound import Bound
 from canaria.game.scores import bound_of_scores
-from canaria.rules import Ranked, Rule
+from canaria.rules import Rule
 
 _PLANT: Final = 0x706C616E
 _FORMS: Final = {"replace": "replace", "zero-out": "add-remove"}
@@ -59,8 +60,10 @@ class Planted:
         scores: npt.ArrayLike,
         delta: float = 0.0,
         confidence: float = 0.95,
-        rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
+        rule: Rule | None = None,
         rng: Seed = None,
+        *,
+        family: Family | str | None = None,
     ) -> Bound:
         """The lower bound on epsilon that scores of the canaries prove; see `audit_scores`.
 
@@ -68,8 +71,9 @@ class Planted:
             scores: One number per canary, higher meaning "trained on".
             delta: The delta at which epsilon is bounded.
             confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: How scores become guesses.
+            rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+            family: The family of claims to test, or its name; None for epsilon at delta.
 
         Returns:
             The bound, with its evidence.
@@ -78,7 +82,9 @@ class Planted:
             InputError: If an argument is not usable, or if there is not one score per canary.
 
         """
-        return bound_of_scores(scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency)
+        return bound_of_scores(
+            scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency, family=family
+        )
 
 
 def plant(

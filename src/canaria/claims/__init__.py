@@ -3,8 +3,9 @@
 A claim does not know how it is tested.
 """
 
+from canaria.claims import families
 from canaria.claims.approximate import ApproximateDP, require_same_adjacency
-from canaria.claims.base import Claim, Signs
+from canaria.claims.base import Claim, Signs, from_dict, to_dict
 from canaria.claims.curves import Composed, Curve
 from canaria.claims.dpsgd import DpSgd
 from canaria.claims.noise import GaussianDP, LaplaceDP
@@ -18,5 +19,8 @@ __all__ = [
     "GaussianDP",
     "LaplaceDP",
     "Signs",
+    "families",
+    "from_dict",
     "require_same_adjacency",
+    "to_dict",
 ]

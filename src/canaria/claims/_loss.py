@@ -4,21 +4,32 @@ dp-accounting is imported when a function is called. All distributions are pessi
 bounds, so that a claim comes out weaker, never stronger.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
+from canaria._core import effort
 from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
 from canaria.claims.base import Claim, Profile, Signs
 from canaria.claims.lines import Lines
 
 INTERVAL: Final = 1e-3
 """Losses are rounded to multiples of this; 1e-4 lowers deltas by up to 0.2%, and takes ten times as long."""
+_MOST_STEPS: Final = 1_000_000
+_LONGEST: Final = 60.0
+"""Seconds of an ordinary core."""
+_PER_CELL, _PER_COMPOSED_CELL = 1.3e-5, 6e-7
+_OVER_ALL_STEPS: Final = 0.05
+"""What roundings may add up to, as a standard deviation: of many steps each is rounded less."""
 FFT_NOISE: Final = 1e-11
 """Added to every delta: transforms leave up to 2e-11 where there is nothing (docs/proofs.md, Rounding 11)."""
 NEGLIGIBLE: Final = 1e-10
+SMALLEST_DELTA: Final = 1e-9
+"""Below, the epsilon of a distribution would tell more about transforms than about the mechanism."""
 
 
 def profile(distribution: Any, epsilons: Floats) -> Profile:
@@ -44,18 +55,34 @@ def reach(distribution: Any) -> float:
     return float(distribution.get_epsilon_for_delta(NEGLIGIBLE))
 
 
+def interval_for(steps: int) -> float:
+    """The interval for so many steps: roundings of single steps add up like a random walk."""
+    return min(INTERVAL, _OVER_ALL_STEPS / math.sqrt(steps))
+
+
 @lru_cache(maxsize=16)
-def of_dpsgd(noise_multiplier: float, sample_rate: float, steps: int, optimistic: bool = False) -> Any:
+def of_dpsgd(noise_multiplier: float, sample_rate: float, steps: int, interval: float = INTERVAL) -> Any:
     """The distribution of so many steps of subsampled Gaussian noise."""
     from dp_accounting.pld import privacy_loss_distribution
 
+    needed = seconds(noise_multiplier, sample_rate, steps, interval)
+    if steps > _MOST_STEPS or needed > _LONGEST:
+        raise InputError(
+            f"the curve of DP-SGD with noise multiplier {noise_multiplier:g}, rate {sample_rate:g} and "
+            f"{steps:,} steps takes too long to compute: at most {_MOST_STEPS:,} steps, or more noise"
+        )
+    effort.spend(needed)
     step = privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=sample_rate,
-        value_discretization_interval=INTERVAL,
-        pessimistic_estimate=not optimistic,
+        noise_multiplier, sampling_prob=sample_rate, value_discretization_interval=interval
     )
     return step.self_compose(steps)
+
+
+def seconds(noise: float, rate: float, steps: int, interval: float) -> float:
+    """About how long a distribution takes: cells of one step, and of the composition by its mean loss."""
+    one = (0.5 / noise**2 + 8 / noise) / interval
+    mean = steps * min(rate**2 * math.expm1(min(1 / noise**2, 50.0)) / 2, rate / (2 * noise**2))
+    return _PER_CELL * one + _PER_COMPOSED_CELL * (mean + 8 * math.sqrt(2 * mean)) / interval
 
 
 def of_claim(claim: Claim) -> Any:

@@ -120,6 +120,10 @@ class ApproximateDP(Claim):
         excess = (other - self.delta) / (1 - self.delta)
         return max(0.0, self.epsilon + math.log1p(-excess * (1 + math.exp(-self.epsilon))))
 
+    def least_epsilon_at(self, delta: float) -> float:
+        """`epsilon_at`, which is exact."""
+        return self.epsilon_at(delta)
+
     def require_comparable(self, delta: float, adjacency: str) -> None:
         """Check that a bound at this delta and adjacency can refute the claim.
 

@@ -10,7 +10,7 @@ from scipy import optimize
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
-from canaria._core.errors import InputError, shown
+from canaria._core.kinds import Kinds
 from canaria.claims.lines import Lines
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 _STEEPEST: Final = 700.0
 """Beyond, e^epsilon is not a number of double precision."""
+_ROUNDING: Final = 1e-9
 _SPENT: Final = 0.07
 """The flips that delta may buy at the point that stands for a curve; 0.02 to 0.2 are within 5%."""
-_KINDS: Final[dict[str, type["Claim"]]] = {}
+KINDS: Final[Kinds["Claim"]] = Kinds("claim")
 
 
 class Signs(Enum):
@@ -66,10 +67,7 @@ class Claim(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        taken = _KINDS.get(cls.__name__)
-        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"there is a kind of claim named {cls.__name__} already")
-        _KINDS[cls.__name__] = cls
+        KINDS.add(cls, cls.__name__)
 
     @abstractmethod
     def profile(self, epsilons: Floats) -> Profile:
@@ -118,6 +116,18 @@ class Claim(ABC):
             top = min(2 * top, _STEEPEST)
         return float(optimize.brentq(lambda epsilon: self.delta_at(epsilon) - asked, 0.0, top, xtol=1e-12))
 
+    def least_epsilon_at(self, delta: float) -> float:
+        """`epsilon_at`, rounded down: what a mechanism of this very profile has at least.
+
+        Args:
+            delta: Between 0 and 1.
+
+        Returns:
+            The epsilon.
+
+        """
+        return self.epsilon_at(delta) * (1 - _ROUNDING)
+
     def point(self, charged: float) -> "ApproximateDP":
         """The point of the curve at which evidence of many kinds tests it (Theorem 28).
 
@@ -157,35 +167,32 @@ class Claim(ABC):
 
         """
         epsilons = self.slopes()
-        kappas, profile = np.exp(epsilons), self.profile(epsilons)
-        if signs is Signs.BOTH:
-            return Lines(kappas, np.minimum((profile.included + profile.excluded) / 2, 1.0))
-        if signs is Signs.ONE:
-            larger = np.maximum(*profile)
-            toward, away = larger, larger
-        else:
-            toward, away = profile if signs is Signs.INCLUDED else reversed(profile)
-        flat = 1 - (1 - away) / kappas * (1 - 1e-15)
-        return Lines(np.concatenate([kappas, 1 / kappas]), np.clip(np.concatenate([toward, flat]), 0.0, 1.0))
+        return lines_of(epsilons, self.profile(epsilons), signs)
 
     def slopes(self) -> Floats:
         """The epsilons whose lines stand for the curve."""
         return np.linspace(0.0, min(self.reach, _STEEPEST), self.points)
 
 
+def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:
+    """The lines of a profile at these epsilons, as in `Claim.lines`."""
+    kappas = np.exp(epsilons)
+    if signs is Signs.BOTH:
+        return Lines(kappas, np.minimum((profile.included + profile.excluded) / 2, 1.0))
+    if signs is Signs.ONE:
+        larger = np.maximum(*profile)
+        toward, away = larger, larger
+    else:
+        toward, away = profile if signs is Signs.INCLUDED else reversed(profile)
+    flat = 1 - (1 - away) / kappas * (1 - 1e-15)
+    return Lines(np.concatenate([kappas, 1 / kappas]), np.clip(np.concatenate([toward, flat]), 0.0, 1.0))
+
+
 def to_dict(claim: Claim) -> dict[str, Any]:
     """A claim as plain data, with its kind."""
-    return {"kind": type(claim).__name__, **claim.to_dict()}
+    return KINDS.written(claim, type(claim).__name__)
 
 
 def from_dict(data: object) -> Claim:
     """A claim from what `to_dict` wrote; anything else is an InputError."""
-    record = data if isinstance(data, dict) else {}
-    name = record.get("kind")
-    if not isinstance(name, str) or name not in _KINDS:
-        raise InputError(f"claim must be of a kind out of {', '.join(sorted(_KINDS))}, got {shown(name)}")
-    fields = {key: value for key, value in record.items() if key != "kind"}
-    try:
-        return _KINDS[name](**fields)
-    except TypeError:
-        raise InputError(f"{name} cannot be read from the fields {shown(sorted(fields))}") from None
+    return KINDS.read(data)

@@ -14,7 +14,10 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria.claims import _loss
 from canaria.claims.base import Claim, Profile, from_dict, to_dict
-from canaria.claims.noise import GaussianDP
+from canaria.claims.noise import LARGEST_MU, GaussianDP
+
+_FAR, _NEARLY_ONE = 700.0, 0.99
+"""Where delta is so large at such an epsilon, nothing is promised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +140,19 @@ class Composed(Claim):
         return " and ".join(str(part) for part in self.parts)
 
     def profile(self, epsilons: Floats) -> Profile:
-        """The profile of the composition."""
-        gaussian = self._only_gaussian
-        return gaussian.profile(epsilons) if gaussian else _loss.profile(self._distribution, epsilons)
+        """The profile of the composition; a part that promises next to nothing leaves nothing."""
+        if gaussian := self._only_gaussian:
+            return gaussian.profile(epsilons)
+        if self._nothing:
+            return Profile(np.ones_like(epsilons), np.ones_like(epsilons))
+        return _loss.profile(self._distribution, epsilons)
 
     @property
     def reach(self) -> float:
         """Where delta is negligible."""
-        gaussian = self._only_gaussian
-        return gaussian.reach if gaussian else _loss.reach(self._distribution)
+        if gaussian := self._only_gaussian:
+            return gaussian.reach
+        return 0.0 if self._nothing else _loss.reach(self._distribution)
 
     def to_dict(self) -> dict[str, Any]:
         """The parts, for JSON."""
@@ -154,7 +161,12 @@ class Composed(Claim):
     @property
     def _only_gaussian(self) -> GaussianDP | None:
         mus = [part.mu for part in self.parts if isinstance(part, GaussianDP)]
-        return GaussianDP(math.hypot(*mus)) if len(mus) == len(self.parts) else None
+        mu = min(math.hypot(*mus), LARGEST_MU)
+        return GaussianDP(mu) if len(mus) == len(self.parts) else None
+
+    @property
+    def _nothing(self) -> bool:
+        return any(part.delta_at(_FAR) > _NEARLY_ONE for part in self.parts)
 
     @cached_property
     def _distribution(self) -> Any:

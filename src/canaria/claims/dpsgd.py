@@ -2,14 +2,19 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
+
+import numpy as np
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
+from canaria._core.kept import kept
 from canaria.claims import _loss
-from canaria.claims.base import Claim, Profile
-from canaria.claims.noise import GaussianDP
+from canaria.claims.base import Claim, Profile, Signs, lines_of
+from canaria.claims.lines import Lines
+from canaria.claims.noise import LARGEST_MU, GaussianDP
 
 
 @dataclass(frozen=True)
@@ -64,17 +69,49 @@ class DpSgd(Claim):
         """The deltas of the privacy loss distribution; exact where every element is in every batch."""
         if self.sample_rate == 1:
             return self._gaussian.profile(epsilons)
-        return _loss.profile(self.distribution, epsilons)
+        return _loss.profile(self._losses(), epsilons)
 
     @property
     def reach(self) -> float:
         """Where delta is below 1e-10."""
-        return self._gaussian.reach if self.sample_rate == 1 else _loss.reach(self.distribution)
+        return self._gaussian.reach if self.sample_rate == 1 else _loss.reach(self._losses())
+
+    def least_epsilon_at(self, delta: float) -> float:
+        """The epsilon at this delta, less three times what the discretisation of losses adds to it.
+
+        It adds to epsilon in proportion to the square of the interval, which an interval twice as wide shows.
+        Where delta is so small that transforms matter, there is none: infinity.
+        """
+        if delta < _loss.SMALLEST_DELTA:
+            return math.inf
+        if self.sample_rate == 1:
+            return self._gaussian.least_epsilon_at(delta)
+        fine, coarse = (
+            float(self._losses(times).get_epsilon_for_delta(checks.delta(delta))) for times in (1, 2)
+        )
+        return max(0.0, 2 * fine - max(coarse, fine)) if math.isfinite(coarse) else fine
+
+    @property
+    def effort(self) -> float:
+        """Seconds that the curve takes, unless it is kept."""
+        if self.sample_rate == 1:
+            return 0.0
+        interval = _loss.interval_for(self.steps)
+        return _loss.seconds(self.noise_multiplier, self.sample_rate, self.steps, interval)
+
+    def lines(self, signs: Signs = Signs.BOTH) -> Lines:
+        """The claim as lines; its profile is kept on disk, as a family needs many that take long."""
+        return self._gaussian.lines(signs) if self.sample_rate == 1 else _lines(self, signs)
 
     @property
     def distribution(self) -> Any:
-        """The privacy loss distribution, of dp-accounting."""
+        """The privacy loss distribution, of dp-accounting, on the grid of losses that all claims share."""
         return _loss.of_dpsgd(self.noise_multiplier, self.sample_rate, self.steps)
+
+    def _losses(self, times: int = 1) -> Any:
+        """The privacy loss distribution, at some times the interval that suits the number of steps."""
+        interval = times * _loss.interval_for(self.steps)
+        return _loss.of_dpsgd(self.noise_multiplier, self.sample_rate, self.steps, interval)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
@@ -86,4 +123,25 @@ class DpSgd(Claim):
 
     @property
     def _gaussian(self) -> GaussianDP:
-        return GaussianDP(math.sqrt(self.steps) / self.noise_multiplier, self.adjacency)
+        return GaussianDP(min(math.sqrt(self.steps) / self.noise_multiplier, LARGEST_MU), self.adjacency)
+
+
+@lru_cache(maxsize=1024)
+def _lines(claim: DpSgd, signs: Signs) -> Lines:
+    settings = (claim.noise_multiplier, claim.sample_rate, claim.steps)
+
+    def computed() -> Floats:
+        epsilons = claim.slopes()
+        return np.stack([epsilons, *np.minimum.accumulate(claim.profile(epsilons), axis=1)])
+
+    key = (*settings, claim.points, _loss.interval_for(claim.steps), _loss.FFT_NOISE, _loss.NEGLIGIBLE)
+    epsilons, *sides = kept("dpsgd", key, computed, _is_profile)
+    return lines_of(epsilons, Profile(*sides), signs)
+
+
+def _is_profile(found: Floats) -> bool:
+    """Whether rows are rising epsilons, and deltas that fall in both directions."""
+    if found.shape != (3, DpSgd.points):
+        return False
+    slopes, falls = np.diff(found[0]), np.diff(found[1:])
+    return bool((slopes >= 0).all() and (falls <= 0).all() and found.min() >= 0 and found[1:].max() <= 1)

@@ -48,14 +48,16 @@ class Lines:
             corners_p=allowed[:-1] + slopes[:-1] * meet,
         )
 
-    def largest(self, q: float) -> float:
-        """The largest P that the lines allow at Q."""
-        return min(1.0, float((self.deltas + self.kappas * q).min()))
+    def largest(self, q: npt.ArrayLike) -> Floats:
+        """The largest P that the lines allow at each Q."""
+        allowed = (self.deltas + self.kappas * np.asarray(q)[..., None]).min(axis=-1)
+        return np.asarray(np.minimum(allowed, 1.0))
 
-    def mean_accuracy(self, share: float) -> float:
+    def mean_accuracy(self, share: npt.ArrayLike) -> Floats:
         """The largest mean accuracy of guesses about a share of the elements: P + Q = share on the curve."""
-        wrong = max(0.0, float(((share - self.deltas) / (1 + self.kappas)).max()))
-        return (share - wrong) / share
+        of_all = np.asarray(share)
+        wrong = ((of_all[..., None] - self.deltas) / (1 + self.kappas)).max(axis=-1)
+        return np.asarray((of_all - np.maximum(wrong, 0.0)) / of_all)
 
 
 def _envelope(slopes: Floats, allowed: Floats) -> npt.NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Claims of single noisy queries: the curves of Gaussian and of Laplace noise."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,7 +12,9 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria.claims.base import Claim, Profile
 
-_LARGEST_MU: Final = 1e6
+LARGEST_MU: Final = 1e6
+"""Of claims; long before, nothing is promised."""
+_SMALLEST_MU: Final = 1e-300
 _DEVIATIONS: Final = 9.0
 """So many times mu is far enough: delta is below 1e-18 there, for mu up to 1."""
 _CANCELLED: Final = 1e-13
@@ -42,8 +45,8 @@ class GaussianDP(Claim):
 
     def __post_init__(self) -> None:
         mu = checks.nonnegative("mu", self.mu)
-        if mu > _LARGEST_MU:
-            raise InputError(f"mu must be at most {_LARGEST_MU:,.0f}, got {shown(self.mu)}")
+        if mu > LARGEST_MU:
+            raise InputError(f"mu must be at most {LARGEST_MU:,.0f}, got {shown(self.mu)}")
         checks.assign(self, mu=mu, adjacency=checks.adjacency(self.adjacency))
 
     def __str__(self) -> str:
@@ -51,13 +54,17 @@ class GaussianDP(Claim):
 
     def profile(self, epsilons: Floats) -> Profile:
         """Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), the same in both directions."""
-        if self.mu == 0:
-            nothing = np.zeros_like(epsilons)
+        if self.mu < _SMALLEST_MU:
+            nothing = np.full_like(epsilons, self.mu)
             return Profile(nothing, nothing)
         first = special.ndtr(self.mu / 2 - epsilons / self.mu)
         second = np.exp(epsilons + special.log_ndtr(-self.mu / 2 - epsilons / self.mu))
         deltas = np.clip(first - second + _CANCELLED * first, 0.0, 1.0)
         return Profile(deltas, deltas)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon at this delta; infinite at 0, unless mu is 0."""
+        return math.inf if delta == 0 < self.mu else super().epsilon_at(delta)
 
     @property
     def reach(self) -> float:

@@ -11,4 +11,11 @@ Claimed = Annotated[
     float | None,
     typer.Option(help="Claimed epsilon; exit code 1 if refuted."),
 ]
+Family = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Test a family of claims: gaussian, laplace or dpsgd:steps=T,sample_rate=Q.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
-    from canaria.claims import ApproximateDP
+    from canaria.claims import Claim
     from canaria.results.result import Result
 
 _TYPED: Final = ContextVar[str]("typed")
@@ -35,11 +35,12 @@ def finish(compute: Callable[[], "Result"], as_json: bool) -> NoReturn:
     raise typer.Exit(1 if result.refuted else 0)
 
 
-def claim_of(claimed: float | None, delta: float | None) -> "ApproximateDP | None":
-    """The claim that a bound is held against; its delta is part of it."""
+def claim_of(claimed: float | None, delta: float | None, family: str | None = None) -> "Claim | None":
+    """The claim that a bound is held against; its delta is part of it. With a family, its claim of that ε."""
     from canaria._core.checks import nonnegative
     from canaria._core.errors import InputError
     from canaria.claims import ApproximateDP
+    from canaria.claims.families import parse_family
 
     if claimed is None:
         return None
@@ -47,7 +48,8 @@ def claim_of(claimed: float | None, delta: float | None) -> "ApproximateDP | Non
         raise InputError(
             "--claimed needs --delta, the delta of the claim: --delta 1e-5, say, or --delta 0 for pure DP"
         )
-    return ApproximateDP(nonnegative("claimed", claimed), delta)
+    epsilon = nonnegative("claimed", claimed)
+    return ApproximateDP(epsilon, delta) if family is None else parse_family(family).at(epsilon, delta)
 
 
 class Verbs(TyperGroup):

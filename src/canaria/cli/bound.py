@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
+from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family
 from canaria.cli._output import claim_of, command_line, finish
 
 
@@ -25,6 +25,7 @@ def bound(
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="All guesses have one sign, fixed in advance.")
     ] = False,
+    family: Family = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from a number of correct guesses.
@@ -32,10 +33,11 @@ def bound(
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
     from canaria._core.errors import InputError
+    from canaria.claims.families import parse_family
     from canaria.evidence import Counts, PublishedCounts
     from canaria.results.result import Result
 
-    claim = claim_of(claimed, delta)
+    claim = claim_of(claimed, delta, family)
     if one_sided and method != "exact":
         raise InputError("--one-sided goes with --method exact")
     counts = (correct, guesses, elements)
@@ -48,6 +50,7 @@ def bound(
             delta=delta,
             confidence=confidence,
             adjacency=adjacency or "unspecified",
+            family=None if family is None else parse_family(family),
             command=command_line(),
         )
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta
+from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family
 from canaria.cli._output import claim_of, command_line, finish
 
 
@@ -20,9 +20,12 @@ def scores(
     confidence: Confidence = 0.95,
     claimed: Claimed = None,
     rule: Annotated[
-        str,
-        typer.Option(help="ranked, tails:K, top:K, surest:K, threshold:T, soft or online."),
-    ] = "ranked",
+        str | None,
+        typer.Option(
+            help="ranked (the default without --family), tails:K, top:K, surest:K, threshold:T, soft, online."
+        ),
+    ] = None,
+    family: Family = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for breaking ties.")] = 0,
     adjacency: Annotated[
         Adjacency,
@@ -33,17 +36,18 @@ def scores(
     """Compute a bound from scores (higher: more likely included).
 
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
+    Example: canaria scores scores.csv --delta 1e-5 --family gaussian
     """
     from canaria._core.errors import InputError
     from canaria.game.score_files import read_scores
     from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
 
-    chosen = parse_rule(rule)
+    chosen = None if rule is None else parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = read_scores(file)
-    claim = claim_of(claimed, delta)
+    claim = claim_of(claimed, delta, family)
 
     def compute() -> Result:
         return Result.of_scores(
@@ -55,6 +59,7 @@ def scores(
             rule=chosen,
             rng=seed,
             adjacency=adjacency,
+            family=family,
             name="scores from standard input" if file == "-" else f"scores in {Path(file).name}",
             command=command_line(),
         )

@@ -11,6 +11,7 @@ from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.budget import Budget
 from canaria.evidence.counts import Counts, PublishedCounts, UncommittedCounts
 from canaria.evidence.inversion import EPSILON_GRID
+from canaria.evidence.matched import MatchedCounts
 from canaria.evidence.ranking import Ranking
 from canaria.evidence.split import Split
 from canaria.evidence.together import Together, together
@@ -25,6 +26,7 @@ __all__ = [
     "Counts",
     "Evidence",
     "Inversion",
+    "MatchedCounts",
     "Progress",
     "PublishedCounts",
     "Ranking",

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
-from canaria._core.errors import InputError, shown
+from canaria._core.kinds import Kinds
 from canaria.claims import ApproximateDP, Claim
+from canaria.claims.families import Family
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -21,7 +22,7 @@ NOT_ADAPTIVE: Final = (
 )
 LARGEST_EPSILON: Final = 750.0
 """No bound goes further: beyond it e^epsilon is not a number of double precision."""
-_KINDS: Final[dict[str, type["Evidence"]]] = {}
+KINDS: Final[Kinds["Evidence"]] = Kinds("evidence")
 
 
 class Inversion(Enum):
@@ -31,6 +32,8 @@ class Inversion(Enum):
     """The p-value is monotone in epsilon."""
     GRID = "grid"
     """It is not monotone: walk a fixed grid upward from 0."""
+    STRETCHES = "stretches"
+    """It is monotone in each stretch of the family that the evidence is about: bisect the first one kept."""
     PARTS = "parts"
     """The largest bound of several parts, each at its share of the error probability."""
 
@@ -63,11 +66,13 @@ class Evidence(ABC):
             monotone p-value.
         count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
         one_sided: Whether all guesses have one sign, fixed before the output was seen.
+        family: The family of claims that it was made for; None if it is for any claim.
 
     """
 
     elements: int
     one_sided: bool = False
+    family: Family | None = None
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = None
 
@@ -81,14 +86,21 @@ class Evidence(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What must be true for the p-value to be one."""
 
+    @property
+    def assumed(self) -> str:
+        """What is assumed of the mechanism and said wherever the bound is shown; empty if nothing is."""
+        return ""
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why it says nothing, if an assumption that it makes is seen to be wrong."""
+        return None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__name__.startswith("_"):
             return
-        taken = _KINDS.get(cls.__name__)
-        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"there is a kind of evidence named {cls.__name__} already")
-        _KINDS[cls.__name__] = cls
+        KINDS.add(cls, cls.__name__)
 
     @abstractmethod
     def p_value(self, claim: Claim) -> float:
@@ -100,6 +112,10 @@ class Evidence(ABC):
     @abstractmethod
     def tally(self, epsilon: float) -> Tally:
         """Right guesses and guesses taken, where the evidence speaks most clearly against the claim."""
+
+    def tally_against(self, claim: Claim) -> Tally:
+        """The same for a claim that is a curve."""
+        return self.tally(claim.point(self.charged).epsilon)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +189,7 @@ class Evidence(ABC):
         """A count by itself, as evidence that is valid for the way in which these guesses were made."""
         if self.count_kind is None:
             return None
-        return _KINDS[self.count_kind].of_count(correct, taken, max(self.elements, taken), self.one_sided)
+        return KINDS[self.count_kind].of_count(correct, taken, max(self.elements, taken), self.one_sided)
 
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
@@ -204,17 +220,9 @@ def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
 
 def to_dict(evidence: Evidence) -> dict[str, Any]:
     """Evidence as plain data, with its kind."""
-    return {"kind": type(evidence).__name__, **evidence.to_dict()}
+    return KINDS.written(evidence, type(evidence).__name__)
 
 
 def from_dict(data: object) -> Evidence:
     """Evidence from what `to_dict` wrote; anything else is an InputError."""
-    record = data if isinstance(data, dict) else {}
-    name = record.get("kind")
-    if not isinstance(name, str) or name not in _KINDS:
-        raise InputError(f"evidence must be of a kind out of {', '.join(sorted(_KINDS))}, got {shown(name)}")
-    fields = {key: value for key, value in record.items() if key != "kind"}
-    try:
-        return _KINDS[name].read(**fields)
-    except TypeError:
-        raise InputError(f"{name} cannot be read from the fields {shown(sorted(fields))}") from None
+    return KINDS.read(data)

@@ -2,16 +2,24 @@
 
 import html
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from canaria._core import binomial, checks
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent, rounded_down
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
+from canaria.claims import base as claims
+from canaria.claims.families import Family
 from canaria.evidence.base import Evidence, Inversion, Tally, to_dict
-from canaria.evidence.inversion import GRID_IN_WORDS, last_refuted
+from canaria.evidence.inversion import (
+    GRID_IN_WORDS,
+    expected_at,
+    is_refuted,
+    last_refuted,
+    weakest_refuted,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +31,10 @@ if TYPE_CHECKING:
 class Bound:
     """A lower bound on epsilon at a confidence, with everything needed to check it.
 
-    If `epsilon` is positive, the p-value of the claim (epsilon, delta) is at most 1 - confidence, in floating
-    point too.
+    If `epsilon` is positive, the p-value of `claim` is at most 1 - confidence, in floating point too. Without
+    a family the claim is (epsilon, delta)-DP, and the bound is for every mechanism. With a family it is the
+    weakest claim of the family that is refuted, and `epsilon` is what the accountant gives for it: a bound
+    for mechanisms of the family alone.
 
     Attributes:
         epsilon: The last of the initial run of refuted claims; 0 means that no positive epsilon is shown.
@@ -34,6 +44,7 @@ class Bound:
         adjacency: "add-remove", "replace" or "unspecified".
         rule: The rule that made the guesses, as text; None if it is not known.
         about: Which release is audited, if that is not plain from the context.
+        family: The family of claims that was tested; None for epsilon at delta.
 
     """
 
@@ -45,6 +56,15 @@ class Bound:
     adjacency: str = "unspecified"
     rule: str | None = None
     about: str | None = None
+    family: Family | None = None
+
+    @cached_property
+    def claim(self) -> Claim | None:
+        """The weakest refuted claim; None if none is."""
+        if self.family is None:
+            refuted = ApproximateDP(self.epsilon, self.delta, self.adjacency)
+            return refuted if self.epsilon > 0 else None
+        return weakest_refuted(self.evidence, self.family, 1 - self.confidence)
 
     @property
     def method(self) -> str:
@@ -59,45 +79,72 @@ class Bound:
     @cached_property
     def tally(self) -> Tally:
         """The number of right guesses and of guesses taken, at the point where the evidence is strongest."""
-        return self.evidence.tally(self.epsilon)
+        if self.family is None:
+            return self.evidence.tally(self.epsilon)
+        first = self.family.stretches(self.evidence.elements)[0]
+        return self.evidence.tally_against(self.claim or self.family.claim(float(first)))
 
     @property
     def estimate(self) -> float:
         """The epsilon at which the observed accuracy is the expected one; it comes without any confidence."""
-        return binomial.estimate(*self.tally)
+        if self.family is None:
+            return binomial.estimate(*self.tally)
+        claim = expected_at(self.family, self.evidence.elements, self.tally)
+        return math.inf if claim is None else claim.least_epsilon_at(self.delta)
 
     @property
     def grid(self) -> str | None:
         """The fixed grid of claims that was searched, in words; None if no grid is needed."""
-        return None if self.evidence.inversion is Inversion.BISECTION else GRID_IN_WORDS
+        monotone = self.evidence.inversion is Inversion.BISECTION
+        return None if monotone or self.family is not None else GRID_IN_WORDS
 
-    def refutes(self, claim: ApproximateDP) -> bool:
-        """Whether the bound lies above the claim: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
+    def refutes(self, claim: Claim) -> bool:
+        """Whether the claim is refuted: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
 
         Args:
-            claim: The claim to compare with.
+            claim: The claim to compare with. A bound against a family refutes claims of that family alone; a
+                bound without one refutes a curve if it lies above its epsilon at the delta of the bound.
 
         Returns:
-            Whether the bound is larger than the epsilon of the claim.
+            Whether the claim is at least as strong as one that is refuted.
 
         Raises:
-            InputError: If the claim is not an `ApproximateDP`, has a larger delta than the bound, or another
-                adjacency.
+            InputError: If it is not a claim, if it is not of the family of the bound, has a larger delta than
+                the bound, or another adjacency.
 
         """
-        if not isinstance(claim, ApproximateDP):
-            raise InputError(
-                "claim must have an epsilon and a delta, as in ApproximateDP(2.0, delta=1e-5), "
-                f"got {shown(claim)}"
-            )
-        claim.require_comparable(self.delta, self.adjacency)
-        return self.epsilon > claim.epsilon
+        self.require_comparable(claim)
+        if self.family is not None:
+            return is_refuted(claim, self.evidence, self.family, 1 - self.confidence, self.claim)
+        promised = claim.epsilon if isinstance(claim, ApproximateDP) else claim.epsilon_at(self.delta)
+        return self.epsilon > promised
 
-    def result(self, claim: ApproximateDP | None = None, *, name: str = "audit") -> "Result":
+    def require_comparable(self, claim: Claim) -> None:
+        """Check that the bound can refute the claim; see `refutes`."""
+        if not isinstance(claim, Claim):
+            raise InputError(
+                f"claim must be a claim, such as ApproximateDP(2.0, delta=1e-5), got {shown(claim)}"
+            )
+        require_same_adjacency(self.adjacency, claim.adjacency)
+        if self.family is not None:
+            self._require_of_family(self.family, claim)
+        elif isinstance(claim, ApproximateDP):
+            claim.require_comparable(self.delta, self.adjacency)
+
+    def _require_of_family(self, family: Family, claim: Claim) -> None:
+        try:
+            family.parameter(claim)
+        except InputError:
+            raise InputError(
+                f"the bound is against the family of {family}, and refutes claims of it alone, got {claim}; "
+                "audit without a family to refute epsilon at delta for every mechanism"
+            ) from None
+
+    def result(self, claim: Claim | None = None, *, name: str = "audit") -> "Result":
         """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
 
         Args:
-            claim: What was promised, at the delta of the bound.
+            claim: What was promised, at the delta of the bound or as a curve.
             name: What was audited.
 
         Returns:
@@ -124,6 +171,8 @@ class Bound:
             "rule": self.rule,
             "grid": self.grid,
             "about": self.about,
+            "family": None if self.family is None else families.to_dict(self.family),
+            "last_refuted": None if self.family is None or self.claim is None else claims.to_dict(self.claim),
             "evidence": to_dict(self.evidence),
         }
 
@@ -132,18 +181,42 @@ class Bound:
         import pandas as pd
 
         row = {key: value for key, value in self.to_dict().items() if key != "evidence"}
-        return pd.DataFrame([{**row, "assumptions": "; ".join(self.assumptions)}])
+        family = None if self.family is None else families.written(self.family)
+        last = None if self.family is None or self.claim is None else str(self.claim)
+        named = {"family": family, "last_refuted": last, "assumptions": "; ".join(self.assumptions)}
+        return pd.DataFrame([{**row, **named}])
 
     def __str__(self) -> str:
-        """One sentence with the bound, its evidence and its assumptions."""
+        """The bound, its evidence and its assumptions."""
         claim = f"epsilon is at least {self.epsilon_text} at delta {self.delta:g}"
         if self.epsilon == 0:
             claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
-        return (
-            f"With {percent(self.confidence)}% confidence {claim}: {self.tally.correct} of "
+        seen = (
+            f"{self.tally.correct} of "
             f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
             f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
             f"assuming {', and '.join(self.assumptions)})."
+        )
+        if self.family is None or not self.family.condition:
+            return f"With {percent(self.confidence)}% confidence {claim}: {seen}"
+        return f"{self.sentence} Seen: {seen}"
+
+    @property
+    def sentence(self) -> str:
+        """What is refuted of the family, and what follows; never a bound for every mechanism."""
+        sure, family = f"{percent(self.confidence)}%", self.family
+        if family is None or not family.condition:
+            shown = f"ε is at least {self.epsilon_text}" if self.epsilon > 0 else "no ε above 0 is shown"
+            return f"With {sure} confidence {shown} at δ = {self.delta:g}."
+        if self.evidence.withdrawn:
+            return f"Nothing is said about the family of {family}: {self.evidence.withdrawn}."
+        if self.claim is None:
+            return f"No claim of the family of {family} is refuted at {sure} confidence."
+        assumed = f", if {self.evidence.assumed}" if self.evidence.assumed else ""
+        return (
+            f"Refuted, at {sure} confidence{assumed}: that this mechanism is as private as {self.claim}. "
+            f"If {family.condition}, {family.consequence(self.claim)}, where the accountant gives "
+            f"ε = {self.epsilon_text} at δ = {self.delta:g}."
         )
 
     @property
@@ -176,6 +249,7 @@ def lower_bound(
     adjacency: str = "unspecified",
     rule: str | None = None,
     about: str | None = None,
+    family: Family | None = None,
 ) -> Bound:
     """The lower bound on epsilon that the evidence proves at the given delta and confidence.
 
@@ -191,12 +265,15 @@ def lower_bound(
         adjacency: "add-remove", "replace" or "unspecified".
         rule: The rule that made the guesses, as text.
         about: Which release is audited, if that needs saying.
+        family: The family of claims to test, instead of epsilon at this delta; by default the one that the
+            evidence was made for, if any.
 
     Returns:
         The bound, with its evidence.
 
     Raises:
-        InputError: If delta or confidence is out of range, or the adjacency is unknown.
+        InputError: If delta or confidence is out of range, the adjacency is unknown, or claims of the family
+            have no epsilon at this delta.
 
     Example:
         >>> from canaria import Counts
@@ -205,16 +282,26 @@ def lower_bound(
 
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
-    epsilon = last_refuted(evidence, delta, level)
-    return Bound(
-        epsilon,
+    tested = family or evidence.family
+    bound = Bound(
+        last_refuted(evidence, delta, level) if tested is None else 0.0,
         delta,
         float(confidence),
         evidence,
         adjacency=checks.adjacency(adjacency),
         rule=rule,
         about=about,
+        family=tested,
     )
+    if tested is None or bound.claim is None:
+        return bound
+    epsilon = bound.claim.least_epsilon_at(delta)
+    if math.isinf(epsilon):
+        raise InputError(
+            f"delta must be larger, such as 1e-5: claims of the family of {tested} have no finite epsilon at "
+            f"delta = {delta:g}"
+        )
+    return replace(bound, epsilon=epsilon)
 
 
 def plain(number: float) -> float | str:

@@ -13,8 +13,11 @@ import numpy as np
 from scipy import optimize
 
 from canaria._core.arrays import Floats
-from canaria.claims import ApproximateDP
-from canaria.evidence.base import Evidence, Inversion
+from canaria._core.rounding import significant
+from canaria.claims import ApproximateDP, Claim
+from canaria.claims.families import Family
+from canaria.evidence._looks import around, lines_of
+from canaria.evidence.base import Evidence, Inversion, Tally
 from canaria.evidence.split import Split
 
 EPSILON_GRID: Final[Floats] = np.concatenate(
@@ -23,6 +26,8 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 """The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
+_AS_CLOSE: Final = 1.001
+"""To this factor the parameter of the last refuted claim of a family is found."""
 _TINY: Final = 1e-300
 """So that the logarithm of a p-value of 0 is a number; far below any level."""
 _ROUNDING: Final = 1e-8
@@ -43,6 +48,55 @@ def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -
             return 0.0
         return _bisect(evidence, delta, level)
     return _walk(evidence, delta, level, beat)
+
+
+def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim | None:
+    """The last claim of the initial run of refuted ones; None if the first is not refuted.
+
+    The ends of the stretches are walked upward. In the first that is not refuted, claims are bisected where
+    the p-value is monotone; what is refuted there refutes all claims of the stretch that are stronger.
+    """
+    ends = family.stretches(evidence.elements).tolist()
+    run = next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
+    if run == 0:
+        return None
+    last = ends[run - 1]
+    monotone = evidence.inversion in (Inversion.BISECTION, Inversion.STRETCHES)
+    if run < len(ends) and family.continuous and monotone:
+        kept = ends[run]
+        while kept > last * _AS_CLOSE:
+            middle = math.sqrt(last * kept)
+            if evidence.refutes(family.claim(middle), level):
+                last = middle
+            else:
+                kept = middle
+        last = max(ends[run - 1], significant(last))
+    return family.claim(last)
+
+
+def is_refuted(claim: Claim, evidence: Evidence, family: Family, level: float, weakest: Claim | None) -> bool:
+    """Whether a claim is in the initial run of refuted ones, of which the weakest that was tested is known.
+
+    A claim of the stretch after that one is in the run if it is refuted itself, where the p-value is
+    monotone in stretches.
+    """
+    promised, known = family.parameter(claim), 0.0 if weakest is None else family.parameter(weakest)
+    if promised <= known:
+        return True
+    if evidence.inversion not in (Inversion.BISECTION, Inversion.STRETCHES):
+        return False
+    ends = family.stretches(evidence.elements)
+    beyond = int(np.searchsorted(ends, known * (1 + _ROUNDING), side="right"))
+    return beyond < len(ends) and promised <= ends[beyond] and evidence.refutes(claim, level)
+
+
+def expected_at(family: Family, elements: int, seen: Tally) -> Claim | None:
+    """The first claim of the tested ones that allows as many right guesses on average; None if none does."""
+    if seen.taken == 0:
+        return None
+    *_, after = around(family, elements, seen)
+    share = seen.taken / elements
+    return after if float(lines_of(after).mean_accuracy(share)) >= seen.correct / seen.taken else None
 
 
 def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: float) -> bool:

@@ -62,7 +62,8 @@ class Ranking(Evidence):
 
     Proved (Theorem 7), for independent fair bits, an order that depends on the output alone, and a number of
     guesses and looks that do not depend on it. With delta = 0 the p-value is A, which is computed exactly;
-    E[N] is rounded down. The p-value is not monotone in epsilon, so bounds are found on a fixed grid.
+    E[N] is rounded down. The p-value is not monotone in epsilon, nor in delta, on which the scores depend; so
+    bounds are found on a fixed grid.
 
     Args:
         hits: Whether each guess was right (booleans, 0/1 or -1/+1), the most confident guess first.
@@ -173,7 +174,7 @@ class Ranking(Evidence):
 
         """
         looked = _checked_grid(grid, None)
-        right = _whole("counts", counts)
+        right = checks.integers("counts", counts)
         checks.same_length("counts", len(right), "grid", len(looked))
         gained = np.diff(right, prepend=0)
         if (gained < 0).any() or (gained > np.diff(looked, prepend=0)).any():
@@ -372,7 +373,7 @@ class Ranking(Evidence):
         left = level - reachable.sum(axis=0) * smallest
         possible &= left > 0
         if delta > 0:
-            flips = np.ceil(1.5 * budget / np.where(possible, left, 1.0)) - 1
+            flips = np.maximum(np.ceil(1.5 * budget / np.where(possible, left, 1.0)) - 1, 0)
             lowered = (most_likely(boundary - flips, looks, epsilons) * reachable).sum(axis=0)
             left -= budget / ((flips + 1) * np.maximum(1 - lowered, _NOTHING))
         return np.asarray(possible & (left >= level * (1 - 1 / binomial.ROUND_UP)))
@@ -415,16 +416,9 @@ def _mean_flips(crossed: float, flips: float, budget: float) -> float:
 def _checked_grid(grid: npt.ArrayLike | None, length: int | None) -> Integers:
     if grid is None:
         return looks(length or 1)
-    whole = _whole("grid", grid)
+    whole = checks.integers("grid", grid)
     rising = len(whole) > 0 and whole[0] >= 1 and (np.diff(whole) > 0).all()
     if not rising or (length is not None and whole[-1] > length):
         limit = "" if length is None else f" up to {length}, the number of guesses"
         raise InputError(f"grid must hold rising positive integers{limit}, got {shown(grid)}")
     return whole
-
-
-def _whole(name: str, values: npt.ArrayLike) -> Integers:
-    array = checks.vector(name, values)
-    if (array != np.rint(array)).any() or (np.abs(array) > checks.LARGEST).any():
-        raise InputError(f"{name} must hold integers, got {shown(values)}")
-    return array.astype(np.int64)

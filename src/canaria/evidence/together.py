@@ -9,7 +9,7 @@ from typing import Any, Final
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent
-from canaria.claims import ApproximateDP, require_same_adjacency
+from canaria.claims import Claim, require_same_adjacency
 from canaria.evidence.base import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.split import MOST_SHARES, Split
@@ -38,7 +38,7 @@ class Together:
         """The name of the audit with the largest bound; the first one if several are equal."""
         return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
 
-    def refutes(self, claim: ApproximateDP) -> bool:
+    def refutes(self, claim: Claim) -> bool:
         """Whether the joint bound lies above the claim; see `Bound.refutes`.
 
         Args:
@@ -48,8 +48,7 @@ class Together:
             Whether the joint bound is larger than the epsilon of the claim.
 
         Raises:
-            InputError: If the claim is not an `ApproximateDP`, has a larger delta than the bound, or another
-                adjacency.
+            InputError: If the claim cannot be compared with the bound.
 
         """
         return self.bound.refutes(claim)
@@ -62,23 +61,27 @@ class Together:
     def __str__(self) -> str:
         """One sentence with the joint bound, and a line for each audit."""
         joint = self.bound
+        if joint.family is not None and joint.family.condition:
+            return "\n".join([f"{joint.sentence} {len(self.bounds)} audits hold at once:", *self._lines()])
         shows = f"epsilon is at least {joint.epsilon_text} at delta {joint.delta:g}, as {self.best} shows"
         if joint.epsilon == 0:
             shows = f"none shows an epsilon above 0 at delta {joint.delta:g}"
-        width = max(map(len, self.bounds))
-        lines = [
-            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
-            f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
-            f"{bound.evidence.elements} elements ({bound.method})"
-            for name, bound in self.bounds.items()
-        ]
         about = f"about {joint.about}; " if joint.about else ""
         sentence = (
             f"With {percent(joint.confidence)}% confidence the bounds of {len(self.bounds)} audits hold "
             f"at once, and {shows} ({joint.adjacency} adjacency; {about}assuming "
             f"{', and '.join(joint.assumptions)}, and every audit that was made is listed)."
         )
-        return "\n".join([sentence, *lines])
+        return "\n".join([sentence, *self._lines()])
+
+    def _lines(self) -> list[str]:
+        width = max(map(len, self.bounds))
+        return [
+            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
+            f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
+            f"{bound.evidence.elements} elements ({bound.method})"
+            for name, bound in self.bounds.items()
+        ]
 
 
 def together(
@@ -139,7 +142,13 @@ def bound_of(audit: object, delta: float, confidence: float, **how: object) -> B
     """
     if (made := made_bound(audit)) is not None:
         return lower_bound(
-            made.evidence, delta, confidence, adjacency=made.adjacency, rule=made.rule, about=made.about
+            made.evidence,
+            delta,
+            confidence,
+            adjacency=made.adjacency,
+            rule=made.rule,
+            about=made.about,
+            family=made.family,
         )
     ask = getattr(audit, "bound", None)
     if callable(ask):
@@ -199,6 +208,8 @@ def _joint(bounds: dict[str, Bound], shares: dict[str, float], delta: float, con
     for one in adjacencies:
         for other in adjacencies:
             require_same_adjacency(one, other)
+    if len(families := {bound.family for bound in bounds.values()}) > 1:
+        raise InputError("audits must all be for any claim, or all for one family of claims")
     specified = adjacencies - {"unspecified"}
     abouts = dict.fromkeys(bound.about for bound in bounds.values() if bound.about)
     return lower_bound(
@@ -207,4 +218,5 @@ def _joint(bounds: dict[str, Bound], shares: dict[str, float], delta: float, con
         confidence,
         adjacency=specified.pop() if specified else "unspecified",
         about=" and ".join(abouts) or None,
+        family=families.pop(),
     )

@@ -14,6 +14,7 @@ from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.claims.families import Family
 from canaria.evidence import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.mechanisms import Function
@@ -61,12 +62,13 @@ class Transcript:
     rule: str
     about: str | None = None
 
-    def bound(self, delta: float = 0.0, confidence: float = 0.95) -> Bound:
+    def bound(self, delta: float = 0.0, confidence: float = 0.95, *, family: Family | None = None) -> Bound:
         """The lower bound on epsilon that the game proves.
 
         Args:
             delta: The delta at which epsilon is bounded.
             confidence: The confidence of the bound, strictly between 0 and 1.
+            family: The family of claims to test, instead of epsilon at delta; by default that of the rule.
 
         Returns:
             The bound, with the evidence, the adjacency and the rule of the game.
@@ -76,7 +78,13 @@ class Transcript:
 
         """
         return lower_bound(
-            self.evidence, delta, confidence, adjacency=self.adjacency, rule=self.rule, about=self.about
+            self.evidence,
+            delta,
+            confidence,
+            adjacency=self.adjacency,
+            rule=self.rule,
+            about=self.about,
+            family=family,
         )
 
 

@@ -11,9 +11,10 @@ from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
+from canaria.claims.families import Family, parse_family
 from canaria.evidence import Counts, Evidence
 from canaria.evidence.bound import Bound, lower_bound
-from canaria.rules import Ranked, Rule, Soft, Threshold, written
+from canaria.rules import Matched, Ranked, Rule, Soft, Threshold, written
 from canaria.rules.door import guess_once
 
 UPSIDE_DOWN: Final = (
@@ -29,25 +30,31 @@ def audit_scores(
     bits: npt.ArrayLike,
     delta: float = 0.0,
     confidence: float = 0.95,
-    rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
+    rule: Rule | None = None,
     rng: Seed = None,
     *,
     adjacency: str = "add-remove",
+    family: Family | str | None = None,
 ) -> Bound:
     """The lower bound on epsilon that membership scores prove.
 
     The rule commits to its guesses from the scores alone. The elements are put in random order first, so ties
     are broken at random and the list may be sorted by the bits. If all scores are equal, no guess is taken.
 
+    With a family the bound is larger, and about mechanisms of that family alone: `bound.claim` is its weakest
+    refuted claim, and `bound.epsilon` what the accountant gives for it.
+
     Args:
         scores: One number per canary, higher meaning "more likely included".
         bits: Which canaries were included, by independent fair coins (booleans, 0/1 or -1/+1).
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound, strictly between 0 and 1.
-        rule: How scores become guesses.
+        rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
         adjacency: "add-remove" if an excluded canary contributes nothing, "replace" if another record takes
             its place, or "unspecified".
+        family: The family of claims to test, or its name, such as `families.gaussian()` or "gaussian"; None
+            for epsilon at delta, for every mechanism.
 
     Returns:
         The bound, with its evidence.
@@ -66,10 +73,12 @@ def audit_scores(
         >>> scores = rng.normal(2.0 * bits)
         >>> audit_scores(scores, bits, rng=1).epsilon > 2.5
         True
+        >>> audit_scores(scores, bits, 1e-5, family="gaussian", rng=1).epsilon > 4.5
+        True
 
     """
     return bound_of_scores(
-        scores, coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency
+        scores, coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency, family=family
     )
 
 
@@ -78,12 +87,16 @@ def bound_of_scores(
     hidden: Bits,
     delta: float,
     confidence: float,
-    rule: Rule,
+    rule: Rule | None,
     rng: Seed,
     *,
     adjacency: str,
+    family: Family | str | None = None,
 ) -> Bound:
     """Like `audit_scores`, for coins (-1 or +1) that canaria tossed itself; their fairness is not checked."""
+    tested = parse_family(family) if isinstance(family, str) else family
+    if rule is None:
+        rule = Ranked() if tested is None else Matched(tested, confidence)
     if not callable(rule) or isinstance(rule, type):
         raise InputError(f"rule must turn scores into guesses, such as Ranked(), got {shown(rule)}")
     infinite = isinstance(rule, Soft | Threshold)
@@ -92,7 +105,7 @@ def bound_of_scores(
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():
         _, evidence = guess_once(rule, values, hidden, seeds.generator(rng, _TIES))
-    bound = lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=written(rule))
+    bound = lower_bound(evidence, delta, confidence, adjacency=adjacency, rule=written(rule), family=tested)
     if bound.epsilon == 0 and are_upside_down(values, hidden):
         warnings.warn(UPSIDE_DOWN, AuditWarning, stacklevel=3)
     return bound

@@ -77,20 +77,28 @@ class Section:
     def meaning(self) -> str:
         """What the verdict means."""
         wrong = f"{100 * (1 - self.result.bound.confidence):.3g}"
-        meaning = words.MEANING[self.result.refuted].format(wrong=wrong)
+        meanings = words.MEANING if self.condition is None else words.MEANING_OF_FAMILY
+        meaning = meanings[self.result.refuted].format(wrong=wrong)
         conformance = self.result.conformance
         return meaning if conformance is None or conformance.conforms else meaning + words.NOT_CONFORMING
+
+    @property
+    def condition(self) -> str | None:
+        """What must be true of the mechanism for its ε to be bounded; None for bounds of every mechanism."""
+        family = self.result.bound.family
+        return None if family is None else family.condition or None
 
     @property
     def rule(self) -> str | None:
         """The rule; for the default rule also what it does."""
         rule = self.result.bound.rule
-        return rule if rule is None else f"{rule}{words.RULES.get(rule, '')}"
+        return rule if rule is None else f"{rule}{words.RULES.get(rule.partition('(')[0], '')}"
 
     @property
     def confidence_note(self) -> str:
         """What the curve over confidences shows."""
-        return words.BY_CONFIDENCE + (words.CHARGED if self.result.bound.delta > 0 else "")
+        charged = self.result.bound.delta > 0 and self.result.bound.family is None
+        return words.BY_CONFIDENCE + (words.CHARGED if charged else "")
 
     @property
     def guesses_note(self) -> str:
@@ -171,7 +179,8 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for confidence in _CONFIDENCES:
             if confidence not in found:
-                found[confidence] = lower_bound(bound.evidence, bound.delta, confidence).epsilon
+                again = lower_bound(bound.evidence, bound.delta, confidence, family=bound.family)
+                found[confidence] = again.epsilon
     return tuple(sorted(found.items()))
 
 
@@ -191,7 +200,8 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
             alone = evidence.count_alone(hits, size)
             if alone is None:
                 continue
-            curve.append((size, hits, lower_bound(alone, bound.delta, bound.confidence).epsilon))
+            found = lower_bound(alone, bound.delta, bound.confidence, family=bound.family)
+            curve.append((size, hits, found.epsilon))
     return tuple(curve), projected
 
 
@@ -203,10 +213,13 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     if taken == 0 or alone is None:
         return ()
     steps = [(f"{right} of {taken} right: point estimate of ε", bound.estimate)]
-    steps.append(
-        (f"this count alone, at {sure} confidence", lower_bound(alone, 0.0, bound.confidence).epsilon)
-    )
-    if bound.delta > 0:
+    step = f"this count alone, at {sure} confidence"
+    if bound.family is not None:
+        fixed = lower_bound(alone, bound.delta, bound.confidence, family=bound.family)
+        steps.append((step, fixed.epsilon))
+    else:
+        steps.append((step, lower_bound(alone, 0.0, bound.confidence).epsilon))
+    if bound.delta > 0 and bound.family is None:
         charged = lower_bound(alone, bound.delta, bound.confidence).epsilon
         steps.append((f"after accounting for δ = {bound.delta:g}", charged))
     kind = words.KINDS.get(type(evidence).__name__, f"as {bound.method} evidence proves it")

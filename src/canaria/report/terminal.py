@@ -111,12 +111,19 @@ def _evidence(section: Section) -> Table:
     rows = [
         ("guesses", f"{right} of {taken} right, among {bound.evidence.elements} elements"),
         ("method", bound.method),
+        ("family", _family(section)),
         ("grid of ε", bound.grid),
         ("adjacency", f"{bound.adjacency}. {section.adjacency}"),
         ("about", bound.about),
         ("fixed in advance", section.fixed),
     ]
     return _rows(_table("", ""), [(name, value) for name, value in rows if value])
+
+
+def _family(section: Section) -> str | None:
+    family = section.result.bound.family
+    condition = f": ε is bounded if {section.condition}" if section.condition else ""
+    return None if family is None else f"{family}{condition}"
 
 
 def _facts(section: Section) -> Table:

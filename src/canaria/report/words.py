@@ -22,6 +22,22 @@ MEANING: Final = {
     ),
     None: "No claim was given for comparison. The true ε may lie anywhere above the bound.",
 }
+MEANING_OF_FAMILY: Final = {
+    True: (
+        "The mechanism is not as private as claimed: it is another one, with less noise or with other "
+        "settings, or an assumption of the audit does not hold (see what must be true, below), or this is a"
+        " false alarm, which happens in at most {wrong}% of audits of correct mechanisms."
+    ),
+    False: (
+        "The claim is not refuted, which does not prove it. The ε that is shown is about mechanisms of the "
+        "family alone, not about every mechanism."
+    ),
+    None: (
+        "No claim was given for comparison. The ε that is shown is about mechanisms of the family alone, not "
+        "about every mechanism; other steps, another rate or other clipping explain a refutation as well as "
+        "too little noise."
+    ),
+}
 NOT_CONFORMING: Final = (
     " The conformance test failed, however: training does not do what the claim assumes of it."
 )
@@ -99,11 +115,16 @@ CONFORMANCE: Final = (
 KINDS: Final = {
     "Counts": "unchanged, because this number of guesses was fixed in advance",
     "Ranking": "after correcting for every number of guesses and every ordering that was examined",
+    "MatchedCounts": "for the numbers of guesses that were fixed for each claim, and their shares",
     "Weighted": "with confident guesses weighted more heavily",
     "Bets": "from an anytime-valid betting test",
 }
 RULES: Final = {
-    "Ranked()": (
+    "Matched": (
+        ": guesses from both ends of the ranked scores, and tests every claim of the family at numbers of "
+        "guesses that were chosen for it in advance (86% of the error probability for one of them)"
+    ),
+    "Ranked": (
         ": guesses from both ends of the ranked scores (with 70% of the error probability), from the high"
         " end alone and from the low end alone (15% each), and reports the largest bound"
     ),

@@ -1,5 +1,6 @@
 """The stored command: what it says about the result must be what the result says."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from itertools import pairwise
@@ -7,6 +8,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from canaria._core.errors import InputError, shown
+from canaria.claims import families
 from canaria.rules import parse_rule, rule_of
 
 _FIELDS: Final = {
@@ -21,11 +23,14 @@ _FIELDS: Final = {
     "--n": "elements",
     "--method": "method",
     "--rule": "rule",
+    "--family": "family",
 }
 """Where the record says what an option of the command line says."""
+_CLOSE: Final = 1e-4
+"""A claimed epsilon stands for the nearest claim of a family."""
 _ONE_SIDED: Final = "--one-sided"
 _NO_MORE_OPTIONS: Final = "--"
-_ALWAYS: Final = {"--delta": 0.0, "--claimed": None, "--confidence": 0.95}
+_ALWAYS: Final = {"--delta": 0.0, "--claimed": None, "--confidence": 0.95, "--family": None}
 _DEFAULTS: Final[dict[str, dict[str, object]]] = {
     "bound": {
         **_ALWAYS,
@@ -70,6 +75,8 @@ def differences(record: Mapping[str, Any]) -> list[str]:
         return [f"command is stored as {shown(stored)}, which makes no result"]
     apart = [part for word in words for part in _split_option(word)]
     given = {word: value for word, value in pairwise(apart) if word in _FIELDS}
+    if "--family" in given:
+        defaults = {option: value for option, value in defaults.items() if option != "--rule"}
     faults = [
         f"{_FIELDS[option]} is stored as {shown(recorded)}, but the command "
         + (f"says {option} {given[option]}" if option in given else f"does not say {option}")
@@ -96,11 +103,20 @@ def _says(value: object, recorded: object) -> bool:
     if not isinstance(value, str):
         return False
     try:
-        return float(value) == float(str(recorded))
+        return math.isclose(float(value), float(str(recorded)), rel_tol=_CLOSE)
     except ValueError:
         pass
+    if isinstance(recorded, dict):
+        return _is_family(value, recorded)
     try:
         typed: object = parse_rule(value)
         return isinstance(recorded, str) and typed == rule_of(recorded)
+    except InputError:
+        return False
+
+
+def _is_family(value: str, recorded: dict[str, Any]) -> bool:
+    try:
+        return families.to_dict(families.parse_family(value)) == recorded
     except InputError:
         return False

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.evidence import Evidence
+from canaria.evidence import Bound, Evidence
 
 LARGEST_FILE: Final = 64 * 2**20
 MOST_STEPS: Final = 20
@@ -18,6 +18,8 @@ _DEEPEST: Final = 10
 _MOST_PARTS: Final = 10_000
 ALLOWED: Final = 6.0
 """Seconds of an ordinary core that a file may ask for; with starting up and reading, less than ten."""
+PLANNING: Final = 30.0
+"""Seconds more for the curves of a family, which are kept on disk, and for choosing its looks."""
 _PER_BYTE: Final = 1e-6
 """Seconds more for each byte of evidence beyond a million."""
 
@@ -62,13 +64,18 @@ def require_moderate(record: object) -> None:
 
 
 def allowed(record: object) -> float:
-    """The seconds that recorded evidence may take; more if the file is large."""
-    return ALLOWED + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
+    """The seconds that recorded evidence may take; more if the file is large, or a family must be planned."""
+    planning = PLANNING if isinstance(record, dict) and record.get("family") is not None else 0.0
+    return ALLOWED + planning + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
 
 
-def require_quick(evidence: Evidence, delta: float, seconds: float, source: str) -> None:
+def require_quick(bound: Bound, seconds: float, source: str) -> None:
     """Refuse evidence that is likely to take longer than is allowed, before anything is computed."""
-    likely = evidence.effort(delta).bound
+    evidence, family = bound.evidence, bound.family
+    likely = evidence.effort(bound.delta).bound
+    if family is not None and evidence.family is None:
+        tested = len(family.stretches(evidence.elements))
+        likely = family.effort(evidence.elements) + tested * evidence.effort(bound.delta).claim
     if likely > seconds:
         raise too_long(source, f"about {likely:.0f}", seconds, evidence)
 

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim, families
+from canaria.claims import base as claims
 from canaria.evidence import Bound, from_dict
 from canaria.results import limits
 from canaria.results.conformance import LEAST_LEVEL, Conformance
@@ -96,7 +97,7 @@ def _result(record: object, source: str) -> Result:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
     limits.require_moderate(record["evidence"])
     bound = _bound(record)
-    limits.require_quick(bound.evidence, bound.delta, limits.allowed(record["evidence"]), source)
+    limits.require_quick(bound, limits.allowed(record["evidence"]), source)
     return Result(
         bound,
         _claim(record),
@@ -127,10 +128,13 @@ def _bound(record: dict[str, Any]) -> Bound:
         adjacency=checks.adjacency(record["adjacency"]),
         rule=_maybe_words("rule", record["rule"]),
         about=_maybe_words("about", record["about"]),
+        family=None if record["family"] is None else families.from_dict(record["family"]),
     )
 
 
-def _claim(record: dict[str, Any]) -> ApproximateDP | None:
+def _claim(record: dict[str, Any]) -> Claim | None:
+    if record["claim"] is not None:
+        return claims.from_dict(record["claim"])
     if record["claimed"] is None:
         return None
     return ApproximateDP(limits.epsilon("claimed", record["claimed"]), checks.delta(record["delta"]))

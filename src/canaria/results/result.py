@@ -8,7 +8,7 @@ import platform
 import sys
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,9 @@ from canaria._core.files import checksum, write_atomically
 from canaria._core.rounding import percent, rounded_down
 from canaria._core.seeds import Seed
 from canaria._version import __version__
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
+from canaria.claims import base as claims
+from canaria.claims.families import Family
 from canaria.evidence import Evidence
 from canaria.evidence.bound import Bound, lower_bound, plain
 from canaria.game.play import Transcript
@@ -32,7 +34,7 @@ from canaria.results import limits
 from canaria.results.conformance import Conformance
 from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
-from canaria.rules import Ranked, Rule
+from canaria.rules import Rule
 
 LARGEST_EXPLAINED: Final = 5000
 """Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
@@ -82,7 +84,7 @@ class Result:
     """
 
     bound: Bound
-    claim: ApproximateDP | None = None
+    claim: Claim | None = None
     _: KW_ONLY
     name: str = "audit"
     histogram: Histogram | None = None
@@ -98,11 +100,12 @@ class Result:
     def of_counts(
         cls,
         evidence: Evidence,
-        claim: ApproximateDP | None = None,
+        claim: Claim | None = None,
         *,
         delta: float | None = None,
         confidence: float = 0.95,
         adjacency: str = "unspecified",
+        family: Family | None = None,
         name: str = "counts",
         command: str | None = None,
     ) -> "Result":
@@ -114,6 +117,7 @@ class Result:
             delta: The delta of the bound where there is no claim; 0 by default.
             confidence: With which probability the bound holds.
             adjacency: What the audit was about: "add-remove", "replace" or "unspecified".
+            family: The family of claims to test, instead of epsilon at delta.
             name: What was audited.
             command: The command that repeats it.
 
@@ -126,34 +130,35 @@ class Result:
             'not refuted'
 
         """
-        bound = lower_bound(evidence, _delta(claim, delta), confidence, adjacency=adjacency)
+        bound = lower_bound(evidence, _delta(claim, delta), confidence, adjacency=adjacency, family=family)
         return cls.of_bound(bound, claim, name=name, command=command)
 
     @classmethod
     def of_bound(
         cls,
         bound: Bound,
-        claim: ApproximateDP | None = None,
+        claim: Claim | None = None,
         *,
         name: str = "audit",
         command: str | None = None,
     ) -> "Result":
         """The result of a bound; where a claim is not refuted, with the ladder from it down to the bound."""
-        ladder = None if claim is None else ladder_of_scores(claim.epsilon, bound)
-        return cls(bound, claim, name=name, ladder=ladder, command=command)
+        made = cls(bound, claim, name=name, command=command)
+        return made if made.claimed is None else replace(made, ladder=ladder_of_scores(made.claimed, bound))
 
     @classmethod
     def of_scores(
         cls,
         scores: npt.ArrayLike,
         bits: npt.ArrayLike,
-        claim: ApproximateDP | None = None,
+        claim: Claim | None = None,
         *,
         delta: float | None = None,
         confidence: float = 0.95,
-        rule: Rule = Ranked(),  # noqa: B008 (a frozen dataclass without fields)
+        rule: Rule | None = None,
         rng: Seed = None,
         adjacency: str = "add-remove",
+        family: Family | str | None = None,
         name: str = "scores",
         command: str | None = None,
     ) -> "Result":
@@ -162,12 +167,13 @@ class Result:
         Args:
             scores: One number per canary, higher meaning "more likely included".
             bits: Which canaries were included, by independent fair coins.
-            claim: What was promised; the bound is at its delta.
-            delta: The delta of the bound where there is no claim; 0 by default.
+            claim: What was promised; the bound is at its delta. With a family, a claim of it.
+            delta: The delta of the bound where there is no claim, or a curve; 0 by default.
             confidence: With which probability the bound holds.
-            rule: How scores become guesses.
+            rule: How scores become guesses, as in `audit_scores`.
             rng: A seed for the order in which a rule sees the scores.
             adjacency: What the audit was about: "add-remove" or "replace".
+            family: The family of claims to test, as in `audit_scores`.
             name: What was audited.
             command: The command that repeats it.
 
@@ -184,7 +190,14 @@ class Result:
         """
         values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
         bound = audit_scores(
-            scores, bits, _delta(claim, delta), confidence, rule, rng=rng, adjacency=adjacency
+            scores,
+            bits,
+            _delta(claim, delta),
+            confidence,
+            rule,
+            rng=rng,
+            adjacency=adjacency,
+            family=family,
         )
         digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
         return replace(
@@ -198,7 +211,7 @@ class Result:
     def of_game(
         cls,
         game: Transcript,
-        claim: ApproximateDP | None = None,
+        claim: Claim | None = None,
         *,
         delta: float | None = None,
         confidence: float = 0.95,
@@ -233,7 +246,7 @@ class Result:
 
     @classmethod
     def of_training(
-        cls, audit: Trained, claim: ApproximateDP | None = None, *, confidence: float = 0.95, **how: Any
+        cls, audit: Trained, claim: Claim | None = None, *, confidence: float = 0.95, **how: Any
     ) -> "Result":
         """The result of an audited training run: a `Recording`, or an attached audit.
 
@@ -247,10 +260,10 @@ class Result:
             The bound, the claim, the conformance test and what was exercised.
 
         """
-        promised = {} if claim is None else vars(claim)
-        told = {"claimed": promised.get("epsilon"), "delta": promised.get("delta")}
-        adjacency = promised.get("adjacency", "unspecified")
-        return audit.report(**told, confidence=confidence, adjacency=adjacency, **how)
+        if not isinstance(claim, ApproximateDP):
+            return audit.report(claimed=claim, confidence=confidence, adjacency="unspecified", **how)
+        told = {"claimed": claim.epsilon, "delta": claim.delta, **how}
+        return audit.report(confidence=confidence, adjacency=claim.adjacency, **told)
 
     def __post_init__(self) -> None:
         checks.assign(self, seed=limits.seed(self.seed))
@@ -263,8 +276,10 @@ class Result:
                 limits.text(name, text)
         if self.claim is None:
             return
+        self.bound.require_comparable(self.claim)
+        if not isinstance(self.claim, ApproximateDP):
+            return
         limits.epsilon("claimed", plain(self.claim.epsilon))
-        self.bound.refutes(self.claim)
         if self.claim.delta != self.bound.delta:
             raise InputError(
                 f"the bound of a result must be at the delta of its claim, {self.claim.delta:g}, got one at "
@@ -274,7 +289,23 @@ class Result:
     @property
     def claimed(self) -> float | None:
         """The epsilon that is claimed, at the delta of the bound."""
-        return None if self.claim is None else self.claim.epsilon
+        if self.claim is None:
+            return None
+        return self.claim.epsilon if isinstance(self.claim, ApproximateDP) else self._promised_epsilon
+
+    @property
+    def plain_claimed(self) -> float | str | None:
+        """The same for JSON."""
+        return None if self.claimed is None else plain(self.claimed)
+
+    @cached_property
+    def _promised_epsilon(self) -> float:
+        assert self.claim is not None
+        return self.claim.epsilon_at(self.bound.delta)
+
+    @property
+    def _is_curve(self) -> bool:
+        return self.claim is not None and not isinstance(self.claim, ApproximateDP)
 
     @property
     def refuted(self) -> bool | None:
@@ -284,14 +315,21 @@ class Result:
     @property
     def verdict(self) -> str:
         """The answer in one sentence."""
-        bound = self.bound
-        shown = f"ε is at least {bound.epsilon_text}" if bound.epsilon > 0 else "no ε above 0 is shown"
-        shown = f"with {percent(bound.confidence)}% confidence {shown} at δ = {bound.delta:g}."
-        if self.claimed is not None:
-            shown = f"the claim ε = {self.claimed:.6g} is {self.answer}: {shown}"
+        shown = self.bound.sentence
+        if self.claim is not None:
+            apart = ". " if self.bound.family is not None else ": "
+            follows = shown if apart == ". " else shown[0].lower() + shown[1:]
+            shown = f"{self._promise} is {self.answer}{apart}{follows}"
         if self._misstated is not None:
             shown += f" The release does NOT match what was stated (conformance p = {self._misstated:.2g})."
         return shown[0].upper() + shown[1:]
+
+    @property
+    def _promise(self) -> str:
+        """The claim in words."""
+        if not self._is_curve:
+            return f"the claim ε = {self.claimed:.6g}"
+        return f"the claim of {self.claim} (ε = {self.claimed:.4g} at δ = {self.bound.delta:g})"
 
     @property
     def answer(self) -> str:
@@ -316,7 +354,8 @@ class Result:
             "canaria": __version__,
             "name": self.name,
             **self.bound.to_dict(),
-            "claimed": None if self.claimed is None else plain(self.claimed),
+            "claimed": self.plain_claimed,
+            "claim": None if self.claim is None or not self._is_curve else claims.to_dict(self.claim),
             "refuted": self.refuted,
             "histogram": None if self.histogram is None else asdict(self.histogram),
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
@@ -333,7 +372,7 @@ class Result:
         """The result as JSON on one line: what a result file holds, and `canaria verify` takes."""
         record, bound = self.to_dict(), self.bound
         limits.require_moderate(record["evidence"])
-        limits.require_quick(bound.evidence, bound.delta, limits.allowed(record["evidence"]), "this result")
+        limits.require_quick(bound, limits.allowed(record["evidence"]), "this result")
         text = json.dumps(record, allow_nan=False)
         if len(text) >= limits.LARGEST_FILE:
             raise InputError(f"a result must have at most {limits.LARGEST_FILE} bytes, got {len(text)}")
@@ -378,8 +417,10 @@ class Result:
         ]
         sure = f"{percent(bound.confidence)}% confidence"
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
-        if self.claimed is not None:
-            lines.append(f"the claim ε = {self.claimed:.6g} is {self.answer}")
+        if bound.family is not None and bound.family.condition:
+            lines = [bound.sentence]
+        if self.claim is not None:
+            lines.append(f"{self._promise} is {self.answer}")
         if self._misstated is not None:
             lines.append(f"the release does NOT match what was stated: p = {self._misstated:.2g}")
         for name, value in rows:
@@ -389,9 +430,9 @@ class Result:
         return "\n".join(lines)
 
 
-def _delta(claim: ApproximateDP | None, delta: float | None) -> float:
+def _delta(claim: Claim | None, delta: float | None) -> float:
     """The delta of the bound: that of the claim; another one beside it is an error."""
-    if claim is None:
+    if not isinstance(claim, ApproximateDP):
         return 0.0 if delta is None else delta
     if delta is not None and delta != claim.delta:
         raise InputError(f"delta must be that of the claim, {claim.delta:g}, or left out, got {delta}")

@@ -8,6 +8,7 @@ from canaria.rules._guesses import Commitment, Guesses, Ordering, Rule, Telling
 from canaria.rules._parse import parse_rule, rule_of, written
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
+from canaria.rules.matched import Matched
 from canaria.rules.online import Online, OnlineRounds
 from canaria.rules.ranked import Ranked
 
@@ -18,6 +19,7 @@ __all__ = [
     "ChoosingRule",
     "Commitment",
     "Guesses",
+    "Matched",
     "Online",
     "OnlineRounds",
     "Ordering",

@@ -9,6 +9,7 @@ from canaria._core.errors import InputError, nearest, shown
 from canaria.rules._guesses import Checkable, Rule
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
+from canaria.rules.matched import Matched
 from canaria.rules.online import Online
 from canaria.rules.ranked import Ranked
 
@@ -84,7 +85,7 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
 
 _OURS: Final[dict[str, Callable[..., Checkable]]] = {
     rule.__name__: rule
-    for rule in (All, Bet, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo)
+    for rule in (All, Bet, Matched, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo)
 }
 
 
@@ -129,12 +130,16 @@ def rule_of(written: str) -> Checkable | None:
         return None
     rule: Checkable | None = None
     with suppress(TypeError, ValueError):
-        pairs = [pair.split("=") for pair in rest.removesuffix(")").split(", ") if pair]
-        rule = _OURS[name](**{key: _value(text) for key, text in pairs})
+        words = [word for word in rest.removesuffix(")").split(", ") if word]
+        given = [word[1:-1] for word in words if word[0] == word[-1] == "'"]
+        pairs = [word.split("=") for word in words[len(given) :]]
+        rule = _OURS[name](*given, **{key: _value(text) for key, text in pairs})
     if repr(rule) != written:
         raise InputError(f"rule is stored as {shown(written)}, which is not how canaria writes a rule")
     return rule
 
 
-def _value(text: str) -> int | float:
+def _value(text: str) -> int | float | bool:
+    if text in ("True", "False"):
+        return text == "True"
     return _whole(text) if _WHOLE.fullmatch(text) else _number(text)

@@ -19,7 +19,9 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim, require_same_adjacency
+from canaria.claims.families import Family, family_of
+from canaria.evidence.base import Inversion
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.reach import reach, remedy
 from canaria.evidence.together import bound_of, confidence_at, made_bound
@@ -27,8 +29,10 @@ from canaria.game.play import Score, Transcript, play
 from canaria.game.scores import UPSIDE_DOWN, are_upside_down
 from canaria.results.conformance import LEAST_LEVEL, Conformance
 from canaria.results.result import Result
-from canaria.rules import AdaptiveRule, Bet, Rule, Soft, SurestFirst
+from canaria.rules import AdaptiveRule, Bet, Matched, Rule, Soft, SurestFirst
 
+SHOWN_DELTA: Final = 1e-5
+"""The delta at which the epsilon of a curve is shown."""
 ELEMENTS: Final = 1000
 """How many elements a game has if nobody says."""
 
@@ -50,11 +54,18 @@ class Verdict:
     """
 
     bound: Bound
-    claim: ApproximateDP
+    claim: Claim
     _: KW_ONLY
     conformance: Conformance | None = None
     seed: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def promise(self) -> str:
+        """The claim in words."""
+        if isinstance(self.claim, ApproximateDP):
+            return f"epsilon = {self.claim.epsilon:.6g} at delta {self.claim.delta:g}"
+        return f"of {self.claim}"
 
     @property
     def refuted(self) -> bool:
@@ -86,10 +97,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """The sentence of the bound, and the outcome of the conformance test if there was one."""
-        lines = [
-            f"the claim epsilon = {self.claim.epsilon:.6g} at delta {self.claim.delta:g} is "
-            f"{'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"
-        ]
+        lines = [f"the claim {self.promise} is {'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"]
         if (found := self.conformance) is not None:
             where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
             lines.append(
@@ -103,9 +111,10 @@ class Verdict:
 
 def assert_private(
     mechanism: Any,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     *,
+    claim: Claim | None = None,
     score: Score | None = None,
     rule: Rule | AdaptiveRule | None = None,
     n: int | None = None,
@@ -115,7 +124,7 @@ def assert_private(
     confidence: float = 0.999,
     rng: Seed = 0,
 ) -> Bound:
-    """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP.
+    """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP, or another.
 
     The claim is about the adjacency that the game tests: add-remove for a function that includes elements or
     not, replace-one with `pairs`.
@@ -127,6 +136,8 @@ def assert_private(
             this confidence.
         epsilon: The claimed epsilon.
         delta: The claimed delta; 0 for pure DP.
+        claim: What is claimed instead of epsilon and delta, such as `GaussianDP(1.0)`: a curve is refuted by
+            less evidence. The rule is then `Matched` by default.
         score: As in `canaria.play`.
         rule: As in `canaria.play`.
         n: As in `canaria.play`; 1,000 if neither `n` nor `pairs` is given.
@@ -155,15 +166,16 @@ def assert_private(
     """
     __tracebackhide__ = True
     game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
-    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
-    return _asserted(examine(mechanism, claim, game, confidence, rng=rng))
+    promised = promise(epsilon, delta, claim, adjacency)
+    return _asserted(examine(mechanism, promised, game, confidence, rng=rng))
 
 
 def assert_private_training(
     audit: object,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     *,
+    claim: Claim | None = None,
     rule: Rule | AdaptiveRule | None = None,
     adaptive: bool = False,
     conformance: bool = True,
@@ -181,6 +193,7 @@ def assert_private_training(
             `audit.recording(noise_state)`).
         epsilon: The claimed epsilon.
         delta: The claimed delta.
+        claim: What is claimed instead, such as `DpSgd(1.0, sample_rate=0.01, steps=1000)`.
         rule: How scores become guesses, as in `Recording.bound`.
         adaptive: Whether bits are revealed during guessing, as in `Recording.bound`.
         conformance: Whether to test conformance; False gives the whole false-alarm probability to the bound.
@@ -200,8 +213,21 @@ def assert_private_training(
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
-    claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
-    return _asserted(examine_training(audit, claim, how, confidence, conformance=conformance))
+    promised = promise(epsilon, delta, claim, adjacency)
+    return _asserted(examine_training(audit, promised, how, confidence, conformance=conformance))
+
+
+def promise(epsilon: float | None, delta: float | None, claim: Claim | None, adjacency: str | None) -> Claim:
+    """The claim of an assertion: epsilon and delta, or a claim."""
+    if claim is None:
+        if epsilon is None or delta is None:
+            raise InputError("an assertion needs epsilon and delta, or claim, such as GaussianDP(1.0)")
+        return ApproximateDP(epsilon, delta, adjacency or "unspecified")
+    if epsilon is not None or delta is not None or not isinstance(claim, Claim):
+        raise InputError(f"claim must be a claim, without epsilon and delta beside it, got {shown(claim)}")
+    if adjacency is not None:
+        require_same_adjacency(checks.adjacency(adjacency), claim.adjacency)
+    return claim
 
 
 def _asserted(verdict: Verdict) -> Bound:
@@ -215,7 +241,7 @@ def _asserted(verdict: Verdict) -> Bound:
 
 def examine(
     mechanism: Any,
-    claim: ApproximateDP,
+    claim: Claim,
     game: Mapping[str, Any],
     confidence: float,
     *,
@@ -230,10 +256,12 @@ def examine(
             raise InputError(f"{given[0]} goes with a mechanism; {shown(mechanism)} is an audit already made")
         audit, seed = mechanism, None
     else:
-        _require_unbelieving(mechanism, game, claim.epsilon)
+        _require_unbelieving(mechanism, game, _epsilon(claim))
+        if game.get("rule") is None and game.get("rounds") is None and (own := _family(claim)) is not None:
+            game = {**game, "rule": Matched(own, confidence)}
         size = ELEMENTS if game.get("n") is None and game.get("pairs") is None else game.get("n")
         audit, seed = play(mechanism, **{**game, "n": size}, rng=rng), rng if isinstance(rng, int) else None
-    bound = bound_of(audit, claim.delta, confidence)
+    bound, claim = _held_against(audit, claim, confidence)
     hopeless = _hopeless(bound, claim)
     if hopeless:
         raise InputError(f"this test cannot fail: {hopeless}")
@@ -243,7 +271,7 @@ def examine(
 
 def examine_training(
     audit: object,
-    claim: ApproximateDP,
+    claim: Claim,
     how: Mapping[str, Any],
     confidence: float,
     *,
@@ -261,7 +289,9 @@ def examine_training(
     if not callable(test):
         raise InputError(f"audit must be an audited training run or its recording, got {shown(audit)}")
     chosen = {name: value for name, value in how.items() if value}
-    bound = bound_of(audit, claim.delta, confidence_at(level), **chosen)
+    if not chosen and (own := _family(claim)) is not None:
+        chosen = {"family": own}
+    bound, claim = _held_against(audit, claim, confidence_at(level), **chosen)
     hopeless = _hopeless(bound, claim)
     if hopeless and not conformance:
         raise InputError(f"this test cannot fail: {hopeless}")
@@ -274,6 +304,32 @@ def examine_training(
         if callable(untested := getattr(record, "not_tested", None)):
             notes += tuple(f"not tested, {topic}: {text}" for topic, text in untested(level).items())
     return Verdict(bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes)
+
+
+def _family(claim: Claim) -> Family | None:
+    """The family by which a curve is tested."""
+    return None if isinstance(claim, ApproximateDP) else family_of(claim)
+
+
+def _epsilon(claim: Claim) -> float:
+    """The epsilon of a claim; of a curve, at the delta at which it is shown."""
+    return claim.epsilon if isinstance(claim, ApproximateDP) else claim.epsilon_at(SHOWN_DELTA)
+
+
+def _held_against(audit: object, claim: Claim, confidence: float, **how: object) -> tuple[Bound, Claim]:
+    """The bound that decides about a claim, and the claim as it is decided about.
+
+    A curve is tested as one of its family where evidence can do so, and else at its point (Theorem 28).
+    """
+    if isinstance(claim, ApproximateDP):
+        return bound_of(audit, claim.delta, confidence, **how), claim
+    found, own = bound_of(audit, SHOWN_DELTA, confidence, **how), family_of(claim)
+    if own is not None and found.family == own:
+        return found, claim
+    if own is not None and found.evidence.inversion is Inversion.BISECTION:
+        return bound_of(replace(found, family=own), SHOWN_DELTA, confidence), claim
+    point = claim.point(found.evidence.charged)
+    return bound_of(found, point.delta, confidence), point
 
 
 def is_audit(value: object) -> bool:
@@ -306,7 +362,7 @@ def _says_nothing(audit: object, score: Score | None) -> tuple[str, ...]:
     return (UPSIDE_DOWN,) if are_upside_down(scores, audit.bits) else ()
 
 
-def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
+def _idle(bound: Bound, claim: Claim) -> tuple[str, ...]:
     """A note for a passed test in which too little was guessed or staked to refute the claim."""
     if bound.refutes(claim):
         return ()
@@ -315,7 +371,7 @@ def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
         return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
     if best is not None:
         most = lower_bound(best, bound.delta, bound.confidence)
-        if not most.refutes(replace(claim, adjacency="unspecified")):
+        if not most.refutes(claim):
             return (
                 "with these scores even right guesses alone would not refute the claim: the rule stakes what "
                 "the scores say, which is too little",
@@ -323,9 +379,9 @@ def _idle(bound: Bound, claim: ApproximateDP) -> tuple[str, ...]:
     return ()
 
 
-def _hopeless(bound: Bound, claim: ApproximateDP) -> str:
+def _hopeless(bound: Bound, claim: Claim) -> str:
     """Why an audit of this size could not have refuted the claim, whatever the outcome; empty if it could."""
-    evidence, claimed = bound.evidence, claim.epsilon
+    evidence, claimed = bound.evidence, _epsilon(claim)
     if bound.refutes(claim):
         return ""
     most, guesses = reach(evidence, bound.delta, bound.confidence), evidence.most_guesses

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from canaria.claims import Claim
     from canaria.evidence.bound import Bound
     from canaria.game.play import Score
     from canaria.rules import AdaptiveRule, Rule
@@ -274,9 +275,10 @@ class GameAssertion:
     def __call__(
         self,
         mechanism: Any,
-        epsilon: float,
-        delta: float,
+        epsilon: float | None = None,
+        delta: float | None = None,
         *,
+        claim: "Claim | None" = None,
         score: "Score | None" = None,
         rule: "Rule | AdaptiveRule | None" = None,
         n: int | None = None,
@@ -286,13 +288,12 @@ class GameAssertion:
     ) -> "Bound":
         """Fail if one game refutes the claim; see `canaria.assert_private`."""
         __tracebackhide__ = True
-        from canaria.claims import ApproximateDP
-        from canaria.testing.assertions import examine
+        from canaria.testing.assertions import examine, promise
 
-        claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+        promised = promise(epsilon, delta, claim, adjacency)
         game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
         confidence, seed = self.audits.begin()
-        verdict = examine(mechanism, claim, game, confidence, rng=seed)
+        verdict = examine(mechanism, promised, game, confidence, rng=seed)
         return self.audits.settle(verdict)
 
 
@@ -310,9 +311,10 @@ class TrainingAssertion:
     def __call__(
         self,
         audit: Any,
-        epsilon: float,
-        delta: float,
+        epsilon: float | None = None,
+        delta: float | None = None,
         *,
+        claim: "Claim | None" = None,
         rule: "Rule | AdaptiveRule | None" = None,
         adaptive: bool = False,
         conformance: bool = True,
@@ -320,13 +322,12 @@ class TrainingAssertion:
     ) -> "Bound":
         """Fail if training refutes the claim or is not as stated; see `canaria.assert_private_training`."""
         __tracebackhide__ = True
-        from canaria.claims import ApproximateDP
-        from canaria.testing.assertions import examine_training
+        from canaria.testing.assertions import examine_training, promise
 
-        claim = ApproximateDP(epsilon, delta, adjacency or "unspecified")
+        promised = promise(epsilon, delta, claim, adjacency)
         how = {"rule": rule, "adaptive": adaptive}
         confidence, _ = self.audits.begin()
-        verdict = examine_training(audit, claim, how, confidence, conformance=conformance)
+        verdict = examine_training(audit, promised, how, confidence, conformance=conformance)
         return self.audits.settle(verdict)
 
 
@@ -384,10 +385,11 @@ def _in_short(verdict: "Verdict") -> str:
     bound, found = verdict.bound, verdict.conformance
     right, taken = bound.tally
     training = "" if found is None else f"; conformance p = {found.p_value:.2g}"
-    return (
-        f"epsilon >= {bound.epsilon_text}, claimed {verdict.claim.epsilon:.6g} at delta {bound.delta:g} "
-        f"({right} of {taken} right{training})"
-    )
+    seen = f"({right} of {taken} right{training})"
+    if bound.family is not None:
+        return f"refuted: {bound.claim or 'nothing'}, claimed {verdict.promise} {seen}"
+    promised = verdict.promise.removeprefix("epsilon = ")
+    return f"epsilon >= {bound.epsilon_text}, claimed {promised} {seen}"
 
 
 def _audits(count: int) -> str:

@@ -15,7 +15,9 @@ from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, TrainingDivergedError, shown
 from canaria._core.seeds import Seed
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
+from canaria.claims import DpSgd as ClaimOfDpSgd
+from canaria.claims.families import DpSgdFamily, Family, parse_family
 from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
@@ -24,7 +26,7 @@ from canaria.results.conformance import LEVEL, Conformance, needed
 from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
-from canaria.rules import AdaptiveRule, Rule
+from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.canaries import Dense, Design, Dirac, exercised
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
 from canaria.training.differences import Pairs, surely_smaller
@@ -177,6 +179,7 @@ class Recording:
         score: str = "likelihood",
         adaptive: bool = False,
         rng: Seed = None,
+        family: Family | str | None = None,
     ) -> Bound:
         """The lower bound on epsilon that the training run proves.
 
@@ -190,6 +193,8 @@ class Recording:
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
+            family: The family of claims to test, or its name; "dpsgd" is DP-SGD with the steps and the rate
+                of this run. The rule is then `Matched(family, confidence)` by default.
 
         Returns:
             The bound, with its evidence.
@@ -198,7 +203,17 @@ class Recording:
             InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
 
         """
-        return self.transcript(rule, score=score, adaptive=adaptive, rng=rng).bound(delta, confidence)
+        tested = self.family(family)
+        if rule is None and tested is not None:
+            rule = Matched(tested, confidence)
+        game = self.transcript(rule, score=score, adaptive=adaptive, rng=rng)
+        return game.bound(delta, confidence, family=tested)
+
+    def family(self, named: Family | str | None = "dpsgd") -> Family | None:
+        """A family of claims by its name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
+        if named == DpSgdFamily.name:
+            return DpSgdFamily(self.steps, self.sample_rate)
+        return parse_family(named) if isinstance(named, str) else named
 
     def conformance(
         self,
@@ -239,7 +254,7 @@ class Recording:
 
     def report(
         self,
-        claimed: float | None = None,
+        claimed: float | Claim | None = None,
         delta: float | None = None,
         confidence: float = 0.95,
         *,
@@ -247,18 +262,21 @@ class Recording:
         score: str = "likelihood",
         adaptive: bool = False,
         adjacency: str = "unspecified",
+        family: Family | str | None = None,
         name: str = "training run",
     ) -> Result:
         """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
 
         Args:
-            claimed: The claimed epsilon; None if there is no claim.
+            claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd" it is by
+                default what the stated noise multiplier promises.
             delta: The delta of the claim, required with a claim. Without it the bound is at delta 0.
             confidence: The confidence of the bound, strictly between 0 and 1.
             rule: How scores become guesses, as in `bound`.
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
             adjacency: The adjacency of the claim, to be checked against that of the audit.
+            family: The family of claims to test, as in `bound`.
             name: What was audited.
 
         Returns:
@@ -268,12 +286,9 @@ class Recording:
             InputError: If an argument is not usable, or if a claim is given without its delta.
 
         """
-        if claimed is not None and delta is None:
-            raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
-        claim = None
-        if claimed is not None and delta is not None:
-            claim = ApproximateDP(checks.nonnegative("claimed", claimed), delta, adjacency)
-        bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive)
+        tested = self.family(family)
+        claim = self._promised(claimed, delta, adjacency, tested)
+        bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
         lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
         if isinstance(self.design, Dense):
             lawful = lawful and enough_draws(
@@ -289,7 +304,7 @@ class Recording:
             claim,
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
-            ladder=self._ladder(claimed, bound, plain=score == "likelihood" and not adaptive),
+            ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
             conformance=self.conformance() if lawful else None,
             facts={
                 "canaries": f"{self.design.words}; injected by {self.injection!r}",
@@ -356,11 +371,26 @@ class Recording:
         ratio = drawn / (drawn + self._noise_multiplier**2)
         return surely_smaller(ratio, share - 2, len(self.layers), clear, tailed=tailed)
 
-    def _ladder(self, claimed: float | None, bound: Bound, plain: bool) -> Ladder | None:
-        """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
+    def _promised(
+        self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None
+    ) -> Claim | None:
+        """The claim: as it is given, by its epsilon, or what the stated noise promises."""
+        if isinstance(claimed, Claim):
+            return claimed
         if claimed is None:
+            own = family == self.family() and self.noise_multiplier > 0
+            return ClaimOfDpSgd(self.noise_multiplier, self.sample_rate, self.steps) if own else None
+        if delta is None:
+            raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
+        epsilon = checks.nonnegative("claimed", claimed)
+        return ApproximateDP(epsilon, delta, adjacency) if family is None else family.at(epsilon, delta)
+
+    def _ladder(self, claim: Claim | None, bound: Bound, plain: bool) -> Ladder | None:
+        """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
+        if claim is None:
             return None
-        if isinstance(self.design, Dense) or not plain:
+        claimed = claim.epsilon_at(bound.delta)
+        if isinstance(self.design, Dense) or not plain or bound.family is not None:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

@@ -14,6 +14,7 @@ from jax import numpy as jnp
 from canaria._core import seeds
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.claims import Claim
 from canaria.evidence.bound import Bound
 from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulator
 from canaria.integrations.jax_privacy._checks import (
@@ -177,7 +178,7 @@ class Audit:
     def report(
         self,
         state: PyTree,
-        claimed: float | None = None,
+        claimed: float | Claim | None = None,
         delta: float | None = None,
         confidence: float = 0.95,
         **how: Any,

@@ -10,6 +10,7 @@ from torch import Tensor
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.claims import Claim
 from canaria.evidence.bound import Bound
 from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._checks import (
@@ -136,7 +137,7 @@ class Audit:
 
     def report(
         self,
-        claimed: float | None = None,
+        claimed: float | Claim | None = None,
         delta: float | None = None,
         confidence: float = 0.95,
         **how: Any,

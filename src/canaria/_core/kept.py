@@ -1,0 +1,55 @@
+"""Numbers that take seconds to compute, kept on disk between runs.
+
+They lie in the folder `canaria` of the user's cache folder ($XDG_CACHE_HOME, or ~/.cache). Where nothing can
+be written, or a file is broken, they are computed again.
+"""
+
+import io
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
+from canaria._core.files import write_atomically
+from canaria._version import __version__
+
+
+def kept(
+    what: str, key: tuple[object, ...], make: Callable[[], Floats], good: Callable[[Floats], bool]
+) -> Floats:
+    """The array that `make` returns, from the file of this key if there is one and it is good.
+
+    The versions of canaria and of dp-accounting are part of every key.
+    """
+    path = folder() / f"{what}-{sha256(repr((_versions(), key)).encode()).hexdigest()[:32]}.npy"
+    with suppress(OSError, ValueError, EOFError):
+        found = np.load(path, allow_pickle=False)
+        if found.dtype == np.float64 and np.isfinite(found).all() and good(found):
+            return np.asarray(found)
+    made, buffer = np.asarray(make(), dtype=np.float64), io.BytesIO()
+    np.save(buffer, made, allow_pickle=False)
+    with suppress(OSError, InputError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, buffer.getvalue())
+    return made
+
+
+def folder() -> Path:
+    """Where arrays are kept."""
+    with suppress(RuntimeError):
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "canaria"
+    return Path(os.devnull)
+
+
+@lru_cache
+def _versions() -> tuple[str, ...]:
+    with suppress(PackageNotFoundError):
+        return __version__, version("dp-accounting")
+    return (__version__,)

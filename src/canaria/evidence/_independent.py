@@ -1,0 +1,61 @@
+"""Elements that do not influence each other: a count against a product of mechanisms (Theorem 30).
+
+Then no guesser does better than one who sees, for every element, the worst pair that a claim allows, and
+guesses those of largest loss. Its law is known, and much narrower than that of elements with shared luck. The
+assumption cannot be proved from one run, but hits can speak against it.
+"""
+
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core import effort
+from canaria._core.arrays import Floats, Integers
+from canaria._core.binomial import ROUND_UP
+from canaria.claims.lines import Lines
+
+_PIECES: Final = 400
+"""Into so many equally likely pieces the share of elements as good as those guessed is cut."""
+_SMALLEST: Final = 1e-12
+_IN_A_BLOCK: Final = 8
+"""Wrong guesses that are expected in each block of ranks."""
+
+
+def p_value(elements: float, taken: int, correct: int, lines: Lines) -> float:
+    """Pr[V >= correct] for the surest guesses of independent elements, each the worst that the lines allow.
+
+    Given the share u of losses above the first that is not guessed, all guesses are independent and right
+    with the mean accuracy at u, which falls with u; u has a beta law. In each piece the smallest u counts.
+    """
+    effort.spend(effort.CALL + effort.RATIO * _PIECES * len(lines.kappas))
+    shares = np.ones(1)
+    if taken < elements:
+        pieces = np.arange(_PIECES) / _PIECES
+        shares = np.maximum(special.betaincinv(taken + 1, elements - taken, pieces), _SMALLEST)
+    right = np.minimum(lines.mean_accuracy(shares), 1.0)
+    return min(1.0, float(special.betainc(correct, taken - correct + 1, right).mean()) * ROUND_UP)
+
+
+def misfit(taken: Integers, correct: Integers, accuracies: Floats) -> float:
+    """The p-value of wrong guesses that are spread over the ranks otherwise than accuracies expect.
+
+    `accuracies` are the mean accuracies of the first k guesses, for k in `taken`. Two approximate tests, each
+    at half of the level: whether wrong guesses come too early on average, as where all share their luck; and
+    whether their numbers in blocks of ranks vary more than they may, as where some do.
+    """
+    wrong = np.diff(taken - correct, prepend=0)
+    expected = np.maximum(np.diff(taken * (1 - accuracies), prepend=0.0), 0.0)
+    number, total = int(wrong.sum()), float(expected.sum())
+    if number == 0 or total == 0:
+        return 1.0
+    law = expected / total
+    places = (taken + np.append(0, taken[:-1])) / 2
+    mean = float(law @ places)
+    spread = float(np.sqrt(law @ (places - mean) ** 2 / number))
+    early = float(special.ndtr((float(wrong @ places) / number - mean) / spread)) if spread > 0 else 1.0
+    blocks = np.floor(np.cumsum(law) * max(1, number // _IN_A_BLOCK) * (1 - 1e-9)).astype(np.int64)
+    seen, chance = np.bincount(blocks, wrong), np.bincount(blocks, law)
+    fits = seen[chance > 0], number * chance[chance > 0]
+    uneven = float(special.chdtrc(len(fits[0]) - 1, ((fits[0] - fits[1]) ** 2 / fits[1]).sum()))
+    return min(1.0, 2 * min(early, uneven if len(fits[0]) > 1 else 1.0))

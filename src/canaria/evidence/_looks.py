@@ -1,0 +1,186 @@
+"""Every claim its own looks: which numbers of guesses test which claims of a family (Theorem 29).
+
+Looks and shares are fixed by the family, the number of elements and a confidence. Validity does not depend on
+how they are chosen. The main look of a claim is the number of guesses at which the smallest leak would be
+seen to break it; the others are for scores of another shape.
+"""
+
+import bisect
+import math
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from canaria._core.arrays import Floats, Integers
+from canaria._core.kept import kept
+from canaria.claims import Claim
+from canaria.claims.families import Family, require_chain, written
+from canaria.claims.lines import Lines
+from canaria.evidence import _curve_count
+from canaria.evidence.base import Tally
+
+_MAIN, _SIDE, _ALL = 0.86, 0.05, 0.04
+"""The shares of the main look, of each one three times as small or large, and of all guesses."""
+_APART: Final = 3.0
+_FEWEST: Final = 6
+_RATIO: Final = 1.2
+"""Of neighbouring numbers of guesses that are tried."""
+_NEAR: Final = 1.2
+"""How far the main look may be, in logarithms, from that of the stretch before."""
+_AS_GOOD: Final = 0.1
+"""Of the step from a leak to the next: numbers of guesses that need so little more are as good."""
+_ABOVE, _LEAST = 0.2, 0.3
+"""Misses fewer than the most that refute, and the fewest, that a mean must reach."""
+_MOST_LOOKS: Final = 4
+MOST_SHARES: Final = 1 + 2.0**-48
+"""Shares that were divided by their sum may add up to a little more than 1."""
+_METHOD: Final = 2
+"""Another number for every change of how looks are chosen: plans are kept on disk."""
+
+
+class Look(NamedTuple):
+    """The first `taken` guesses, tested at a share of the error probability."""
+
+    taken: int
+    share: float
+
+
+class Stretch(NamedTuple):
+    """Claims of a family that share their looks, up to the one with the parameter `last`."""
+
+    last: float
+    looks: tuple[Look, ...]
+
+
+@lru_cache(maxsize=512)
+def lines_of(claim: Claim) -> Lines:
+    """The lines of a claim, which is a frozen dataclass; bounds ask for those of a family again and again."""
+    return claim.lines()
+
+
+def around(family: Family, elements: int, seen: Tally) -> list[Claim]:
+    """The last tested claim that allows fewer right guesses on average than seen, and the next one."""
+    share, right = seen.taken / elements, seen.correct / seen.taken
+    claims = [family.claim(end) for end in family.stretches(elements).tolist()]
+    after = bisect.bisect_left(claims, right, key=lambda claim: float(lines_of(claim).mean_accuracy(share)))
+    return claims[max(0, after - 1) : after + 1]
+
+
+@lru_cache(maxsize=64)
+def planned(family: Family, elements: int, confidence: float) -> tuple[Stretch, ...]:
+    """The stretches of a family with their looks, the strongest claims first."""
+
+    def made() -> Floats:
+        return _plan(family, elements, confidence)
+
+    def good(rows: Floats) -> bool:
+        taken, shares = rows[:, 1::2], rows[:, 2::2]
+        whole = (taken >= 0) & (taken <= elements) & (taken == np.rint(taken))
+        return bool(whole.all() and (shares >= 0).all() and (shares.sum(axis=1) <= MOST_SHARES).all())
+
+    ours = type(family).__module__.startswith("canaria.")
+    key = (_METHOD, written(family), elements, confidence)
+    rows = kept("looks", key, made, good) if ours else made()
+    return tuple(
+        Stretch(last, tuple(Look(int(k), w) for k, w in zip(row[::2], row[1::2], strict=True) if k > 0))
+        for last, *row in rows.tolist()
+    )
+
+
+def _plan(family: Family, elements: int, confidence: float) -> Floats:
+    """A row for each stretch: its last parameter, then its looks and their shares, filled up with 0."""
+    require_chain(family, elements)
+    ends = family.stretches(elements)
+    lines = [lines_of(family.claim(end)) for end in ends.tolist()]
+    leaks = [lines_of(claim) for claim in family.leaks(elements)]
+    rows = np.zeros((len(ends), 1 + 2 * _MOST_LOOKS))
+    rows[:, 0] = ends
+    mains = _main_looks(lines, leaks, elements, 1 - confidence)
+    for row, of_end, main in zip(rows, lines, mains, strict=True):
+        looks = np.ravel(_looks(of_end, elements, main, 1 - confidence))
+        row[1 : 1 + len(looks)] = looks
+    return rows
+
+
+def _main_looks(lines: list[Lines], leaks: list[Lines], elements: int, level: float) -> list[int]:
+    """The number of guesses of each stretch's main look, smoothed over its neighbours."""
+    steps = math.floor(math.log(max(elements / _FEWEST, 1.0)) / math.log(_RATIO))
+    sizes = np.unique(np.rint(_FEWEST * _RATIO ** np.arange(steps + 1)).astype(np.int64))
+    sizes = np.minimum(sizes, elements)
+    misses = 1 - np.stack([leak.mean_accuracy(sizes / elements) for leak in leaks])
+    best: list[float] = []
+    for of_end in lines:
+        around = best[-1] if best else math.nan
+        best.append(_best_size(of_end, elements, sizes, misses, level * _MAIN, around))
+    logs = np.log(best)
+    known = np.flatnonzero(np.isfinite(logs))
+    if len(known) == 0:
+        return [elements] * len(lines)
+    filled = np.interp(np.arange(len(logs)), known, logs[known])
+    smooth = [filled[max(0, i - 2) : i + 2].mean() for i in range(len(filled))]
+    return [min(elements, max(1, round(math.exp(one)))) for one in smooth]
+
+
+def _best_size(
+    lines: Lines, elements: int, sizes: Integers, misses: Floats, level: float, around: float
+) -> float:
+    """The number of guesses at which the smallest leak refutes a claim; NaN if none does."""
+    near = np.ones(len(sizes), dtype=np.bool_)
+    if math.isfinite(around):
+        near = np.abs(np.log(sizes / around)) < _NEAR
+    needed = np.array(
+        [
+            _needed(lines, elements, size, of_size, level)
+            for size, of_size in zip(sizes[near].tolist(), misses[:, near].T, strict=True)
+        ]
+    )
+    if not np.isfinite(needed).any():
+        return math.nan
+    return float(np.exp(np.log(sizes[near][needed <= needed.min() + _AS_GOOD]).mean()))
+
+
+def _needed(lines: Lines, elements: int, taken: int, misses: Floats, level: float) -> float:
+    """The place of the first leak whose mean number of right guesses refutes the claim, interpolated."""
+    least = _critical(lines, elements, taken, level)
+    if not math.isfinite(least):
+        return math.inf
+    wanted = max(taken - least + _ABOVE, _LEAST) / taken
+    enough = np.flatnonzero(misses <= wanted)
+    if len(enough) == 0:
+        return math.inf
+    first = int(enough[0])
+    if first == 0:
+        return 0.0
+    before, after = np.log(np.maximum(misses[first - 1 : first + 1], 1e-12))
+    return float(first - 1 + (before - math.log(wanted)) / (before - after))
+
+
+def _critical(lines: Lines, elements: int, taken: int, level: float) -> float:
+    """The least number of right guesses that refutes, interpolated by p-values; infinite if none does."""
+    if not _curve_count.excludes(elements, taken, taken, lines, level):
+        return math.inf
+    low, high = taken // 2 - 1, taken
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _curve_count.excludes(elements, taken, middle, lines, level):
+            high = middle
+        else:
+            low = middle
+    below, above = (
+        math.log(_curve_count.published(elements, taken, right, lines)) for right in (high - 1, high)
+    )
+    return high - (math.log(level) - above) / (below - above) if below - above > 1e-9 else float(high)
+
+
+def _looks(lines: Lines, elements: int, main: int, level: float) -> list[Look]:
+    """The main look, those beside it that can refute at their share, and all guesses; shares add up to 1."""
+    shares = {main: _MAIN}
+    for size in (round(main / _APART), round(main * _APART)):
+        fits = _FEWEST <= size <= elements / 1.5
+        if fits and _curve_count.excludes(elements, size, size, lines, level * _SIDE):
+            shares[size] = _SIDE
+    if main * 1.5 < elements:
+        shares[elements] = _ALL
+    total = math.fsum(shares.values())
+    return [Look(size, share / total) for size, share in shares.items()]

@@ -1,0 +1,315 @@
+"""Evidence against a family of claims: every claim is tested at numbers of guesses of its own."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from canaria._core import binomial, checks, effort
+from canaria._core.arrays import Integers
+from canaria._core.effort import Effort
+from canaria._core.errors import InputError, shown
+from canaria.claims import Claim, families
+from canaria.claims.families import Family
+from canaria.evidence import _curve_count, _independent
+from canaria.evidence._looks import MOST_SHARES, Look, Stretch, around, lines_of, planned
+from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
+
+MISFIT: Final = 0.05
+"""The false-alarm rate at which the assumption of independent elements is withdrawn."""
+_FEWEST_WRONG: Final = 6
+_ROUNDING: Final = 1e-12
+"""Of a parameter that is computed from a claim: the last of a stretch belongs to it."""
+_PLANNING: Final = 2e-3
+"""Seconds for the looks of a stretch, times the logarithm of the number of elements."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class MatchedCounts(Evidence):
+    """Right guesses among the surest k, at the numbers k that suit each claim of a family.
+
+    For every claim of the family there are looks k_j and shares w_j, fixed by the family, the number of
+    elements and a confidence. With p_j the p-value of the count at k_j against the claim (Theorem 14), the
+    p-value is the smallest p_j / w_j. Proved (Theorem 29): the last claim of the initial run of refuted ones
+    is a valid bound, and nothing is paid for choosing k.
+
+    Args:
+        family: The family of claims.
+        hits: Whether each guess was right (booleans, 0/1 or -1/+1), the most confident guess first; one for
+            every element.
+        confidence: The confidence for which looks are chosen; evidence holds at any other, too.
+        independent: Whether elements are assumed not to influence each other. Then p-values are those of a
+            product of mechanisms (Theorem 30), and 1 where hits speak against it (`withdrawn`).
+
+    Attributes:
+        family: The family of claims.
+        elements: The number of hidden bits of the audit.
+        confidence: The confidence for which looks are chosen.
+        taken: All numbers of guesses at which hits are counted.
+        correct: The number of right guesses at each of them.
+        independent: Whether elements are assumed not to influence each other.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> hits = [1] * 40 + [1, 0] * 80
+        >>> from canaria.claims import GaussianDP
+        >>> MatchedCounts(families.gaussian(), hits).refutes(GaussianDP(0.3), 0.05)
+        True
+
+    """
+
+    family: Family
+    elements: int
+    confidence: float
+    taken: Integers
+    correct: Integers
+    independent: bool
+
+    inversion: ClassVar[Inversion] = Inversion.STRETCHES
+    count_kind: ClassVar[str | None] = "Counts"
+
+    def __init__(
+        self, family: Family, hits: npt.ArrayLike, confidence: float = 0.95, *, independent: bool = False
+    ) -> None:
+        seen, level = checks.hits(hits), checks.confidence(confidence)
+        if not isinstance(family, Family):
+            raise InputError(f"family must be a family of claims, such as gaussian(), got {shown(family)}")
+        plan = planned(family, len(seen), level)
+        taken = _all_looks(plan)
+        checks.assign(
+            self,
+            family=family,
+            elements=len(seen),
+            confidence=level,
+            taken=taken,
+            correct=np.cumsum(seen, dtype=np.int64)[taken - 1],
+            independent=checks.truth("independent", independent),
+        )
+
+    @classmethod
+    def read(cls, **fields: Any) -> "MatchedCounts":
+        """Evidence from what `to_dict` wrote."""
+        return cls.of_counts(**fields)
+
+    @classmethod
+    def of_counts(
+        cls,
+        family: Any,
+        elements: int,
+        confidence: float,
+        taken: npt.ArrayLike,
+        correct: npt.ArrayLike,
+        independent: bool = False,
+    ) -> "MatchedCounts":
+        """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
+
+        Args:
+            family: The family, or its fields.
+            elements: The number of hidden bits of the audit.
+            confidence: The confidence for which looks were chosen.
+            taken: All numbers of guesses at which hits were counted.
+            correct: The number of right guesses at each of them.
+            independent: Whether elements are assumed not to influence each other.
+
+        Returns:
+            The evidence.
+
+        Raises:
+            InputError: If an argument is not usable, or if they do not fit together.
+
+        """
+        total = checks.integer("elements", elements, 1)
+        looked, right = checks.integers("taken", taken), checks.integers("correct", correct)
+        checks.same_length("correct", len(right), "taken", len(looked))
+        between, gained = np.diff(looked, prepend=0), np.diff(right, prepend=0)
+        if len(looked) == 0 or (between < 1).any() or looked[-1] > total:
+            raise InputError(f"taken must rise from 1 up to at most {total} elements, got {shown(taken)}")
+        if (gained < 0).any() or (gained > between).any():
+            raise InputError(f"correct must grow by at most the guesses between looks, got {shown(correct)}")
+        evidence = cls.__new__(cls)
+        checks.assign(
+            evidence,
+            family=family if isinstance(family, Family) else families.from_dict(family),
+            elements=total,
+            confidence=checks.confidence(confidence),
+            taken=looked,
+            correct=right,
+            independent=checks.truth("independent", independent),
+        )
+        return evidence
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts at the looks, for JSON."""
+        return {
+            "family": families.to_dict(self.family),
+            "elements": self.elements,
+            "confidence": self.confidence,
+            "taken": self.taken.tolist(),
+            "correct": self.correct.tolist(),
+            "independent": self.independent,
+        }
+
+    @property
+    def method(self) -> str:
+        """The name of the kind in results, with what it assumes."""
+        return "matched looks, independent elements" if self.independent else "matched looks"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Those of a count, and what the family asks for."""
+        fixed = "for each claim, the numbers of guesses examined were fixed before the output was seen"
+        condition = self.family.condition
+        only = (f"for its ε: {condition}",) if condition else ()
+        alone = (self.assumed,) if self.independent else ()
+        return (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE, fixed, *alone, *only)
+
+    @property
+    def assumed(self) -> str:
+        """That elements do not influence each other, if it is assumed."""
+        return "elements do not influence each other" if self.independent else ""
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why the assumption of independent elements is withdrawn; None if it is kept, or was not made."""
+        return self._objection if self.independent else None
+
+    @cached_property
+    def _objection(self) -> str | None:
+        """What wrong guesses say against independent elements.
+
+        They must be spread over the ranks as those of independent elements of the family. Where luck is
+        shared by all they are spread evenly, and where it is shared by some, unevenly.
+        """
+        seen = Tally(int(self.correct[-1]), int(self.taken[-1]))
+        if seen.taken - seen.correct < _FEWEST_WRONG:
+            return "too few guesses are wrong to check that elements are independent"
+        nearest = around(self.family, self.elements, seen)
+        p_value = max((self._misfit(claim) for claim in nearest), default=1.0)
+        if p_value >= MISFIT:
+            return None
+        return (
+            "elements are not independent, or their scores are not the best: wrong guesses are spread over "
+            f"the ranks otherwise than those of the family (p = {p_value:.2g})"
+        )
+
+    def _misfit(self, claim: Claim) -> float:
+        accuracies = lines_of(claim).mean_accuracy(self.taken / self.elements)
+        return _independent.misfit(self.taken, self.correct, accuracies)
+
+    def p_value(self, claim: Claim) -> float:
+        """The smallest p-value of a look, each divided by its share.
+
+        Args:
+            claim: The claim to test, which must be of the family.
+
+        Returns:
+            The p-value, rounded up.
+
+        """
+        looks, lines = self._looks(claim), lines_of(claim)
+        if self.withdrawn:
+            return 1.0
+        one = _independent.p_value if self.independent else _curve_count.p_value
+        found = [one(self.elements, look.taken, self._right(look), lines) / look.share for look in looks]
+        return min([1.0, *(p_value * MOST_SHARES for p_value in found)])
+
+    def refutes(self, claim: Claim, level: float) -> bool:
+        """Whether the p-value is at most a level, for less than a p-value costs.
+
+        Args:
+            claim: The claim to test, which must be of the family.
+            level: The level of the test.
+
+        Returns:
+            Whether the claim is refuted at this level.
+
+        """
+        if self.independent:
+            return super().refutes(claim, level)
+        lines, below = lines_of(claim), level / MOST_SHARES**2
+        return any(
+            _curve_count.refutes(self.elements, look.taken, self._right(look), lines, below * look.share)
+            for look in self._looks(claim)
+        )
+
+    def tally(self, epsilon: float) -> Tally:
+        """The count with the strongest evidence against a claim at delta = 0."""
+        best = int(np.argmin(binomial.tail(self.correct, self.taken, epsilon)))
+        return Tally(int(self.correct[best]), int(self.taken[best]))
+
+    def tally_against(self, claim: Claim) -> Tally:
+        """The count at the look with the smallest p-value for its share."""
+        looks, lines = self._looks(claim) or self._plan[-1].looks, lines_of(claim)
+        best = min(
+            looks,
+            key=lambda look: (
+                _curve_count.published(self.elements, look.taken, self._right(look), lines) / look.share
+            ),
+        )
+        return Tally(self._right(best), best.taken)
+
+    def progress(self, epsilon: float) -> Progress:
+        """The right guesses at every look."""
+        return Progress(self.taken, self.correct)
+
+    def fixed(self) -> str:
+        """What was fixed before the bits were revealed."""
+        numbers = f"{len(self.taken)} numbers in all, {self.taken[0]} to {self.taken[-1]}"
+        return (
+            f"for every claim of the family of {self.family}, up to four numbers of guesses and their shares "
+            f"of the error probability ({numbers}); every guess and their order"
+        )
+
+    @property
+    def most_guesses(self) -> int:
+        """One for every element."""
+        return self.elements
+
+    def best_of_size(self, guesses: int) -> "MatchedCounts":
+        """An audit with this many guesses, all right."""
+        right = np.ones(guesses, dtype=np.bool_)
+        return MatchedCounts(self.family, right, self.confidence, independent=self.independent)
+
+    @property
+    def words(self) -> str:
+        """What it is, and how large, for messages."""
+        return f"MatchedCounts of {self.elements} elements against the family of {self.family}"
+
+    def effort(self, delta: float) -> Effort:
+        """The curves of the family and the choice of looks; then some counts against curves."""
+        stretches = len(self.family.stretches(self.elements))
+        planning = self.family.effort(self.elements)
+        planning += _PLANNING * stretches * math.log(self.elements + 1)
+        claim = len(self.taken) * effort.CALL
+        return Effort(planning + claim, planning + stretches * claim)
+
+    def has_all_looks(self) -> bool:
+        """Whether hits are counted at all looks of the family, and nowhere else."""
+        return np.array_equal(self.taken, _all_looks(self._plan))
+
+    @cached_property
+    def _plan(self) -> tuple[Stretch, ...]:
+        return planned(self.family, self.elements, self.confidence)
+
+    def _looks(self, claim: Claim) -> tuple[Look, ...]:
+        """The looks of the stretch that holds a claim; none beyond the last."""
+        parameter = self.family.parameter(claim) * (1 - _ROUNDING)
+        return next((stretch.looks for stretch in self._plan if parameter <= stretch.last), ())
+
+    def _right(self, look: Look) -> int:
+        place = int(np.searchsorted(self.taken, look.taken))
+        if place == len(self.taken) or self.taken[place] != look.taken:
+            raise InputError(
+                f"taken must hold {look.taken}, which is a look of the family of {self.family} for "
+                f"{self.elements} elements; got {shown(self.taken.tolist())}"
+            )
+        return int(self.correct[place])
+
+
+def _all_looks(plan: tuple[Stretch, ...]) -> Integers:
+    return np.unique([look.taken for stretch in plan for look in stretch.looks])

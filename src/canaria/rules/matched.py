@@ -1,0 +1,68 @@
+"""The rule for a family of claims: every claim is tested at numbers of guesses of its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.arrays import Floats, Hits
+from canaria._core.errors import InputError, shown
+from canaria.claims.families import Family, parse_family, written
+from canaria.evidence import Evidence, MatchedCounts
+from canaria.rules._guesses import OneShot, falling, nothing_guessed, tails_alternating
+
+
+@dataclass(frozen=True, repr=False)
+class Matched:
+    """Guess both tails alternating, and count at the numbers of guesses that suit each claim of a family.
+
+    The bound is against the family, and about mechanisms of it: larger than one for every mechanism, and
+    nothing is paid for choosing the number of guesses. Only the order of the scores is used, and ties are
+    broken at random. Gives `MatchedCounts`.
+
+    Attributes:
+        family: The family of claims, or its name: "gaussian", "dpsgd:steps=1000,sample_rate=0.01".
+        confidence: The confidence for which the numbers of guesses are chosen.
+        independent: Whether elements are assumed not to influence each other: a larger bound, which is
+            withdrawn where the guesses speak against it.
+
+    """
+
+    family: Family | str
+    confidence: float = 0.95
+    independent: bool = False
+
+    def __post_init__(self) -> None:
+        family = parse_family(self.family) if isinstance(self.family, str) else self.family
+        if not isinstance(family, Family):
+            raise InputError(f"family must be a family of claims, such as gaussian(), got {shown(family)}")
+        confidence, alone = checks.confidence(self.confidence), checks.truth("independent", self.independent)
+        checks.assign(self, family=family, confidence=confidence, independent=alone)
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to both tails."""
+        guesses = tails_alternating(falling(scores, rng))
+
+        def weigh(hits: Hits) -> MatchedCounts:
+            return MatchedCounts(self._family, hits, self.confidence, independent=self.independent)
+
+        return OneShot(guesses, weigh)
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether evidence is about the family, at the confidence and with the looks of the rule."""
+        return nothing_guessed(evidence) or (
+            isinstance(evidence, MatchedCounts)
+            and evidence.family == self.family
+            and evidence.confidence == self.confidence
+            and evidence.independent == self.independent
+            and evidence.has_all_looks()
+        )
+
+    def __repr__(self) -> str:
+        alone = ", independent=True" if self.independent else ""
+        return f"Matched({written(self._family)!r}, confidence={self.confidence!r}{alone})"
+
+    @property
+    def _family(self) -> Family:
+        assert isinstance(self.family, Family)
+        return self.family
