@@ -108,7 +108,9 @@ def test_deltas_are_not_compared_across() -> None:
     assert bound.refutes(ApproximateDP(1.0, 0))
     with pytest.raises(InputError, match="the delta of its claim, 0, got one at 1e-05"):
         Result(bound, ApproximateDP(1.0, 0))
-    with pytest.raises(InputError, match="claim must have an epsilon and a delta"):
+    with pytest.raises(
+        InputError, match=r"claim must be a claim, such as ApproximateDP\(2.0, delta=1e-5\), got 1.0"
+    ):
         bound.refutes(1.0)  # type: ignore[arg-type]
 
 

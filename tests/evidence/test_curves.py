@@ -1,6 +1,7 @@
 """Counts against curves (Theorem 14): pinned values, programs over all mechanisms, closed forms."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from canaria import Counts
-from canaria.claims import ApproximateDP, Curve, DpSgd, GaussianDP, LaplaceDP, Signs
+from canaria import Counts, InputError, lower_bound
+from canaria.claims import ApproximateDP, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs, from_dict
 from canaria.claims.lines import Lines
-from canaria.evidence import _curve_count
+from canaria.evidence import Ranking, _curve_count
 from tests import oracles
 from tests.evidence.programs import SOLVER, worst_count
 
@@ -332,3 +333,33 @@ def test_every_claim_can_be_refuted_and_kept(claim: GaussianDP) -> None:
     assert Counts(190, 200, 400).refutes(claim, 0.05)
     assert not Counts(102, 200, 400).refutes(claim, 0.05)
     assert Counts(95, 100, 400, one_sided=True).refutes(claim, 0.05)
+
+
+def test_what_an_attack_found() -> None:
+    """Verdicts that contradicted p-values, p-values that jumped at the mean, and what crashed."""
+    for evidence, claim, level in (
+        (Counts(50313, 100_000, 100_000, one_sided=True), LaplaceDP(0.01253903135101705), 0.26),
+        (Counts(1893, 3000, 3000), LaplaceDP(0.536609), 0.42),
+    ):
+        assert evidence.p_value(claim) <= level
+        assert evidence.refutes(claim, level)
+    at_the_mean = Counts(5, 10, 10, one_sided=True)
+    assert {at_the_mean.p_value(GaussianDP(mu)) for mu in (0.3, 0.4, 0.5, 0.6)} == {1.0}
+    for nothing in (
+        Composed((ApproximateDP(1.0, 1.0),)),
+        Composed((GaussianDP(50.0), LaplaceDP(1.0))),
+        Composed((ApproximateDP(math.inf, 0.0), GaussianDP(1.0))),
+        Composed((GaussianDP(1e6), GaussianDP(1e6))),
+        DpSgd(1.0, 1.0, 10**15),
+    ):
+        assert nothing.delta_at(1.0) == 1.0
+        assert Counts(10, 10, 10).p_value(nothing) == 1.0
+    nested = {"kind": "GaussianDP", "mu": 1}
+    for _ in range(400):
+        nested = {"kind": "Composed", "parts": [nested]}  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="claim must not be nested so deeply"):
+        from_dict(nested)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert GaussianDP(1e-320).delta_at(0.0) <= 1e-300
+        assert lower_bound(Ranking([1]), 5e-324, 0.45).epsilon == pytest.approx(0.2)

@@ -408,11 +408,14 @@ def parse_family(text: str) -> Family:
         fields = {key.strip(): _number(value) for key, _, value in pairs}
         if name in KINDS and len(fields) == len(pairs):
             return KINDS[name](**fields)
+    except InputError:
+        raise
     except (TypeError, ValueError):
         pass
+    meant = "" if name in KINDS else nearest(name, KINDS)
     raise InputError(
         "family must be gaussian, laplace, approximate:delta=D or dpsgd:steps=T,sample_rate=Q, "
-        f"got {shown(text)}{nearest(name, KINDS)}"
+        f"got {shown(text)}{meant}"
     )
 
 

@@ -30,7 +30,9 @@ def test_ours_hold(name: str, most: int) -> None:
     assert not matrix.over_claiming, matrix.verdict
     assert not any(cell.errors for cell in matrix.cells)
     played = {cell.case.name for cell in matrix.cells}
-    assert played >= {"planted"} or played >= {"training"} or played >= {"rr-0", "burst-0", "first-positive"}
+    own = [{"planted"}, {"training"}, {"rr-0", "burst-0", "first-positive"}]
+    own.append({"rr-0", "first-positive", "curve-luck-0.6-200"})
+    assert any(played >= cases for cases in own)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ def test_controls_are_no_accusation_unless_asked_for() -> None:
         "list order",
         "bets in list order",
         "no delta",
+        "product test",
         "length by output",
         "naive adaptive",
         "full knowledge",
@@ -242,7 +245,9 @@ def test_flagged_as_at_four_standard_errors(false: int, audits: int, flagged: bo
 
 
 @pytest.mark.parametrize(
-    "auditor", [one for one in OURS if isinstance(one, Ours)], ids=lambda auditor: auditor.name
+    "auditor",
+    [one for one in OURS if isinstance(one, Ours) and not one.family],
+    ids=lambda auditor: auditor.name,
 )
 @pytest.mark.parametrize("case", ["rr-0", "rr-1", "extremal-half"])
 def test_the_tested_claim_is_the_one_that_matters(auditor: Ours, case: str) -> None:

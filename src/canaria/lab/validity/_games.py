@@ -43,6 +43,8 @@ class Player(Protocol):
     @property
     def audited(self) -> str: ...
     @property
+    def family(self) -> str: ...
+    @property
     def reads_list(self) -> bool: ...
 
 
@@ -62,6 +64,7 @@ class Case:
         fair: Whether the bits are independent fair coins. If not, no auditor is to blame for false claims.
         listed: Whether the list is sorted by the bits, so that no auditor may use its order.
         audited: What was audited, if it is more than scores: "training" or "black box".
+        family: The family of claims to which the true one belongs, for auditors that assume it; else empty.
         n: The number of elements.
         pace: The share of the audits that the case gets; large cases get fewer.
 
@@ -77,14 +80,17 @@ class Case:
     fair: bool = True
     listed: bool = False
     audited: str = ""
+    family: str = ""
     n: int = 100
     pace: float = 1.0
 
     def withstood_by(self, auditor: Player) -> bool:
         """Whether an auditor must withstand this case.
 
-        An auditor of training runs, or of planted canaries, needs a case of that kind. An auditor that treats
-        the list as the order of guessing cannot be given a list that is sorted by the bits.
+        An auditor of training runs, or of planted canaries, needs a case of that kind; so does one that
+        assumes a family of claims, and such cases are for these alone. Where nothing is released, every
+        family's claims hold. An auditor that treats the list as the order of guessing cannot be given a list
+        that is sorted by the bits.
 
         Args:
             auditor: The auditor.
@@ -95,8 +101,14 @@ class Case:
         """
         if auditor.audited:
             return auditor.audited == self.audited
+        if self.family != auditor.family and (self.family or not self._releases_nothing):
+            return False
         allowed = KNOWN.index(self.known) <= KNOWN.index(auditor.known)
         return allowed and not (self.listed and auditor.reads_list)
+
+    @property
+    def _releases_nothing(self) -> bool:
+        return self.epsilon == self.delta == 0 and self.fair
 
 
 def coins(shape: Shape, rng: np.random.Generator) -> Bits:

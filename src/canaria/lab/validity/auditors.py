@@ -10,11 +10,13 @@ import numpy as np
 from canaria._core.arrays import Bits, Floats, Hits
 from canaria._core.coins import UnfairCoinsError
 from canaria._core.errors import InputError, shown
+from canaria.claims import families
 from canaria.evidence import (
     Bets,
     Budget,
     Counts,
     Evidence,
+    MatchedCounts,
     PublishedCounts,
     Ranking,
     Split,
@@ -32,6 +34,7 @@ from canaria.rules import (
     All,
     Bet,
     Commitment,
+    Matched,
     Online,
     Ranked,
     Rule,
@@ -47,6 +50,8 @@ from canaria.rules._guesses import Guesses, OneShot, falling
 from canaria.rules.door import guess_once
 
 _COMMITTED: Final = 50
+_SHOWN_DELTA: Final = 1e-5
+"""At delta = 0 most families have no epsilon."""
 
 AuditFunction = Callable[[Any, Any, float, float], float]
 """`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1.
@@ -80,6 +85,7 @@ class Auditor(Protocol):
         name: The name in tables.
         known: What the scores may know besides the output: "nothing", "earlier" or "others".
         audited: "training" or "black box" for audits of such a run; empty for audits of scores.
+        family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
         reads_list: Whether the order of the list is treated as the order of guessing.
         control: Whether the auditor is invalid on purpose, to show that the laboratory finds it.
 
@@ -91,6 +97,8 @@ class Auditor(Protocol):
     def known(self) -> Known: ...
     @property
     def audited(self) -> str: ...
+    @property
+    def family(self) -> str: ...
     @property
     def reads_list(self) -> bool: ...
     @property
@@ -107,6 +115,7 @@ class Foreign:
         audit: A function `(scores, bits, delta, confidence) -> epsilon`.
         known: What the scores may know besides the output: "nothing", "earlier" or "others".
         control: Whether the auditor is invalid on purpose.
+        family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
 
     Raises:
         InputError: If `audit` is not callable, or if `known` is none of these words.
@@ -117,6 +126,7 @@ class Foreign:
     audit: AuditFunction
     known: Known = "nothing"
     control: bool = False
+    family: str = ""
     audited: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -160,6 +170,7 @@ class Ours:
             order.
         pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
         control: Whether the auditor is invalid on purpose.
+        family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
 
     """
 
@@ -169,6 +180,7 @@ class Ours:
     ordered: Rule | None = None
     pace: float = 1.0
     control: bool = False
+    family: str = ""
     audited: ClassVar[str] = ""
     reads_list: ClassVar[bool] = False
 
@@ -195,7 +207,8 @@ class Ours:
                 return lower_bound(self.evidence(game, rng), delta, confidence).epsilon
             if isinstance(self.rule, AdaptiveRule):
                 return _replayed(game, self.rule, rng).bound(delta, confidence).epsilon
-            return audit_scores(game.scores, game.bits, delta, confidence, self.rule, rng).epsilon
+            shown = delta or (_SHOWN_DELTA if self.family else 0.0)
+            return audit_scores(game.scores, game.bits, shown, confidence, self.rule, rng).epsilon
         return 0.0
 
     def refutes(
@@ -249,6 +262,7 @@ class Several:
     control: bool = False
     known: ClassVar[Known] = "nothing"
     audited: ClassVar[str] = ""
+    family: ClassVar[str] = ""
     reads_list: ClassVar[bool] = False
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
@@ -279,6 +293,7 @@ class Attached:
     adaptive: bool = False
     control: bool = False
     known: ClassVar[Known] = "nothing"
+    family: ClassVar[str] = ""
     reads_list: ClassVar[bool] = False
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
@@ -332,6 +347,33 @@ class BySize:
         order = falling(np.abs(scores), rng)[: max(1, int(self.share * len(scores)))]
         guesses = Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8))
         return OneShot(guesses, lambda hits: Ranking(hits, len(scores), committed=len(hits)))
+
+
+@dataclass(frozen=True)
+class MatchedBySize:
+    """Rank the signs by the absolute values of the scores, and weigh them as `Matched` does."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit to signs and order."""
+        order = falling(np.abs(scores), rng)
+        guesses = Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8))
+        return OneShot(guesses, lambda hits: MatchedCounts(families.gaussian(), hits))
+
+
+@dataclass(frozen=True)
+class ProductTest:
+    """Independent elements are assumed, and nothing that speaks against it is heard (Xiang et al. 2025)."""
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
+        """Commit as `MatchedBySize` does."""
+        guesses = MatchedBySize()(scores, rng).guesses  # type: ignore[attr-defined]
+        return OneShot(guesses, lambda hits: _Deaf(families.gaussian(), hits, independent=True))
+
+
+class _Deaf(MatchedCounts):
+    @property
+    def withdrawn(self) -> str | None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -392,6 +434,8 @@ OURS: Final = (
     Ours("bets", Bet(), ordered=InOrder(_bets)),
     Ours("mixture", InOrder(_mixture), ordered=InOrder(_mixture)),
     Ours("surest first", SurestFirst(10), pace=0.2),
+    Ours("matched", Matched("gaussian"), family="gaussian"),
+    Ours("matched by size", MatchedBySize(), family="gaussian"),
     Several("together", (Ranked(), Surest(_COMMITTED), Soft()), pace=0.2),
     Attached("training", "training"),
     Attached("training, adaptive", "training", adaptive=True),
@@ -405,6 +449,7 @@ INVALID: Final = (
     Foreign("bets in list order", invalid.bets_in_list_order, control=True),
     Foreign("best of five", invalid.best_of_five, control=True),
     Foreign("no delta", invalid.no_delta, control=True),
+    Ours("product test", ProductTest(), control=True, family="gaussian"),
     Ours("length by output", InOrder(_one_look), control=True),
     Foreign("naive adaptive", invalid.clopper_pearson, "earlier", control=True),
     Foreign("full knowledge", invalid.clopper_pearson, "others", control=True),

@@ -1,0 +1,156 @@
+"""Cases that keep a curve: every element is exactly mu-Gaussian-DP, whatever the others do.
+
+They differ in how luck is shared. Tests that assume independent elements accuse some of them.
+"""
+
+import bisect
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core.arrays import Floats
+from canaria.claims import GaussianDP, families
+from canaria.evidence import Counts
+from canaria.evidence._looks import planned
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, tosses
+
+_DELTA: Final = 1e-5
+_SURE: Final = 30.0
+_MUS: Final = (0.2, 0.6, 1.3)
+_SIZES: Final = (200, 1000)
+_RESPONSE: Final = 4.0
+"""Times mu: the epsilon of randomized response that is played now and then."""
+
+
+def gaussian(mu: float) -> Draw:
+    """Gaussian noise on each bit, independent."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        bits = coins(shape, rng)
+        return Games(rng.normal(mu * bits / 2), bits)
+
+    return draw
+
+
+def shared_luck(mu: float, groups: int) -> Draw:
+    """Elements of a group pass a Gaussian channel with one |loss| for all of them."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        sent = coins((shape[0], groups), rng)
+        losses = np.abs(mu * rng.normal(mu * sent / 2))
+        of_element = np.repeat(losses, -(-shape[1] // groups), axis=1)[:, : shape[1]]
+        hits = rng.random(shape) < special.expit(of_element)
+        return guessed(hits, of_element + 1e-6 * rng.random(shape), rng)
+
+    return draw
+
+
+def responses(mu: float) -> Draw:
+    """Randomized response on all elements with a probability w, and nothing otherwise.
+
+    w is the largest at which the curve is kept.
+    """
+    epsilon = _RESPONSE * mu
+    below = np.linspace(0.0, epsilon, 2000, endpoint=False)
+    allowed = GaussianDP(mu).profile(below).included
+    chance = float((allowed / (-np.expm1(below - epsilon) / (1 + math.exp(-epsilon)))).min())
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        playing = rng.random((shape[0], 1)) < chance
+        hits = np.where(playing, tosses(shape, epsilon, rng), tosses(shape, 0.0, rng))
+        return guessed(hits, rng.random(shape), rng)
+
+    return draw
+
+
+def worst_count(mu: float) -> Draw:
+    """The worst mechanism for the main look of its claim (Theorem 14), aimed at the count that is refused."""
+
+    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
+        taken, aim = _main_look(mu, shape[1], level)
+        law = worst_law(mu, shape[1], taken, aim)
+        right = rng.choice(taken + 1, size=shape[0], p=law)
+        places = rng.random(shape).argsort(axis=1)
+        chosen = places < taken
+        hits = np.where(chosen, places < right[:, None], tosses(shape, 0.0, rng))
+        return guessed(hits, rng.random(shape) + _SURE * chosen, rng)
+
+    return draw
+
+
+@lru_cache
+def _main_look(mu: float, n: int, level: float) -> tuple[int, int]:
+    """The number of guesses at which the claim is tested, and the least count that refutes it there."""
+    plan = planned(families.gaussian(), n, 1 - level)
+    looks = next(stretch.looks for stretch in plan if mu <= stretch.last)
+    main = max(looks, key=lambda look: look.share)
+    aim = bisect.bisect_left(
+        range(main.taken + 1),
+        True,
+        key=lambda right: Counts(right, main.taken, n).refutes(GaussianDP(mu), level * main.share),
+    )
+    return main.taken, min(aim, main.taken)
+
+
+def worst_law(mu: float, n: int, taken: int, aim: int) -> Floats:
+    """The law of the number of right guesses that makes `aim` or more likely, on the curve of mu.
+
+    A walk along the curve: down from `aim`, then up, then down; it is a mechanism if masses add up to 1.
+    """
+    low, high = -40.0, 0.0
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (
+            (low, middle) if _walked(mu, n, taken, aim, math.exp(middle)).sum() > 1 else (middle, high)
+        )
+    law = _walked(mu, n, taken, aim, math.exp(low))
+    return np.asarray(law / law.sum())
+
+
+def _walked(mu: float, n: int, r: int, v: int, start: float) -> Floats:
+    law, p, q = np.zeros(r + 1), 0.0, 0.0
+    law[v] = start
+
+    def down(edge: int) -> None:
+        nonlocal p, q
+        p += law[edge] * edge / n
+        further = float(special.ndtr(special.ndtri(min(p, 1.0)) - mu))
+        law[edge - 1], q = (further - q) * n / (r - edge + 1), further
+
+    down(v)
+    for edge in range(v + 1, r + 1):
+        q += law[edge - 1] * (r - edge + 1) / n
+        further = float(special.ndtr(special.ndtri(min(q, 1.0)) + mu))
+        law[edge], p = max(0.0, further - p) * n / edge, further
+    for edge in range(v - 1, 0, -1):
+        if p + q > 1.5 * r / n or law.sum() > 2:
+            return law + 1.0
+        down(edge)
+    return law
+
+
+_KINDS: Final = {
+    "worst": ("the worst mechanism of a count", worst_count),
+    "luck": ("one |loss| for all", lambda mu: shared_luck(mu, 1)),
+    "lucky-tenths": ("one |loss| for each tenth", lambda mu: shared_luck(mu, 10)),
+    "now-and-then": ("randomized response now and then", responses),
+    "apart": ("independent Gaussian noise", gaussian),
+}
+CURVES: Final = tuple(
+    Case(
+        f"curve-{name}-{mu:g}-{n}",
+        f"{mu:g}-Gaussian DP, {n:,}: {about}",
+        GaussianDP(mu).epsilon_at(_DELTA),
+        make(mu),
+        delta=_DELTA,
+        n=n,
+        pace=1 / 3,
+        family="gaussian",
+    )
+    for name, (about, make) in _KINDS.items()
+    for mu in _MUS
+    for n in _SIZES
+)
