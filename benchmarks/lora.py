@@ -9,19 +9,18 @@ import argparse
 import time
 import warnings
 from datetime import UTC, datetime
-from pathlib import Path
 
 import opacus
 import peft
 import torch
 import transformers
 from opacus import PrivacyEngine
+from sections import write
 from torch.utils.data import DataLoader, TensorDataset
 
 from canaria.integrations.opacus import Audit, attach
 from canaria.rules import AdaptiveRule, Bet, Online, Ranked, Rule, Soft
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
 MARK = "<!-- lora -->"
 STEPS, BATCHES, NOISE, DELTA = 200, 64, 0.8, 1e-5
 BATCH, TOKENS, WORDS = 16, 64, 8_192
@@ -105,12 +104,6 @@ def machine(device: str) -> str:
     return f"{where}, {versions}, {datetime.now(tz=UTC):%Y-%m-%d}"
 
 
-def write(lines: list[str]) -> None:
-    text = RESULTS.read_text()
-    before, _, after = text.split(MARK) if MARK in text else (text.rstrip() + "\n\n", "", "\n")
-    RESULTS.write_text(before + MARK + "\n".join(lines) + MARK + after)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--canaries", type=int, default=100_000)
@@ -120,7 +113,7 @@ def main() -> None:
     lines = table(options.canaries, "cuda" if torch.cuda.is_available() else "cpu")
     print("\n".join(lines))
     if options.write:
-        write(lines)
+        write(MARK, lines)
 
 
 if __name__ == "__main__":

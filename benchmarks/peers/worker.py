@@ -19,6 +19,7 @@ import numpy as np
 
 from canaria import audit_scores
 from canaria.lab.validity.invalid import best_k
+from canaria.rules import Matched
 
 from ._scores import Bits, Floats
 
@@ -31,7 +32,23 @@ def ranked(scores: Floats, bits: Bits, delta: float, confidence: float) -> float
     return audit_scores(scores, bits, delta, confidence, rng=0).epsilon
 
 
-OURS: Mapping[str, Auditor] = {"ranked": ranked, "best_k": best_k}
+def matched(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
+    """`canaria.audit_scores` against Gaussian claims."""
+    return audit_scores(scores, bits, delta, confidence, family="gaussian", rng=0).epsilon
+
+
+def independent(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
+    """The same for elements that do not influence each other."""
+    rule = Matched("gaussian", confidence, independent=True)
+    return audit_scores(scores, bits, delta, confidence, rule, rng=0).epsilon
+
+
+OURS: Mapping[str, Auditor] = {
+    "ranked": ranked,
+    "best_k": best_k,
+    "matched": matched,
+    "independent": independent,
+}
 
 
 def late(*_: object) -> None:

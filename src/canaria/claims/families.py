@@ -7,6 +7,7 @@ promise lies in the family, and says nothing of others. A new family is one clas
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -94,15 +95,7 @@ class Family(ABC):
             InputError: If no claim of the family is so strong, or so weak.
 
         """
-        low, high = 1e-3, 1.0
-        while self.claim(high).epsilon_at(delta) < epsilon:
-            low, high = high, 2 * high
-            if high > _LARGEST_PARAMETER:
-                raise InputError(f"the family of {self} has no claim with ε = {epsilon:g} at δ = {delta:g}")
-        while high > low * _AS_CLOSE:
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if self.claim(middle).epsilon_at(delta) >= epsilon else (middle, high)
-        return self.claim(high)
+        return _strongest(self, checks.nonnegative("epsilon", epsilon), checks.delta(delta))
 
     def effort(self, elements: int) -> float:
         """Seconds for the lines of all claims that are tested."""
@@ -310,6 +303,21 @@ class DpSgdFamily(Family):
     def _noise(self, mu: float) -> float:
         """The noise with sqrt(T (e^(1/s^2) - 1)) q = mu, the limit of many steps (Bu et al. 2020)."""
         return 1 / math.sqrt(math.log1p((mu / self.sample_rate) ** 2 / self.steps))
+
+
+@lru_cache(maxsize=256)
+def _strongest(family: Family, epsilon: float, delta: float) -> Claim:
+    """See `Family.at`; each try may take the accountant a while."""
+    low, high = 1e-3, 1.0
+    while family.claim(high).epsilon_at(delta) < epsilon:
+        low, high = high, 2 * high
+        if high > _LARGEST_PARAMETER:
+            raise InputError(f"the family of {family} has no claim with ε = {epsilon:g} at δ = {delta:g}")
+    while high > low * _AS_CLOSE:
+        middle = math.sqrt(low * high)
+        weaker = family.claim(middle).epsilon_at(delta) >= epsilon
+        low, high = (low, middle) if weaker else (middle, high)
+    return family.claim(high)
 
 
 def gaussian() -> Gaussian:

@@ -23,7 +23,7 @@ def plan(
         int | None, typer.Option(help="Model weights available, instead of --canaries.")
     ] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Default: computed from the claim.")] = None,
-    rule: Annotated[str, typer.Option(help="Guessing rule: ranked or soft.")] = "ranked",
+    rule: Annotated[str, typer.Option(help="Guessing rule: ranked, soft or matched.")] = "ranked",
     too_small: Annotated[
         list[float] | None,
         typer.Option(metavar="FACTOR", help="Also predict for noise / FACTOR; repeatable."),
@@ -37,10 +37,12 @@ def plan(
     """
     import json
 
-    from canaria.rules import parse_rule
+    from canaria.claims.families import dpsgd
+    from canaria.rules import Matched, parse_rule
     from canaria.training.plan import TOO_SMALL
     from canaria.training.plan import plan as make_plan
 
+    matched = rule == "matched"
     made = make_plan(
         epsilon,
         delta,
@@ -51,7 +53,7 @@ def plan(
         coordinates=coordinates,
         noise_multiplier=noise_multiplier,
         confidence=confidence,
-        rule=parse_rule(rule),
+        rule=Matched(dpsgd(steps, sample_rate), confidence) if matched else parse_rule(rule),
         too_small=TOO_SMALL if too_small is None else tuple(too_small),
     )
     typer.echo(json.dumps(made.to_dict(), allow_nan=False) if as_json else str(made))

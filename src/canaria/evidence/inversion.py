@@ -7,7 +7,6 @@ point at or above the truth would have to be refuted.
 """
 
 import math
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -106,7 +105,7 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
     If it is not, the bound is at most `truth`. This costs one p-value; a bound costs many.
     """
     if evidence.family is not None:
-        return evidence.refutes(_claim_at(evidence.family, truth, delta), level)
+        return evidence.refutes(evidence.family.at(truth, delta), level)
     if isinstance(evidence, Split):
         parts = zip(evidence.parts, evidence.shares, strict=True)
         return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
@@ -117,11 +116,6 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
         return False
     settled = int(evidence.screen(tried, delta, level)[0])
     return settled > 0 or (settled == 0 and _refutes(evidence, float(tried[0]), delta, level))
-
-
-@lru_cache(maxsize=256)
-def _claim_at(family: Family, epsilon: float, delta: float) -> Claim:
-    return family.at(epsilon, delta)
 
 
 def _refutes(evidence: Evidence, epsilon: float, delta: float, level: float) -> bool:

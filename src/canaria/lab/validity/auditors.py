@@ -126,6 +126,7 @@ class Foreign:
     audit: AuditFunction
     known: Known = "nothing"
     control: bool = False
+    _: KW_ONLY
     family: str = ""
     audited: ClassVar[str] = ""
 

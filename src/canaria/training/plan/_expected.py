@@ -9,8 +9,10 @@ import numpy as np
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
-from canaria.rules import Ranked, Soft
+from canaria.claims.families import DpSgdFamily
+from canaria.rules import Matched, Ranked, Soft
 from canaria.training.plan._law import Law, Training, law_of_losses
+from canaria.training.plan._matched import MatchedAudits
 from canaria.training.plan._ranked import RankedAudits
 from canaria.training.plan._soft import SoftAudits
 
@@ -24,8 +26,8 @@ QUICK: Final = 2_000_000
 _FEWEST_AUDITS: Final = 40
 _PLANNING: Final = 0x706C616E
 
-Rule = Ranked | Soft
-Audits = RankedAudits | SoftAudits
+Rule = Ranked | Soft | Matched
+Audits = RankedAudits | SoftAudits | MatchedAudits
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class PlannedAudit:
     level: float
     rule: Rule
 
+    @property
+    def named(self) -> str:
+        """The rule in tables; the family of `Matched` is that of the training."""
+        return "Matched" if isinstance(self.rule, Matched) else repr(self.rule)
+
     def expected(self, drawn: int) -> Expected:
         """The bound to expect if training is as stated, from audits with about `drawn` canaries in all."""
         bounds = self._drawn(1.0, drawn).bounds(self.delta, self.level)
@@ -80,9 +87,13 @@ class PlannedAudit:
         return -(-self.canaries // self.per_coordinate)
 
     def _drawn(self, too_small: float, in_all: int) -> Audits:
-        kind = RankedAudits if isinstance(self.rule, Ranked) else SoftAudits
+        kinds: dict[type, type[Audits]] = {Ranked: RankedAudits, Soft: SoftAudits, Matched: MatchedAudits}
+        kind = kinds[type(self.rule)]
         audits = max(in_all // max(self.canaries, CAREFUL // kind.most_audits), _FEWEST_AUDITS)
-        return kind.draw(self.law(too_small), self.canaries, audits, seeds.generator(0, _PLANNING))
+        drawn = (self.law(too_small), self.canaries, audits, seeds.generator(0, _PLANNING))
+        if isinstance(self.rule, Matched):
+            return MatchedAudits.draw(*drawn, self.rule)
+        return RankedAudits.draw(*drawn) if kind is RankedAudits else SoftAudits.draw(*drawn)
 
 
 _law = lru_cache(maxsize=32)(law_of_losses)
@@ -104,7 +115,7 @@ def expected_bound(
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
         confidence: The confidence of the bound, strictly between 0 and 1.
-        rule: `Ranked()` (the default) or `Soft()`.
+        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
 
     Returns:
         The mean of the bound, its standard deviation and its quantiles.
@@ -144,7 +155,7 @@ def refutation_power(
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the claim.
         confidence: The confidence of the bound, strictly between 0 and 1.
-        rule: `Ranked()` (the default) or `Soft()`.
+        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
 
     Returns:
         The probability.
@@ -176,6 +187,10 @@ def checked_audit(
     checks.integer("per_coordinate", per_coordinate, 1, canaries, "canaries")
     checks.integer("per_coordinate", per_coordinate, 1, MOST_ON_ONE)
     chosen = checked_rule(rule)
+    if isinstance(chosen, Matched) and chosen.family != DpSgdFamily(int(steps), float(sample_rate)):
+        raise InputError(
+            f"rule must be for DP-SGD with {steps:,} steps, rate {sample_rate:g}, got {chosen!r}"
+        )
     level = 1 - checks.confidence(confidence)
     stated = Training(int(steps), float(sample_rate), float(noise))
     return PlannedAudit(
@@ -191,8 +206,8 @@ def checked_audit(
 def checked_rule(rule: object) -> Rule:
     """A rule that plans are made for; `Ranked()` if none is given."""
     chosen = Ranked() if rule is None else rule
-    if not isinstance(chosen, Ranked | Soft):
-        raise InputError(f"rule must be Ranked() or Soft() for a plan, got {shown(rule)}")
+    if not isinstance(chosen, Ranked | Soft | Matched) or getattr(chosen, "independent", False):
+        raise InputError(f"rule must be Ranked(), Soft() or Matched(...) for a plan, got {shown(rule)}")
     return chosen
 
 

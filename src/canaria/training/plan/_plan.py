@@ -64,7 +64,7 @@ def plan(
         coordinates: The number of coordinates that may carry canaries.
         noise_multiplier: The noise multiplier; by default the one that the RDP accountant asks for.
         confidence: The confidence of the bounds, strictly between 0 and 1.
-        rule: `Ranked()` (the default) or `Soft()`.
+        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
 
     Returns:
@@ -109,9 +109,9 @@ def plan(
         per_coordinate=audit.per_coordinate,
         coordinates=audit.coordinates,
         coordinates_given=coordinates is not None,
-        rule=repr(audit.rule),
+        rule=audit.named,
         expected=main.expected,
-        rules={repr(audit.rule): main.expected, repr(other.rule): other.expected(QUICK)},
+        rules={audit.named: main.expected, other.named: other.expected(QUICK)},
         elements=tuple(elements),
         advised=advised,
         growth=tuple(sorted(growth, key=lambda choice: choice.canaries)),
@@ -203,14 +203,14 @@ def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
 def _fault(audits: tuple[PlannedAudit, PlannedAudit], claimed: float, factor: float) -> Fault:
     training, delta = audits[0].training, audits[0].delta
     epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
-    return Fault(factor, epsilon, {repr(audit.rule): audit.power(claimed, factor) for audit in audits})
+    return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})
 
 
 def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
     """The smallest factor of power 0.8, to 4%, by bisection between the factors that were tried."""
     if not faults:
         return None
-    powers = {fault.factor: fault.power[repr(audit.rule)] for fault in faults}
+    powers = {fault.factor: fault.power[audit.named] for fault in faults}
     low = max([1.0, *(factor for factor, power in powers.items() if power < POWER)])
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
     if high == LARGEST_FACTOR and audit.power(claimed, high) < POWER:

@@ -49,7 +49,7 @@ class RankedAudits:
         """Audits drawn from the law."""
         grid = looks(canaries)
         coordinates = -(-canaries // law.per_coordinate)
-        parts = [_counts(drawn, law, grid, rng) for drawn in draws(law, coordinates, audits, rng)]
+        parts = [counts_at(drawn, law, grid, rng) for drawn in draws(law, coordinates, audits, rng)]
         return cls(canaries, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def bounds(self, delta: float, level: float) -> Floats:
@@ -105,7 +105,7 @@ class RankedAudits:
         return best
 
 
-def _counts(drawn: Coordinates, law: Law, grid: Integers, rng: np.random.Generator) -> tuple[Floats, ...]:
+def counts_at(drawn: Coordinates, law: Law, grid: Integers, rng: np.random.Generator) -> tuple[Floats, ...]:
     """Right guesses among the first k of both tails, of the top, of the bottom."""
     bits = _in_random_order(drawn.included, law.per_coordinate, rng)
     start = np.zeros((len(bits), 1), dtype=np.int32)

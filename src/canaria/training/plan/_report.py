@@ -148,7 +148,8 @@ class Plan:
             f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}",
             f"  claim        epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
             f"{100 * self.confidence:.10g}% confidence",
-            f"  expected     epsilon >= {self.expected} by {self.rule}, if training keeps the claim",
+            f"  expected     epsilon >= {self.expected} by {self.rule}, if training keeps the claim"
+            + ("; a bound for DP-SGD of these steps and this rate alone" * self.rule.startswith("Matched")),
             f"  rules        {means}: {self._rules_in_words()}; choose before you look",
             *self._elements_in_words(),
             *self._growth_in_words(),
