@@ -9,7 +9,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.claims.base import Claim, Profile
+from canaria.claims.base import FLIPS, Claim, Profile
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ApproximateDP(Claim):
         """Epsilon: delta is the same from there on."""
         return self.epsilon
 
-    def point(self, charged: float) -> "ApproximateDP":
+    def point(self, charged: float, flips: float = FLIPS) -> "ApproximateDP":
         """The claim itself."""
         return self
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _STEEPEST: Final = 700.0
 """Beyond, e^epsilon is not a number of double precision."""
 _ROUNDING: Final = 1e-9
-_SPENT: Final = 0.07
-"""The flips that delta may buy at the point that stands for a curve; 0.02 to 0.2 are within 5%."""
+FLIPS: Final = 0.07
+"""What delta may buy at the point that stands for a curve, at level 0.05; 0.02 to 0.2 are within 5%."""
 KINDS: Final[Kinds["Claim"]] = Kinds("claim")
 
 
@@ -128,14 +128,16 @@ class Claim(ABC):
         """
         return self.epsilon_at(delta) * (1 - _ROUNDING)
 
-    def point(self, charged: float) -> "ApproximateDP":
+    def point(self, charged: float, flips: float = FLIPS) -> "ApproximateDP":
         """The point of the curve at which evidence of many kinds tests it (Theorem 28).
 
         A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`. The
-        point depends on the claim and on the number of elements alone: there delta buys 0.07 flips.
+        point depends on the claim, on the number of elements and on how many flips delta may buy there.
 
         Args:
             charged: The number of elements that delta is charged for.
+            flips: How many flips delta buys at the point, fixed in advance; by default as many as suit tests
+                of level 0.05.
 
         Returns:
             The point, which is a weaker claim.
@@ -144,7 +146,7 @@ class Claim(ABC):
         from canaria.claims.approximate import ApproximateDP
 
         def excess(epsilon: float) -> float:
-            return charged * self.delta_at(epsilon) / (1 + math.exp(epsilon)) - _SPENT
+            return charged * self.delta_at(epsilon) / (1 + math.exp(epsilon)) - flips
 
         top = min(self.reach, _STEEPEST)
         if excess(0.0) <= 0:

@@ -65,6 +65,9 @@ def _envelope(slopes: Floats, allowed: Floats) -> npt.NDArray[np.int64]:
     order = np.lexsort((allowed, slopes))
     lower = np.minimum.accumulate(np.append(np.inf, allowed[order]))[:-1]
     order = order[allowed[order] < lower]
+    falls = -np.diff(allowed[order]) / np.diff(slopes[order])
+    if (falls[1:] < falls[:-1] * (1 - 1e-12)).all():
+        return order
     kept: list[int] = []
     for line in order.tolist():
         while len(kept) > 1:

@@ -18,6 +18,7 @@ from canaria.claims import Claim
 from canaria.claims.families import Family, require_chain, written
 from canaria.claims.lines import Lines
 from canaria.evidence import _curve_count
+from canaria.evidence._lines import lines_of
 from canaria.evidence.base import Tally
 
 _MAIN, _SIDE, _ALL = 0.86, 0.05, 0.04
@@ -51,12 +52,6 @@ class Stretch(NamedTuple):
 
     last: float
     looks: tuple[Look, ...]
-
-
-@lru_cache(maxsize=512)
-def lines_of(claim: Claim) -> Lines:
-    """The lines of a claim, which is a frozen dataclass; bounds ask for those of a family again and again."""
-    return claim.lines()
 
 
 def around(family: Family, elements: int, seen: Tally) -> list[Claim]:

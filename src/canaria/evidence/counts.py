@@ -18,6 +18,7 @@ from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.lines import Lines
 from canaria.evidence import _sway
+from canaria.evidence._lines import lines_of
 from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
 
 _PLACES: Final = 32
@@ -179,7 +180,7 @@ class Counts(_CountFields):
         return _curve_count.refutes(self.charged, self.taken, self.correct, self._lines(claim), level)
 
     def _lines(self, claim: Claim) -> Lines:
-        return claim.lines(Signs.ONE if self.one_sided else Signs.BOTH)
+        return lines_of(claim, Signs.ONE if self.one_sided else Signs.BOTH)
 
 
 @dataclass(frozen=True)

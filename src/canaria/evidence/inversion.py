@@ -16,7 +16,8 @@ from canaria._core.arrays import Floats
 from canaria._core.rounding import significant
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family
-from canaria.evidence._looks import around, lines_of
+from canaria.evidence._lines import lines_of
+from canaria.evidence._looks import around
 from canaria.evidence.base import Evidence, Inversion, Tally
 from canaria.evidence.split import Split
 
@@ -87,7 +88,8 @@ def is_refuted(claim: Claim, evidence: Evidence, family: Family, level: float, w
         return False
     ends = family.stretches(evidence.elements)
     beyond = int(np.searchsorted(ends, known * (1 + _ROUNDING), side="right"))
-    return beyond < len(ends) and promised <= ends[beyond] and evidence.refutes(claim, level)
+    within = beyond < len(ends) and bool(promised <= ends[beyond])
+    return within and evidence.refutes(claim, level)
 
 
 def expected_at(family: Family, elements: int, seen: Tally) -> Claim | None:

@@ -15,7 +15,8 @@ from canaria._core.errors import InputError, shown
 from canaria.claims import Claim, families
 from canaria.claims.families import Family
 from canaria.evidence import _curve_count, _independent
-from canaria.evidence._looks import MOST_SHARES, Look, Stretch, around, lines_of, planned
+from canaria.evidence._lines import lines_of
+from canaria.evidence._looks import MOST_SHARES, Look, Stretch, around, planned
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
 
 MISFIT: Final = 0.05

@@ -20,6 +20,7 @@ from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim, require_same_adjacency
+from canaria.claims.base import FLIPS
 from canaria.claims.families import Family, family_of
 from canaria.evidence.base import Inversion
 from canaria.evidence.bound import Bound, lower_bound
@@ -328,7 +329,7 @@ def _held_against(audit: object, claim: Claim, confidence: float, **how: object)
         return found, claim
     if own is not None and found.evidence.inversion is Inversion.BISECTION:
         return bound_of(replace(found, family=own), SHOWN_DELTA, confidence), claim
-    point = claim.point(found.evidence.charged)
+    point = claim.point(found.evidence.charged, FLIPS * (1 - confidence) / 0.05)
     return bound_of(found, point.delta, confidence), point
 
 

@@ -11,7 +11,8 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _curve_count
-from canaria.evidence._looks import Look, lines_of, planned
+from canaria.evidence._lines import lines_of
+from canaria.evidence._looks import Look, planned
 from canaria.rules import Matched
 from canaria.training.plan._law import Law, draws
 from canaria.training.plan._ranked import counts_at
