@@ -1,16 +1,29 @@
 """Results of audits against a family of claims: made everywhere, written, read back, verified, shown."""
 
 import json
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, Result, assert_private, assert_private_training, lower_bound, play
+from canaria import (
+    Counts,
+    InputError,
+    Result,
+    assert_private,
+    assert_private_training,
+    audit_scores,
+    lower_bound,
+    play,
+    together,
+)
 from canaria._core.files import checksum
-from canaria.claims import ApproximateDP, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, families
-from canaria.evidence import MatchedCounts
+from canaria.claims import ApproximateDP, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, _loss, families
+from canaria.claims.families import Gaussian
+from canaria.evidence import MatchedCounts, _looks
 from canaria.report import page_of
 from canaria.results import read_checked
 from canaria.rules import Matched, Ranked
@@ -231,3 +244,166 @@ def test_plans_of_matched_looks() -> None:
         expected_bound((STEPS, RATE, SIGMA), 1000, 1, 1e-5, rule=Matched("gaussian"))
     with pytest.raises(InputError, match=r"rule must be Ranked\(\), Soft\(\) or Matched"):
         plan(2.0, 1e-5, STEPS, RATE, rule=Matched(families.dpsgd(STEPS, RATE), independent=True))
+
+
+def test_nothing_is_refuted_where_nothing_is_refuted() -> None:
+    """A claim of no leak at all was once refuted by every run."""
+    bits = np.random.default_rng(1).integers(0, 2, 200)
+    scores = np.random.default_rng(2).normal(size=200)
+    for family, nothing in (
+        ("gaussian", GaussianDP(0.0)),
+        ("laplace", LaplaceDP(0.0)),
+        ("approximate:delta=1e-05", ApproximateDP(0.0, 1e-5)),
+    ):
+        bound = audit_scores(scores, bits, 1e-5, family=family, rng=0)
+        assert bound.claim is None
+        assert not bound.refutes(nothing)
+
+
+def test_a_bound_at_one_delta_says_nothing_of_another() -> None:
+    with pytest.raises(InputError, match="delta must be that of the family of ε at δ = 1e-05"):
+        audit_scores(SCORES, BITS, 0.1, family="approximate:delta=1e-5", rng=0)
+    with pytest.raises(InputError, match="delta must be that of the family"):
+        families.approximate(1e-5).at(1.0, 1e-6)
+
+
+def test_a_family_of_another_adjacency_is_refused() -> None:
+    with pytest.raises(InputError, match="adjacency of the bound"):
+        audit_scores(SCORES, BITS, 1e-5, family="dpsgd:steps=1,sample_rate=1", adjacency="replace", rng=0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "steps", "rate"), [(0.3, 2500, 0.01), (1.0, 2500, 0.01), (2.0, 100, 0.1)]
+)
+def test_a_promise_is_never_read_as_more_than_it_is(epsilon: float, steps: int, rate: float) -> None:
+    """By an interval eight times as fine, the claim that stands for it has at least that epsilon."""
+    claim = families.dpsgd(steps, rate).at(epsilon, 1e-5)
+    assert isinstance(claim, DpSgd)
+    interval = _loss.interval_for(steps) / 8
+    fine = _loss.of_dpsgd(claim.noise_multiplier, rate, steps, interval).get_epsilon_for_delta(1e-5)
+    assert epsilon <= fine <= 1.1 * epsilon
+
+
+def test_assumptions_survive_being_joined() -> None:
+    """Several audits together say what each of them assumes, or why none says anything."""
+    rule = Matched("gaussian", independent=True)
+    made = [
+        audit_scores(np.random.default_rng(seed).normal(1.0 * BITS), BITS, 1e-5, rule=rule, rng=0)
+        for seed in range(5)
+    ]
+    kept = next(bound for bound in made if not bound.evidence.withdrawn)
+    joint = together({"a": kept})
+    assert "if elements do not influence each other" in str(joint)
+    assert json.dumps(joint.to_dict())
+    assert joint.bound.result().to_json()
+    flat = np.where(np.random.default_rng(0).random(400) < 0.9, 1, -1) * (2 * BITS - 1)
+    jitter = 1e-3 * np.random.default_rng(1).random(400)
+    withdrawn = audit_scores(flat + jitter, BITS, 1e-5, rule=rule, rng=0)
+    assert "Nothing is said about the family" in str(together({"a": withdrawn}))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Matched("gaussian", independent=True),
+        Matched("gaussian", 0.9999),
+        Matched("gaussian", 0.8),
+        Ranked(),
+    ],
+    ids=repr,
+)
+def test_another_rule_than_that_of_the_command_does_not_hold(rule: Any, tmp_path: Path) -> None:
+    command = "canaria scores s.csv --delta 1e-5 --family gaussian"
+    result = Result.of_scores(SCORES, BITS, delta=1e-5, rule=rule, rng=0, command=command, family="gaussian")
+    assert "rule is stored as" in complaint_about(result.save(tmp_path / "result.json"))
+    honest = Result.of_scores(SCORES, BITS, delta=1e-5, rng=0, command=command, family="gaussian")
+    assert read_checked(honest.save(tmp_path / "honest.json"))
+
+
+def test_numbers_of_a_command_are_exact(tmp_path: Path) -> None:
+    bound = lower_bound(Counts(730, 1000, 1000))
+    typed = "canaria bound --correct 730 --guesses 1000 --elements 1000 --delta 0 --claimed"
+    hidden = Result.of_counts(
+        Counts(730, 1000, 1000),
+        ApproximateDP(bound.epsilon * 1.00005, 0.0),
+        command=f"{typed} {bound.epsilon * 0.99998!r}",
+    )
+    assert "claimed is stored as" in complaint_about(hidden.save(tmp_path / "result.json"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--claimed 0.01 --delta 0.1 --family gaussian",
+        "--claimed 0.0001 --delta 0.01 --family gaussian",
+        "--claimed 0 --delta 1e-5 --family gaussian",
+        "--claimed 0.0004 --delta 1e-5 --family approximate:delta=1e-5",
+        "--claimed 20 --delta 1e-5 --family gaussian",
+        "--claimed 3 --delta 1e-5 --family dpsgd:steps=2,sample_rate=0.5",
+    ],
+)
+def test_what_the_command_line_writes_it_verifies(options: str, tmp_path: Path) -> None:
+    ran = canaria(
+        "bound", "--correct", "90", "--guesses", "100", "--elements", "100", *options.split(), "--json"
+    )
+    assert ran.code in (0, 1), ran.err
+    path = tmp_path / "result.json"
+    path.write_text(ran.out)
+    ran = canaria("verify", str(path))
+    assert ran.code == 0, ran.out
+    assert ("for the family of" in ran.out) is ("approximate" not in options)
+
+
+def test_a_histogram_of_other_scores_does_not_hold(tmp_path: Path) -> None:
+    silent = Result.of_scores(RNG.normal(size=400), BITS, delta=1e-5, family="gaussian", rng=0)
+    leaking = Result.of_scores(8.0 * BITS + SCORES, BITS, delta=1e-5, family="gaussian", rng=0)
+    forged = replace(leaking, histogram=silent.histogram)
+    assert "histogram shows another number" in complaint_about(forged.save(tmp_path / "result.json"))
+
+
+def test_histograms_of_honest_results_hold(tmp_path: Path) -> None:
+    for seed, n in enumerate((1, 2, 7, 50, 401)):
+        rng = np.random.default_rng(seed)
+        bits = rng.integers(0, 2, n)
+        for scores in (rng.normal(1.0 * bits), rng.integers(0, 3, n).astype(float)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = Result.of_scores(scores, bits, delta=1e-5, family="gaussian", rng=0)
+            assert read_checked(result.save(tmp_path / "result.json"))
+
+
+def test_a_large_audit_is_verified_without_what_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bits = np.random.default_rng(5).integers(0, 2, 300_000)
+    scores = np.random.default_rng(6).normal(1.0 * bits)
+    path = Result.of_scores(scores, bits, delta=1e-5, family="gaussian", rng=0).save(tmp_path / "result.json")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _looks.planned.cache_clear()
+    assert read_checked(path).result.bound.epsilon > 2.5
+
+
+@pytest.mark.parametrize("rate", [1e-300, 5e-324])
+def test_a_tiny_rate_is_refused(rate: float) -> None:
+    with pytest.raises(InputError, match="sample_rate must be at least 1e-09"):
+        families.dpsgd(1, rate)
+
+
+def test_a_family_of_ones_own_is_checked_with_any_evidence() -> None:
+    for ends in ([2.0, 1.0], [], None, [1.0, 2.0]):
+        with pytest.raises(InputError):
+            lower_bound(Counts(95, 100, 100), 1e-5, family=Falling(tuple(ends) if ends is not None else None))
+
+
+@dataclass(frozen=True)
+class Falling(Gaussian):
+    """A family that becomes stronger."""
+
+    ends: tuple[float, ...] | None = None
+    name: ClassVar[str] = "falling-for-a-test"
+
+    def claim(self, parameter: float) -> GaussianDP:
+        return GaussianDP(1 / parameter)
+
+    def stretches(self, elements: int) -> Any:
+        return self.ends

@@ -19,10 +19,10 @@ from canaria.claims.lines import Lines
 
 INTERVAL: Final = 1e-3
 """Losses are rounded to multiples of this; 1e-4 lowers deltas by up to 0.2%, and takes ten times as long."""
-_MOST_STEPS: Final = 1_000_000
+_MOST_STEPS: Final = 300_000
 _LONGEST: Final = 60.0
 """Seconds of an ordinary core."""
-_PER_CELL, _PER_COMPOSED_CELL = 1.3e-5, 6e-7
+_PER_CELL, _PER_COMPOSED_CELL = 1.3e-5, 3e-6
 _OVER_ALL_STEPS: Final = 0.05
 """What roundings may add up to, as a standard deviation: of many steps each is rounded less."""
 FFT_NOISE: Final = 1e-11

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from scipy import optimize
 
 from canaria._core import checks, effort
 from canaria._core.arrays import Floats
@@ -27,8 +28,9 @@ _STEP: Final = 1.1
 """From the last claim of a stretch to that of the next."""
 _LESS_NOISE: Final = 0.94
 """The same for the noise of DP-SGD."""
-_LARGEST_PARAMETER: Final = 1e3
-_AS_CLOSE: Final = 1 + 1e-5
+_SMALLEST_PARAMETER, _LARGEST_LOG = 1e-6, 7.0
+_AS_CLOSE: Final = 1e-6
+_LEAST_RATE: Final = 1e-9
 
 
 class Family(ABC):
@@ -81,21 +83,26 @@ class Family(ABC):
     def consequence(self, claim: Claim) -> str:
         """What follows for a mechanism of the family if this claim is refuted."""
 
+    def require_delta(self, delta: float) -> None:
+        """Check a delta, and that claims of the family say something of epsilon there."""
+        checks.delta(delta)
+
     def at(self, epsilon: float, delta: float) -> Claim:
-        """The strongest claim of the family that allows this epsilon at this delta, up to five digits.
+        """The weakest claim that keeps a promise of (epsilon, delta): what it means for this family.
 
         Args:
-            epsilon: The epsilon that is promised, positive.
+            epsilon: The epsilon that is promised.
             delta: The delta that is promised with it.
 
         Returns:
-            The claim: what a promise of (epsilon, delta) means for a mechanism of the family.
+            The claim, up to a factor of 1e-6 in its parameter and rounded to the weaker side.
 
         Raises:
             InputError: If no claim of the family is so strong, or so weak.
 
         """
-        return _strongest(self, checks.nonnegative("epsilon", epsilon), checks.delta(delta))
+        self.require_delta(delta)
+        return _weakest(self, checks.nonnegative("epsilon", epsilon), checks.delta(delta))
 
     def effort(self, elements: int) -> float:
         """Seconds for the lines of all claims that are tested."""
@@ -212,6 +219,13 @@ class Approximate(Family):
         """From half of the standard error of a mean up to 20, in steps of 10%."""
         return _geometric(min(0.02, 0.5 / math.sqrt(elements)), 20.0)
 
+    def require_delta(self, delta: float) -> None:
+        """The delta must be that of the claims: at another one they say nothing of epsilon."""
+        if delta != self.delta:
+            raise InputError(
+                f"delta must be that of the family of {self}, got {delta:g}: its claims say nothing of others"
+            )
+
     def leaks(self, elements: int) -> list[Claim]:
         """Those of Gaussian noise, as most mechanisms add it."""
         return Gaussian().leaks(elements)
@@ -257,6 +271,8 @@ class DpSgdFamily(Family):
 
     def __post_init__(self) -> None:
         probe = DpSgd(1.0, self.sample_rate, self.steps)
+        if probe.sample_rate < _LEAST_RATE:
+            raise InputError(f"sample_rate must be at least {_LEAST_RATE:g}, got {shown(self.sample_rate)}")
         checks.assign(self, steps=probe.steps, sample_rate=probe.sample_rate)
 
     def claim(self, parameter: float) -> DpSgd:
@@ -306,18 +322,25 @@ class DpSgdFamily(Family):
 
 
 @lru_cache(maxsize=256)
-def _strongest(family: Family, epsilon: float, delta: float) -> Claim:
+def _weakest(family: Family, epsilon: float, delta: float) -> Claim:
     """See `Family.at`; each try may take the accountant a while."""
-    low, high = 1e-3, 1.0
-    while family.claim(high).epsilon_at(delta) < epsilon:
-        low, high = high, 2 * high
-        if high > _LARGEST_PARAMETER:
-            raise InputError(f"the family of {family} has no claim with ε = {epsilon:g} at δ = {delta:g}")
-    while high > low * _AS_CLOSE:
-        middle = math.sqrt(low * high)
-        weaker = family.claim(middle).epsilon_at(delta) >= epsilon
-        low, high = (low, middle) if weaker else (middle, high)
-    return family.claim(high)
+
+    def excess(log_parameter: float) -> float:
+        return family.claim(math.exp(log_parameter)).least_epsilon_at(delta) - epsilon
+
+    low, high = math.log(_SMALLEST_PARAMETER), 0.0
+    while (above := excess(high)) <= 0 and high < _LARGEST_LOG:
+        low, high = high, high + math.log(2)
+    if above <= 0 or excess(low) > 0:
+        raise InputError(f"the family of {family} has no claim with ε = {epsilon:g} at δ = {delta:g}")
+    while high - low > 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+    found = float(optimize.brentq(excess, low, high, xtol=_AS_CLOSE / 4))
+    step = _AS_CLOSE / 4
+    while excess(found) <= 0:
+        found, step = found + step, 2 * step
+    return family.claim(math.exp(found))
 
 
 def gaussian() -> Gaussian:
@@ -443,6 +466,14 @@ def from_dict(data: object) -> Family:
     return KINDS.read(data)
 
 
+@lru_cache(maxsize=256)
+def tested(family: Family, elements: int) -> Floats:
+    """The parameters of a family's claims that are tested; a family of your own must be a chain."""
+    if not type(family).__module__.startswith("canaria."):
+        require_chain(family, elements)
+    return np.asarray(family.stretches(elements), dtype=np.float64)
+
+
 def require_chain(family: Family, elements: int) -> None:
     """Check that the claims of a family are nested: each allows what the one before it allows, and more.
 
@@ -454,7 +485,7 @@ def require_chain(family: Family, elements: int) -> None:
         InputError: If they are not.
 
     """
-    ends = family.stretches(elements)
+    ends = checks.vector("stretches", family.stretches(elements))
     if len(ends) == 0 or not (np.diff(ends) > 0).all():
         raise InputError(f"stretches of the family of {family} must rise, got {shown(ends)}")
     before = None

@@ -25,7 +25,8 @@ def verify(
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
     else:
         verdict = "holds" if found.holds else "does not hold"
-        typer.echo(f"the stored bound ε ≥ {rounded_down(found.stored)} {verdict}")
+        of_family = f", for the family of {found.family}," if found.family else ""
+        typer.echo(f"the stored bound ε ≥ {rounded_down(found.stored)}{of_family} {verdict}")
         for line in found.faults or (f"its evidence gives ε ≥ {rounded_down(found.recomputed)}",):
             typer.echo(f"  {line}")
     raise typer.Exit(0 if found.holds else 1)

@@ -15,7 +15,7 @@ import numpy as np
 from canaria._core.arrays import Floats, Integers
 from canaria._core.kept import kept
 from canaria.claims import Claim
-from canaria.claims.families import Family, require_chain, written
+from canaria.claims.families import Family, tested, written
 from canaria.claims.lines import Lines
 from canaria.evidence import _curve_count
 from canaria.evidence._lines import lines_of
@@ -57,7 +57,7 @@ class Stretch(NamedTuple):
 def around(family: Family, elements: int, seen: Tally) -> list[Claim]:
     """The last tested claim that allows fewer right guesses on average than seen, and the next one."""
     share, right = seen.taken / elements, seen.correct / seen.taken
-    claims = [family.claim(end) for end in family.stretches(elements).tolist()]
+    claims = [family.claim(end) for end in tested(family, elements).tolist()]
     after = bisect.bisect_left(claims, right, key=lambda claim: float(lines_of(claim).mean_accuracy(share)))
     return claims[max(0, after - 1) : after + 1]
 
@@ -72,7 +72,8 @@ def planned(family: Family, elements: int, confidence: float) -> tuple[Stretch, 
     def good(rows: Floats) -> bool:
         taken, shares = rows[:, 1::2], rows[:, 2::2]
         whole = (taken >= 0) & (taken <= elements) & (taken == np.rint(taken))
-        return bool(whole.all() and (shares >= 0).all() and (shares.sum(axis=1) <= MOST_SHARES).all())
+        fair = (shares >= 0).all() and (shares.sum(axis=1) <= MOST_SHARES).all()
+        return bool(whole.all() and fair and np.array_equal(rows[:, 0], tested(family, elements)))
 
     ours = type(family).__module__.startswith("canaria.")
     key = (_METHOD, written(family), elements, confidence)
@@ -85,8 +86,7 @@ def planned(family: Family, elements: int, confidence: float) -> tuple[Stretch, 
 
 def _plan(family: Family, elements: int, confidence: float) -> Floats:
     """A row for each stretch: its last parameter, then its looks and their shares, filled up with 0."""
-    require_chain(family, elements)
-    ends = family.stretches(elements)
+    ends = tested(family, elements)
     lines = [lines_of(family.claim(end)) for end in ends.tolist()]
     leaks = [lines_of(claim) for claim in family.leaks(elements)]
     rows = np.zeros((len(ends), 1 + 2 * _MOST_LOOKS))

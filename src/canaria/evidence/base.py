@@ -147,6 +147,10 @@ class Evidence(ABC):
         """The part that speaks most clearly against the claim; evidence of one piece is its own."""
         return self
 
+    def clearest_against(self, claim: Claim) -> "Evidence":
+        """The same for a claim of a family."""
+        return self
+
     def effort(self, delta: float) -> Effort:
         """How long a claim, and a bound, are likely to take, known from the sizes alone."""
         return Effort(0.0, 0.0)

@@ -11,7 +11,7 @@ from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims import base as claims
-from canaria.claims.families import Family
+from canaria.claims.families import Family, tested
 from canaria.evidence.base import Evidence, Inversion, Tally, to_dict
 from canaria.evidence.inversion import (
     GRID_IN_WORDS,
@@ -81,8 +81,20 @@ class Bound:
         """The number of right guesses and of guesses taken, at the point where the evidence is strongest."""
         if self.family is None:
             return self.evidence.tally(self.epsilon)
-        first = self.family.stretches(self.evidence.elements)[0]
-        return self.evidence.tally_against(self.claim or self.family.claim(float(first)))
+        return self.clearest.tally_against(self._claim_or_first)
+
+    @cached_property
+    def clearest(self) -> Evidence:
+        """The part of the evidence that speaks most clearly; evidence of one piece is its own."""
+        if self.family is None:
+            return self.evidence.clearest(self.epsilon)
+        return self.evidence.clearest_against(self._claim_or_first)
+
+    @property
+    def _claim_or_first(self) -> Claim:
+        assert self.family is not None
+        first = tested(self.family, self.evidence.elements)[0]
+        return self.claim or self.family.claim(float(first))
 
     @property
     def estimate(self) -> float:
@@ -225,8 +237,12 @@ class Bound:
         return rounded_down(self.epsilon)
 
     def _repr_html_(self) -> str:
+        what, named = "lower bound on epsilon", []
+        if self.family is not None and self.family.condition:
+            what, named = "epsilon of the weakest refuted claim", [("refuted", html.escape(self.sentence))]
         rows = (
-            ("lower bound on epsilon", f"<b>{self.epsilon_text}</b>"),
+            *named,
+            (what, f"<b>{self.epsilon_text}</b>"),
             ("estimate (no guarantee)", f"{self.estimate:.3f}"),
             ("delta", f"{self.delta:g}"),
             ("confidence", f"{self.confidence:.10g}"),
@@ -282,24 +298,28 @@ def lower_bound(
 
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
-    tested = family or evidence.family
+    against = family or evidence.family
+    if against is not None:
+        against.require_delta(delta)
+        first = float(tested(against, evidence.elements)[0])
+        require_same_adjacency(checks.adjacency(adjacency), against.claim(first).adjacency)
     bound = Bound(
-        last_refuted(evidence, delta, level) if tested is None else 0.0,
+        last_refuted(evidence, delta, level) if against is None else 0.0,
         delta,
         float(confidence),
         evidence,
         adjacency=checks.adjacency(adjacency),
         rule=rule,
         about=about,
-        family=tested,
+        family=against,
     )
-    if tested is None or bound.claim is None:
+    if against is None or bound.claim is None:
         return bound
     epsilon = bound.claim.least_epsilon_at(delta)
     if math.isinf(epsilon):
         raise InputError(
-            f"delta must be larger, such as 1e-5: claims of the family of {tested} have no finite epsilon at "
-            f"delta = {delta:g}"
+            f"delta must be larger, such as 1e-5: claims of the family of {against} have no finite epsilon "
+            f"at delta = {delta:g}"
         )
     return replace(bound, epsilon=epsilon)
 

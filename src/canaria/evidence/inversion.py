@@ -15,7 +15,7 @@ from scipy import optimize
 from canaria._core.arrays import Floats
 from canaria._core.rounding import significant
 from canaria.claims import ApproximateDP, Claim
-from canaria.claims.families import Family
+from canaria.claims.families import Family, tested
 from canaria.evidence._lines import lines_of
 from canaria.evidence._looks import around
 from canaria.evidence.base import Evidence, Inversion, Tally
@@ -57,7 +57,7 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     The ends of the stretches are walked upward. In the first that is not refuted, claims are bisected where
     the p-value is monotone; what is refuted there refutes all claims of the stretch that are stronger.
     """
-    ends = family.stretches(evidence.elements).tolist()
+    ends = tested(family, evidence.elements).tolist()
     run = next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
     if run == 0:
         return None
@@ -81,12 +81,12 @@ def is_refuted(claim: Claim, evidence: Evidence, family: Family, level: float, w
     A claim of the stretch after that one is in the run if it is refuted itself, where the p-value is
     monotone in stretches.
     """
-    promised, known = family.parameter(claim), 0.0 if weakest is None else family.parameter(weakest)
+    promised, known = family.parameter(claim), -math.inf if weakest is None else family.parameter(weakest)
     if promised <= known:
         return True
     if evidence.inversion not in (Inversion.BISECTION, Inversion.STRETCHES):
         return False
-    ends = family.stretches(evidence.elements)
+    ends = tested(family, evidence.elements)
     beyond = int(np.searchsorted(ends, known * (1 + _ROUNDING), side="right"))
     within = beyond < len(ends) and bool(promised <= ends[beyond])
     return within and evidence.refutes(claim, level)

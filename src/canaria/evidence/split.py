@@ -102,6 +102,23 @@ class Split(Evidence):
             self._clearest[epsilon] = self._find_clearest(epsilon)
         return self._clearest[epsilon]
 
+    def clearest_against(self, claim: Claim) -> Evidence:
+        """The part with the smallest p-value for its share."""
+        pairs = zip(self.parts, self.shares, strict=True)
+        part, _ = min(pairs, key=lambda pair: pair[0].p_value(claim) / pair[1])
+        return part.clearest_against(claim)
+
+    @property
+    def assumed(self) -> str:
+        """What any part assumes."""
+        return " and ".join(dict.fromkeys(part.assumed for part in self.parts if part.assumed))
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why no part says anything; None if one does."""
+        reasons = [part.withdrawn for part in self.parts]
+        return "; ".join(dict.fromkeys(one for one in reasons if one)) if all(reasons) else None
+
     @cached_property
     def _clearest(self) -> dict[float, Evidence]:
         return {}

@@ -77,7 +77,8 @@ class Together:
     def _lines(self) -> list[str]:
         width = max(map(len, self.bounds))
         return [
-            f"  {name:<{width}}  epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
+            f"  {name:<{width}}  {'refuted: ' + str(bound.claim or 'nothing') + ', ' if bound.family else ''}"
+            f"epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
             f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
             f"{bound.evidence.elements} elements ({bound.method})"
             for name, bound in self.bounds.items()

@@ -186,7 +186,7 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
 
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
     """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
-    evidence = bound.evidence.clearest(bound.epsilon)
+    evidence = bound.clearest
     progress = evidence.progress(bound.epsilon)
     counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
     projected = len(counts) == 1
@@ -207,7 +207,7 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
 
 def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
-    evidence = bound.evidence.clearest(bound.epsilon)
+    evidence = bound.clearest
     right, taken = bound.tally
     alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)}%"
     if taken == 0 or alone is None:

@@ -8,7 +8,8 @@ HOW_TO_READ: Final = (
     " the coins. If the algorithm satisfies ε-differential privacy, each guess is right with probability "
     "at most e^ε / (1 + e^ε), so too many right guesses refute it. The bound is the largest ε such that "
     "every value up to and including it is refuted at the stated confidence. With δ > 0, the bound also "
-    "allows for the failures that δ permits."
+    "allows for the failures that δ permits. Where a family of claims is named, the bound is the ε that the "
+    "accountant gives for its weakest refuted claim: it is about mechanisms of that family alone."
 )
 MEANING: Final = {
     True: (

@@ -8,8 +8,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from canaria._core.errors import InputError, shown
+from canaria.claims import base as claims
 from canaria.claims import families
-from canaria.rules import parse_rule, rule_of
+from canaria.rules import Matched, parse_rule, rule_of, written
 
 _FIELDS: Final = {
     "--delta": "delta",
@@ -26,8 +27,8 @@ _FIELDS: Final = {
     "--family": "family",
 }
 """Where the record says what an option of the command line says."""
-_CLOSE: Final = 1e-4
-"""A claimed epsilon stands for the nearest claim of a family."""
+_CLOSE: Final = 1e-5
+"""The parameter of the claim that an epsilon stands for may differ so much between machines."""
 _ONE_SIDED: Final = "--one-sided"
 _NO_MORE_OPTIONS: Final = "--"
 _ALWAYS: Final = {"--delta": 0.0, "--claimed": None, "--confidence": 0.95, "--family": None}
@@ -75,9 +76,11 @@ def differences(record: Mapping[str, Any]) -> list[str]:
         return [f"command is stored as {shown(stored)}, which makes no result"]
     apart = [part for word in words for part in _split_option(word)]
     given = {word: value for word, value in pairwise(apart) if word in _FIELDS}
+    faults: list[str] = []
     if "--family" in given:
-        defaults = {option: value for option, value in defaults.items() if option != "--rule"}
-    faults = [
+        defaults, faults = _of_family(given, defaults, record)
+        given = {option: value for option, value in given.items() if option != "--claimed"}
+    faults += [
         f"{_FIELDS[option]} is stored as {shown(recorded)}, but the command "
         + (f"says {option} {given[option]}" if option in given else f"does not say {option}")
         for option, value in {**defaults, **given}.items()
@@ -103,7 +106,7 @@ def _says(value: object, recorded: object) -> bool:
     if not isinstance(value, str):
         return False
     try:
-        return math.isclose(float(value), float(str(recorded)), rel_tol=_CLOSE)
+        return float(value) == float(str(recorded))
     except ValueError:
         pass
     if isinstance(recorded, dict):
@@ -113,6 +116,34 @@ def _says(value: object, recorded: object) -> bool:
         return isinstance(recorded, str) and typed == rule_of(recorded)
     except InputError:
         return False
+
+
+def _of_family(
+    given: Mapping[str, str], defaults: Mapping[str, object], record: Mapping[str, Any]
+) -> tuple[dict[str, object], list[str]]:
+    """What the other options are by default beside a family; and a claimed epsilon that is another claim."""
+    left = {option: value for option, value in defaults.items() if option != "--claimed"}
+    try:
+        family, confidence = families.parse_family(given["--family"]), float(record["confidence"])
+        if left.get("--rule") is not None:
+            left["--rule"] = written(Matched(family, confidence))
+        promised = None
+        if "--claimed" in given:
+            promised = family.at(float(given["--claimed"]), float(record["delta"]))
+        recorded = None if record["claim"] is None else claims.from_dict(record["claim"])
+        if recorded is None and record["claimed"] is not None:
+            recorded = family.at(float(record["claimed"]), float(record["delta"]))
+        same = promised == recorded or (
+            promised is not None
+            and recorded is not None
+            and math.isclose(family.parameter(promised), family.parameter(recorded), rel_tol=_CLOSE)
+        )
+    except (InputError, ValueError, TypeError):
+        same = False
+    if same:
+        return left, []
+    said = f"says --claimed {given['--claimed']}" if "--claimed" in given else "does not say --claimed"
+    return left, [f"claim is stored as {shown(record['claim'])}, but the command {said}"]
 
 
 def _is_family(value: str, recorded: dict[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def require_moderate(record: object) -> None:
 
 def allowed(record: object) -> float:
     """The seconds that recorded evidence may take; more if the file is large, or a family must be planned."""
-    planning = PLANNING if isinstance(record, dict) and record.get("family") is not None else 0.0
+    planning = PLANNING if _of_family(record) else 0.0
     return ALLOWED + planning + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
 
 
@@ -85,6 +85,13 @@ def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> Inpu
     return InputError(
         f"{source} would take {seconds} s to recompute ({evidence.words}); at most {most:.0f} s are allowed"
     )
+
+
+def _of_family(record: object) -> bool:
+    """Whether recorded evidence, or a part of it, is about a family."""
+    if not isinstance(record, dict):
+        return False
+    return record.get("family") is not None or any(map(_of_family, _listed(record.get("parts"))))
 
 
 def _listed(value: object) -> list[Any]:

@@ -301,7 +301,7 @@ class Result:
     @cached_property
     def _promised_epsilon(self) -> float:
         assert self.claim is not None
-        return self.claim.epsilon_at(self.bound.delta)
+        return self.claim.least_epsilon_at(self.bound.delta)
 
     @property
     def _is_curve(self) -> bool:

@@ -18,7 +18,7 @@ from canaria.results.conformance import joined
 from canaria.results.parts import CHANCE, CLAIM, Histogram, Ladder
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
-from canaria.rules import Ordering, Telling, rule_of
+from canaria.rules import Ordering, Telling, TwoEnded, rule_of
 
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
@@ -43,6 +43,7 @@ class Check(NamedTuple):
     Attributes:
         stored: The stored epsilon.
         recomputed: The epsilon that the evidence gives.
+        family: The family of claims that the bound is about; empty for a bound of every mechanism.
         faults: What does not fit; empty if the result holds.
 
     """
@@ -50,6 +51,7 @@ class Check(NamedTuple):
     stored: float
     recomputed: float
     faults: tuple[str, ...]
+    family: str = ""
 
     @property
     def holds(self) -> bool:
@@ -102,7 +104,8 @@ def check(stored: Stored) -> Check:
 
     """
     again, faults = _recomputed(stored)
-    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults))
+    family = "" if again.family is None or not again.family.condition else str(again.family)
+    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults), family)
 
 
 def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
@@ -161,17 +164,21 @@ def _other_rule(result: Result) -> list[str]:
         if not fewest <= included <= most:
             known = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             return [f"histogram shows {included} included elements, but the evidence has {known}"]
-        if isinstance(rule, Ordering) and not _in_order(result.histogram, rule, bound.evidence):
+        if not _in_order(result.histogram, rule, bound.evidence):
             return ["histogram shows another number of included elements among the highest than the evidence"]
         fewest = most = included
     return _never_tossed(min(max(total // 2, fewest), most), total)
 
 
-def _in_order(histogram: Histogram, rule: Ordering, evidence: Evidence) -> bool:
+def _in_order(histogram: Histogram, rule: object, evidence: Evidence) -> bool:
     """Whether the bins, from the highest down, hold as many included elements as the evidence says."""
     included = np.cumsum(histogram.included[::-1])
     highest = included + np.cumsum(histogram.excluded[::-1])
     if highest[-1] != evidence.elements:
+        return True
+    if isinstance(rule, TwoEnded):
+        return rule.fits(evidence, highest, included)
+    if not isinstance(rule, Ordering):
         return True
     fewest, most = rule.included_above(evidence, highest)
     return bool(((fewest <= included) & (included <= most)).all())

@@ -4,7 +4,7 @@ A rule is a frozen dataclass. Calling it with scores commits to guesses. Only th
 with the bits and return the evidence.
 """
 
-from canaria.rules._guesses import Commitment, Guesses, Ordering, Rule, Telling
+from canaria.rules._guesses import Commitment, Guesses, Ordering, Rule, Telling, TwoEnded
 from canaria.rules._parse import parse_rule, rule_of, written
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
@@ -32,6 +32,7 @@ __all__ = [
     "Telling",
     "Threshold",
     "Top",
+    "TwoEnded",
     "UpTo",
     "parse_rule",
     "rule_of",

@@ -74,6 +74,15 @@ class Ordering(Protocol):
         ...
 
 
+@runtime_checkable
+class TwoEnded(Protocol):
+    """A rule whose evidence shows right guesses of both ends of the ranked scores together."""
+
+    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
+        """Whether so many included elements among so many highest scores can be those of the evidence."""
+        ...
+
+
 def nothing_guessed(evidence: Evidence) -> bool:
     """Whether no guess was taken, as with scores that are all equal."""
     return evidence == Counts(0, 0, evidence.elements)
@@ -120,3 +129,20 @@ def tails_alternating(order: Integers) -> Guesses:
     signs = np.ones(total, dtype=np.int8)
     signs[1::2] = -1
     return Guesses(alternating, signs)
+
+
+def between(known: Integers, counts: Integers, asked: Integers) -> tuple[Integers, Integers]:
+    """The fewest and the most of the first `asked`, from what is counted among the first `known`, rising."""
+    places, counted = np.append(0, known), np.append(0, counts)
+    after = np.searchsorted(places, asked)
+    before = np.maximum(after - 1, 0)
+    fewest = np.maximum(counted[before], counted[after] - (places[after] - asked))
+    return fewest, np.minimum(counted[after], counted[before] + (asked - places[before]))
+
+
+def between_tails(right: int, taken: int, elements: int) -> tuple[int, int]:
+    """The fewest and the most included elements: all right guesses at the lower end, or all at the upper."""
+    lower = taken // 2
+    fewest = lower - right + 2 * max(0, right - lower)
+    most = lower - right + 2 * min(right, taken - lower)
+    return fewest, most + elements - taken

@@ -10,6 +10,7 @@ from canaria.evidence import Counts, Evidence, UncommittedCounts, Weighted
 from canaria.rules._guesses import (
     Guesses,
     OneShot,
+    between_tails,
     falling,
     highest,
     nothing_guessed,
@@ -77,10 +78,7 @@ class Tails:
     def included(self, evidence: Evidence) -> tuple[int, int]:
         """The fewest and the most: all right guesses at the lower end, or all at the upper end."""
         right, taken = evidence.tally(0.0)
-        lower = taken // 2
-        fewest = lower - right + 2 * max(0, right - lower)
-        most = lower - right + 2 * min(right, taken - lower)
-        return fewest, most + evidence.elements - taken
+        return between_tails(right, taken, evidence.elements)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Floats, Hits
+from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import Family, parse_family, written
 from canaria.evidence import Evidence, MatchedCounts
-from canaria.rules._guesses import OneShot, falling, nothing_guessed, tails_alternating
+from canaria.rules._guesses import (
+    OneShot,
+    between,
+    between_tails,
+    falling,
+    nothing_guessed,
+    tails_alternating,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,6 +64,26 @@ class Matched:
             and evidence.independent == self.independent
             and evidence.has_all_looks()
         )
+
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """The fewest and the most that right guesses at the last look leave open, as for `Tails`."""
+        if not isinstance(evidence, MatchedCounts):
+            return 0, evidence.elements
+        return between_tails(int(evidence.correct[-1]), int(evidence.taken[-1]), evidence.elements)
+
+    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
+        """Whether the counts at all looks can be those of such bins of scores."""
+        if not isinstance(evidence, MatchedCounts):
+            return True
+        total = evidence.elements
+        lowest = (total - highest)[::-1]
+        excluded = lowest - (included[-1] - included)[::-1]
+        above = between(highest, included, -(-evidence.taken // 2))
+        below = between(
+            np.append(lowest, total), np.append(excluded, total - included[-1]), evidence.taken // 2
+        )
+        fewest, most = (top + bottom for top, bottom in zip(above, below, strict=True))
+        return bool(((fewest <= evidence.correct) & (evidence.correct <= most)).all())
 
     def __repr__(self) -> str:
         alone = ", independent=True" if self.independent else ""

@@ -8,7 +8,7 @@ import numpy as np
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria.evidence import Evidence, Ranking, Split
 from canaria.evidence.ranking import looks
-from canaria.rules._guesses import Guesses, falling, nothing_guessed, tails_alternating
+from canaria.rules._guesses import Guesses, between, falling, nothing_guessed, tails_alternating
 
 SHARES: Final = (0.7, 0.15, 0.15)
 """What both tails, top only and bottom only may spend of the error probability."""
@@ -113,8 +113,4 @@ def _agree(both: Ranking, top: Ranking, bottom: Ranking) -> bool:
 
 def _between(ranking: Ranking, taken: Integers) -> tuple[Integers, Integers]:
     """The fewest and the most right guesses among the first `taken`, from the looks before and after."""
-    grid, counts = np.append(0, ranking.grid), np.append(0, ranking.counts)
-    after = np.searchsorted(grid, taken)
-    before = np.maximum(after - 1, 0)
-    fewest = np.maximum(counts[before], counts[after] - (grid[after] - taken))
-    return fewest, np.minimum(counts[after], counts[before] + (taken - grid[before]))
+    return between(ranking.grid, ranking.counts, taken)

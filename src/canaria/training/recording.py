@@ -389,7 +389,7 @@ class Recording:
         """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
         if claim is None:
             return None
-        claimed = claim.epsilon_at(bound.delta)
+        claimed = claim.least_epsilon_at(bound.delta)
         if isinstance(self.design, Dense) or not plain or bound.family is not None:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
