@@ -147,7 +147,7 @@ CURVES: Final = tuple(
         make(mu),
         delta=_DELTA,
         n=n,
-        pace=1 / 3,
+        pace=0.5,
         family="gaussian",
     )
     for name, (about, make) in _KINDS.items()
