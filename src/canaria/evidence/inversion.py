@@ -107,7 +107,7 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
     If it is not, the bound is at most `truth`. This costs one p-value; a bound costs many.
     """
     if evidence.family is not None:
-        return evidence.refutes(evidence.family.at(truth, delta), level)
+        return evidence.refutes(_first_claim(evidence.family, evidence.elements, truth, delta), level)
     if isinstance(evidence, Split):
         parts = zip(evidence.parts, evidence.shares, strict=True)
         return any(first_claim_refuted(part, truth, delta, level * share) for part, share in parts)
@@ -118,6 +118,13 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
         return False
     settled = int(evidence.screen(tried, delta, level)[0])
     return settled > 0 or (settled == 0 and _refutes(evidence, float(tried[0]), delta, level))
+
+
+def _first_claim(family: Family, elements: int, truth: float, delta: float) -> Claim:
+    """The claim with this epsilon; where nothing leaks, the first that is tested."""
+    if truth == 0:
+        return family.claim(float(tested(family, elements)[0]))
+    return family.at(truth, delta)
 
 
 def _refutes(evidence: Evidence, epsilon: float, delta: float, level: float) -> bool:
