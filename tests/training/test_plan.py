@@ -368,7 +368,7 @@ def test_a_plan_is_the_same_every_time() -> None:
         ({"coordinates": 0}, "coordinates must be an integer between 1 and 1000000, got 0"),
         ({"canaries": 10, "coordinates": 10}, "canaries must be left out where coordinates are given"),
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1, got 1.0"),
-        ({"rule": Surest(10)}, "rule must be Ranked() or Soft() for a plan, got Surest(k=10)"),
+        ({"rule": Surest(10)}, "rule must be Ranked(), Soft() or Matched(...) for a plan, got Surest(k=10)"),
         ({"too_small": (0.5,)}, "too_small must be between 1 and 1000, got 0.5"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

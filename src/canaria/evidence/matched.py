@@ -24,6 +24,7 @@ MISFIT: Final = 0.05
 _FEWEST_WRONG: Final = 6
 _ROUNDING: Final = 1e-12
 """Of a parameter that is computed from a claim: the last of a stretch belongs to it."""
+_PER_ELEMENT: Final = 8e-7
 _PLANNING: Final = 2e-3
 """Seconds for the looks of a stretch, times the logarithm of the number of elements."""
 
@@ -285,7 +286,7 @@ class MatchedCounts(Evidence):
         """The curves of the family and the choice of looks; then some counts against curves."""
         stretches = len(self.family.stretches(self.elements))
         planning = self.family.effort(self.elements)
-        planning += _PLANNING * stretches * math.log(self.elements + 1)
+        planning += _PLANNING * stretches * math.log(self.elements + 1) + _PER_ELEMENT * self.elements
         claim = len(self.taken) * effort.CALL
         return Effort(planning + claim, planning + stretches * claim)
 

@@ -134,8 +134,8 @@ def _walked(mu: float, n: int, r: int, v: int, start: float) -> Floats:
 
 _KINDS: Final = {
     "worst": ("the worst mechanism of a count", worst_count),
-    "luck": ("one |loss| for all", lambda mu: shared_luck(mu, 1)),
-    "lucky-tenths": ("one |loss| for each tenth", lambda mu: shared_luck(mu, 10)),
+    "luck": ("one size of the loss for all", lambda mu: shared_luck(mu, 1)),
+    "lucky-tenths": ("one size of the loss for each tenth", lambda mu: shared_luck(mu, 10)),
     "now-and-then": ("randomized response now and then", responses),
     "apart": ("independent Gaussian noise", gaussian),
 }
