@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from canaria import Counts, audit_scores, lower_bound
+from canaria.claims import GaussianDP
 from canaria.evidence import Bets, PublishedCounts, Ranking, UncommittedCounts, Weighted
-from canaria.rules import Online, Ranked, Rule
+from canaria.rules import Matched, Online, Ranked, Rule
 
 DELTA = 1e-5
 
@@ -94,6 +95,12 @@ def audit(rule: Rule, delta: float, size: int) -> Callable[[], object]:
     return lambda: audit_scores(scores, bits, delta, rule=rule, rng=0)
 
 
+def p_value_of_curve(size: int) -> Callable[[], object]:
+    """The slowest of the pinned counts, 700 of 1,000, and a tenth of it; each curve is a new one."""
+    evidence, mus = Counts(7 * size // 10, size, size), iter(np.linspace(0.3, 0.31, 1000).tolist())
+    return lambda: evidence.p_value(GaussianDP(next(mus)))
+
+
 CASES = [
     Case("Counts, delta 1e-5", [10**3, 10**5, 10**7, 10**9], {10**7: 5}, partial(bound_of_counts, Counts)),
     Case("PublishedCounts, delta 1e-5", [10**3, 10**5, 10**7], {}, partial(bound_of_counts, PublishedCounts)),
@@ -122,6 +129,13 @@ CASES = [
     ),
     Case("scores, Ranked", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked(), 0.0)),
     Case("scores, Ranked, delta 1e-5", [10**3, 10**4, 10**5, 10**6], {}, partial(audit, Ranked(), DELTA)),
+    Case(
+        "scores, Matched, Gaussian claims, delta 1e-5",
+        [10**3, 10**4, 10**5],
+        {10**3: 50, 10**5: 500},
+        partial(audit, Matched("gaussian"), DELTA),
+    ),
+    Case("p-value against a curve", [10**2, 10**3], {10**3: 5}, p_value_of_curve),
     Case("scores, Online", [10**3, 10**4, 10**5], {}, partial(audit, Online(), 0.0)),
     Case("scores, Online, delta 1e-5", [10**3, 10**4, 10**5], {}, partial(audit, Online(), DELTA)),
 ]
