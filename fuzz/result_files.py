@@ -12,8 +12,8 @@ from rich.console import Console
 
 from canaria._core.errors import InputError
 from canaria._core.files import checksum
-from canaria.claims import ApproximateDP
-from canaria.evidence import Evidence, from_dict
+from canaria.claims import ApproximateDP, GaussianDP, families
+from canaria.evidence import Evidence, MatchedCounts, from_dict
 from canaria.evidence.bound import lower_bound
 from canaria.report.page import page
 from canaria.report.section import explain
@@ -58,6 +58,13 @@ _VALUES: Final[list[Any]] = [
     [1],
     [[]],
     {"kind": "Counts"},
+    {"kind": "gaussian"},
+    {"kind": "dpsgd", "steps": 10**9, "sample_rate": 0.01},
+    {"kind": "GaussianDP", "mu": 1.0, "adjacency": "unspecified"},
+    {
+        "kind": "Composed",
+        "parts": [{"kind": "DpSgd", "noise_multiplier": 0.01, "sample_rate": 0.5, "steps": 9}],
+    },
     [0.5, "inf"],
     "1101",
 ]
@@ -69,6 +76,7 @@ _KINDS: Final = [
     "Bets",
     "Split",
     "PublishedCounts",
+    "MatchedCounts",
     "Nothing",
 ]
 
@@ -121,7 +129,20 @@ def _file(source: draw.Source) -> bytes:
     return json.dumps(record).encode()
 
 
+def _of_family(source: draw.Source) -> dict[str, Any]:
+    """A sound result of an audit against Gaussian claims."""
+    hits = [source.ConsumeBool() for _ in range(source.ConsumeIntInRange(1, 60))]
+    evidence = MatchedCounts(families.gaussian(), hits, independent=source.ConsumeBool())
+    bound = lower_bound(
+        evidence, 1e-5, rule=source.PickValueInList([None, "Matched('gaussian', confidence=0.95)"])
+    )
+    mu = source.PickValueInList([None, 0.0, 0.1, 2.0, 1e6])
+    return copy.deepcopy(Result.of_bound(bound, None if mu is None else GaussianDP(mu)).to_dict())
+
+
 def _record(source: draw.Source) -> dict[str, Any]:
+    if source.ConsumeIntInRange(0, 5) == 0:
+        return _of_family(source)
     evidence, delta = draw.evidence(source, _SIZES), draw.delta(source)
     bound = lower_bound(
         evidence, delta, max(draw.confidence(source), 0.05), adjacency="replace", rule="Ranked()"
@@ -169,7 +190,7 @@ def _fields(source: draw.Source) -> dict[str, Any]:
         "losses",
         "confidences",
     ]
-    names += ["parts", "shares"]
+    names += ["parts", "shares", "family", "confidence", "independent"]
     chosen = {source.PickValueInList(names) for _ in range(source.ConsumeIntInRange(0, 5))}
     return {name: copy.deepcopy(source.PickValueInList(_VALUES)) for name in sorted(chosen)}
 

@@ -18,6 +18,7 @@ FLIPS: Final = 10
 _FLIPS_FROM, _FLIPS_TO = -2.5, 1.2
 """Between these deviations from the easiest look nearly all walks need their last flip."""
 
+_TINY: Final = 1e-300
 _MARGIN, _SMALL, _UP_TO = 1e-6, 0.1, 10**8
 """More than rounding adds to deviations above the second, with so many trials; no bounds otherwise."""
 
@@ -42,7 +43,7 @@ def first_counts(looks: Integers, level: Numbers, epsilon: Numbers, budget: Numb
     if not np.any(budget):
         return least
     looks, level, epsilon, budget = np.broadcast_arrays(looks, level, epsilon, budget)
-    excess = np.maximum(least - looks * binomial.success(epsilon), budget / (PER_EXCESS * level))
+    excess = np.maximum(least - looks * binomial.success(epsilon), budget / (PER_EXCESS * level) + _TINY)
     share = np.clip(budget / (PER_EXCESS * excess), level * _MARGIN, level / 2)
     low, high = least - 1, _least_counts(looks, level - share, share, epsilon, budget)
     while (apart := high - low > 1).any():
