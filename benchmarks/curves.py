@@ -22,8 +22,8 @@ from canaria.lab.validity import CASES
 from canaria.lab.validity.curves import CURVES
 
 MARK = "<!-- curves -->"
-CONFIDENCE, LIMIT, SECONDS = 0.95, 12.0, 10.0
-MOST, FOR_VALIDITY = 4000, 25.0
+CONFIDENCE, LIMIT, SECONDS = 0.95, 12.0, 5.0
+MOST, FOR_VALIDITY = 4000, 6.0
 """Audits of a case, and seconds for them."""
 JAX = "jaxprivacy"
 ASKED = (
