@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core import binomial, checks, effort
-from canaria._core.arrays import Integers
+from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria.claims import Claim, families
@@ -190,8 +190,7 @@ class MatchedCounts(Evidence):
         seen = Tally(int(self.correct[-1]), int(self.taken[-1]))
         if seen.taken - seen.correct < _FEWEST_WRONG:
             return "too few guesses are wrong to check that elements are independent"
-        nearest = around(self.family, self.elements, seen)
-        p_value = max((self._misfit(claim) for claim in nearest), default=1.0)
+        p_value = _independent.misfit(self.taken, self.correct, self._expected(seen))
         if p_value >= MISFIT:
             return None
         return (
@@ -199,9 +198,14 @@ class MatchedCounts(Evidence):
             f"the ranks otherwise than those of the family (p = {p_value:.2g})"
         )
 
-    def _misfit(self, claim: Claim) -> float:
-        accuracies = lines_of(claim).mean_accuracy(self.taken / self.elements)
-        return _independent.misfit(self.taken, self.correct, accuracies)
+    def _expected(self, seen: Tally) -> Floats:
+        """Mean accuracies at all looks, between those of the two claims that come closest at the last one."""
+        shares = self.taken / self.elements
+        near = [lines_of(claim).mean_accuracy(shares) for claim in around(self.family, self.elements, seen)]
+        low, high = near[0], near[-1]
+        apart = float(high[-1] - low[-1])
+        place = (seen.correct / seen.taken - float(low[-1])) / apart if apart > 0 else 0.0
+        return np.asarray(low + min(max(place, 0.0), 1.0) * (high - low))
 
     def p_value(self, claim: Claim) -> float:
         """The smallest p-value of a look, each divided by its share.
