@@ -428,7 +428,7 @@ def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
     [
         (1000, 1, "conformance test detects half the noise in the same run\n"),
         (250, 4, "in the same run, if few parameters carry the canaries"),
-        (16, 64, "half the noise may escape"),
+        (16, 16, "half the noise may escape"),
     ],
 )
 def test_a_plan_says_whether_conformance_will_see_half_the_noise(

@@ -162,7 +162,12 @@ def test_blocks_do_not_depend_on_how_many_there_are() -> None:
         (["nothing"], "experiment must be one of guesses, elements"),
         (["laplace", "--trials", "1"], "trials must be an integer of at least 2, got 1"),
         (["laplace", "--workers", "0"], "workers must be an integer of at least 1, got 0"),
-        (["laplace", "--dask", "tcp://127.0.0.1:1"], "Dask cluster 'tcp://127.0.0.1:1' cannot be reached"),
+        (["laplace", "--dask", "none://here"], "Dask cluster 'none://here' cannot be reached"),
+        pytest.param(
+            ["laplace", "--dask", "tcp://127.0.0.1:1"],
+            "Dask cluster 'tcp://127.0.0.1:1' cannot be reached",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:

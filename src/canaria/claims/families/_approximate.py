@@ -1,0 +1,74 @@
+"""The family of (epsilon, delta)-DP at one delta."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
+from canaria.claims.approximate import ApproximateDP
+from canaria.claims.base import Claim
+from canaria.claims.families._base import Family, geometric
+from canaria.claims.families._noise import Gaussian
+
+
+@dataclass(frozen=True)
+class Approximate(Family):
+    """(epsilon, delta)-DP at one delta, by epsilon: every mechanism is in it.
+
+    Attributes:
+        delta: The delta of all claims.
+
+    Raises:
+        InputError: If delta is out of range.
+
+    """
+
+    delta: float
+
+    name: ClassVar[str] = "approximate"
+
+    def __post_init__(self) -> None:
+        checks.assign(self, delta=checks.delta(self.delta))
+
+    def claim(self, parameter: float) -> ApproximateDP:
+        """(epsilon, delta)-DP."""
+        return ApproximateDP(parameter, self.delta)
+
+    def parameter(self, claim: Claim) -> float:
+        """Epsilon."""
+        if not isinstance(claim, ApproximateDP) or claim.delta != self.delta:
+            raise self._refuse(claim)
+        return claim.epsilon
+
+    def stretches(self, elements: int) -> Floats:
+        """From half of the standard error of a mean up to 20, in steps of 10%."""
+        return geometric(min(0.02, 0.5 / math.sqrt(elements)), 20.0)
+
+    def require_delta(self, delta: float) -> None:
+        """The delta must be that of the claims: at another one they say nothing of epsilon."""
+        if delta != self.delta:
+            raise InputError(
+                f"delta must be that of the family of {self}, got {delta:g}: its claims say nothing of others"
+            )
+
+    def leaks(self, elements: int) -> list[Claim]:
+        """Those of Gaussian noise, as most mechanisms add it."""
+        return Gaussian().leaks(elements)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The delta, for JSON."""
+        return {"delta": self.delta}
+
+    @property
+    def condition(self) -> str:
+        """Nothing."""
+        return ""
+
+    def consequence(self, claim: Claim) -> str:
+        """Its epsilon is larger."""
+        return f"its ε at δ = {self.delta:g} is above {self.parameter(claim):.6g}"
+
+    def __str__(self) -> str:
+        return f"ε at δ = {self.delta:g}"

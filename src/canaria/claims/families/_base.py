@@ -1,0 +1,180 @@
+"""What every family is: a chain of claims, from the strongest promise to the weakest."""
+
+import math
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from scipy import optimize
+
+from canaria._core import checks, effort
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria._core.kinds import Kinds
+from canaria._core.rounding import significant
+from canaria.claims.base import Claim
+
+KINDS: Final[Kinds["Family"]] = Kinds("family")
+_STEP: Final = 1.1
+"""From the last claim of a stretch to that of the next."""
+_SMALLEST_PARAMETER, _LARGEST_LOG = 1e-6, 7.0
+_AS_CLOSE: Final = 1e-6
+
+
+class Family(ABC):
+    """A chain of claims: a mechanism that keeps one keeps all weaker ones, with larger parameters.
+
+    Stretches of claims share how they are tested. Each is given by the parameter of its last claim.
+
+    Attributes:
+        name: The name on the command line and in files.
+        continuous: Whether any parameter can be tested, or only the last of each stretch.
+
+    """
+
+    name: ClassVar[str]
+    continuous: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        KINDS.add(cls, cls.name)
+
+    @abstractmethod
+    def claim(self, parameter: float) -> Claim:
+        """The claim with this parameter; a larger one is a weaker claim."""
+
+    @abstractmethod
+    def parameter(self, claim: Claim) -> float:
+        """The parameter of a claim; an InputError if it is not of the family."""
+
+    @abstractmethod
+    def stretches(self, elements: int) -> Floats:
+        """The parameter of the last claim of each stretch, rising, for an audit of so many elements."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+
+    def leaks(self, elements: int) -> list[Claim]:
+        """What mechanisms may leak, the least first; how claims are tested is chosen for these.
+
+        By default the claims of the family themselves.
+        """
+        return [self.claim(end) for end in self.stretches(elements).tolist()]
+
+    @property
+    @abstractmethod
+    def condition(self) -> str:
+        """What must be true of a mechanism for its epsilon to be bounded, after "if"; empty if nothing."""
+
+    @abstractmethod
+    def consequence(self, claim: Claim) -> str:
+        """What follows for a mechanism of the family if this claim is refuted."""
+
+    def require_delta(self, delta: float) -> None:
+        """Check a delta, and that claims of the family say something of epsilon there."""
+        checks.delta(delta)
+
+    def at(self, epsilon: float, delta: float) -> Claim:
+        """The weakest claim that keeps a promise of (epsilon, delta): what it means for this family.
+
+        Args:
+            epsilon: The epsilon that is promised.
+            delta: The delta that is promised with it.
+
+        Returns:
+            The claim, up to a factor of 1e-6 in its parameter and rounded to the weaker side.
+
+        Raises:
+            InputError: If no claim of the family is so strong, or so weak.
+
+        """
+        self.require_delta(delta)
+        return _weakest(self, checks.nonnegative("epsilon", epsilon), checks.delta(delta))
+
+    def effort(self, elements: int) -> float:
+        """Seconds for the lines of all claims that are tested."""
+        return effort.CALL * 10 * len(self.stretches(elements))
+
+    def _refuse(self, claim: Claim) -> InputError:
+        return InputError(f"claim must be of the family of {self}, got {shown(claim)}")
+
+
+@lru_cache(maxsize=256)
+def _weakest(family: Family, epsilon: float, delta: float) -> Claim:
+    """See `Family.at`; each try may take the accountant a while."""
+
+    def excess(log_parameter: float) -> float:
+        return family.claim(math.exp(log_parameter)).least_epsilon_at(delta) - epsilon
+
+    low, high = math.log(_SMALLEST_PARAMETER), 0.0
+    while (above := excess(high)) <= 0 and high < _LARGEST_LOG:
+        low, high = high, high + math.log(2)
+    if above <= 0 or excess(low) > 0:
+        raise InputError(f"the family of {family} has no claim with ε = {epsilon:g} at δ = {delta:g}")
+    while high - low > 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+    found = float(optimize.brentq(excess, low, high, xtol=_AS_CLOSE / 4))
+    step = _AS_CLOSE / 4
+    while excess(found) <= 0:
+        found, step = found + step, 2 * step
+    return family.claim(math.exp(found))
+
+
+def written(family: Family) -> str:
+    """A family as `parse_family` reads it."""
+    fields = ",".join(f"{name}={value!r}" for name, value in family.to_dict().items())
+    return f"{family.name}:{fields}" if fields else family.name
+
+
+def to_dict(family: Family) -> dict[str, Any]:
+    """A family as plain data, with its name."""
+    return KINDS.written(family, family.name)
+
+
+def from_dict(data: object) -> Family:
+    """A family from what `to_dict` wrote; anything else is an InputError."""
+    return KINDS.read(data)
+
+
+@lru_cache(maxsize=256)
+def tested(family: Family, elements: int) -> Floats:
+    """The parameters of a family's claims that are tested; a family of your own must be a chain."""
+    if not type(family).__module__.startswith("canaria."):
+        require_chain(family, elements)
+    return np.asarray(family.stretches(elements), dtype=np.float64)
+
+
+def require_chain(family: Family, elements: int) -> None:
+    """Check that the claims of a family are nested: each allows what the one before it allows, and more.
+
+    Args:
+        family: The family.
+        elements: The number of elements of the audit, by which its claims are chosen.
+
+    Raises:
+        InputError: If they are not.
+
+    """
+    ends = checks.vector("stretches", family.stretches(elements))
+    if len(ends) == 0 or not (np.diff(ends) > 0).all():
+        raise InputError(f"stretches of the family of {family} must rise, got {shown(ends)}")
+    before = None
+    for end in ends.tolist():
+        lines = family.claim(end).lines()
+        if before is not None:
+            corners = np.concatenate([[0.0], lines.corners_q, before.corners_q])
+            if (before.largest(corners) > lines.largest(corners) * (1 + 1e-6) + 1e-9).any():
+                raise InputError(
+                    f"the family of {family} must be a chain, but {family.claim(end)} does not follow from "
+                    "the claim before it"
+                )
+        before = lines
+
+
+def geometric(first: float, last: float) -> Floats:
+    """Parameters from the first to the last, in steps of 10%, as short numbers."""
+    steps = math.ceil(math.log(last / first) / math.log(_STEP))
+    return np.array([significant(first * _STEP**step) for step in range(steps + 1)])

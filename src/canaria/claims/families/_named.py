@@ -1,0 +1,123 @@
+"""Families by their name, by a text, and by a claim that is in them."""
+
+from canaria._core.errors import InputError, nearest, shown
+from canaria.claims.approximate import ApproximateDP
+from canaria.claims.base import Claim
+from canaria.claims.dpsgd import DpSgd
+from canaria.claims.families._approximate import Approximate
+from canaria.claims.families._base import KINDS, Family
+from canaria.claims.families._dpsgd import DpSgdFamily
+from canaria.claims.families._noise import Gaussian, Laplace
+from canaria.claims.noise import GaussianDP, LaplaceDP
+
+
+def gaussian() -> Gaussian:
+    """The family of mu-Gaussian DP: Gaussian noise, of any size.
+
+    Returns:
+        The family.
+
+    Example:
+        >>> gaussian().claim(1.0)
+        GaussianDP(mu=1.0, adjacency='unspecified')
+
+    """
+    return Gaussian()
+
+
+def laplace() -> Laplace:
+    """The family of Laplace noise, of any size.
+
+    Returns:
+        The family.
+
+    """
+    return Laplace()
+
+
+def approximate(delta: float) -> Approximate:
+    """The family of (epsilon, delta)-DP at one delta: every mechanism.
+
+    Args:
+        delta: The delta.
+
+    Returns:
+        The family.
+
+    """
+    return Approximate(delta)
+
+
+def dpsgd(steps: int, sample_rate: float) -> DpSgdFamily:
+    """The family of DP-SGD with these steps and this rate, of any noise.
+
+    Args:
+        steps: The number of steps.
+        sample_rate: The probability with which an element is in a batch.
+
+    Returns:
+        The family.
+
+    """
+    return DpSgdFamily(steps, sample_rate)
+
+
+def family_of(claim: Claim) -> Family | None:
+    """The family that a claim belongs to.
+
+    Args:
+        claim: The claim.
+
+    Returns:
+        The family; None for a curve of your own, and for a composition.
+
+    Example:
+        >>> family_of(GaussianDP(1.0))
+        Gaussian()
+
+    """
+    if isinstance(claim, DpSgd):
+        return DpSgdFamily(claim.steps, claim.sample_rate)
+    if isinstance(claim, ApproximateDP):
+        return Approximate(claim.delta)
+    kinds: dict[type[Claim], Family] = {GaussianDP: Gaussian(), LaplaceDP: Laplace()}
+    return kinds.get(type(claim))
+
+
+def parse_family(text: str) -> Family:
+    """The family of that name.
+
+    Args:
+        text: gaussian, laplace, approximate:delta=D, or dpsgd:steps=T,sample_rate=Q.
+
+    Returns:
+        The family.
+
+    Raises:
+        InputError: If there is no such family, or if a number is missing or out of range.
+
+    Example:
+        >>> parse_family("dpsgd:steps=1000,sample_rate=0.01")
+        DpSgdFamily(steps=1000, sample_rate=0.01)
+
+    """
+    name, _, rest = text.partition(":")
+    pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+    try:
+        fields = {key.strip(): _number(value) for key, _, value in pairs}
+        if name in KINDS and len(fields) == len(pairs):
+            return KINDS[name](**fields)
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        pass
+    meant = "" if name in KINDS else nearest(name, KINDS)
+    raise InputError(
+        "family must be gaussian, laplace, approximate:delta=D or dpsgd:steps=T,sample_rate=Q, "
+        f"got {shown(text)}{meant}"
+    )
+
+
+def _number(text: str) -> float | int:
+    number = float(text)
+    return int(number) if text.strip().isdecimal() else number
