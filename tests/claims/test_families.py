@@ -1,10 +1,13 @@
 """Families: chains of claims that can be printed, read back, and told from what is not one."""
 
+import io
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from scipy import optimize, special
 
 from canaria import InputError
 from canaria._core.arrays import Floats
@@ -128,6 +131,39 @@ def test_a_family_that_is_no_chain_is_refused() -> None:
         require_chain(Broken(), 100)
 
 
+def npy(*array: Any, **arrays: Any) -> bytes:
+    """An array as a file, or several as one."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays) if arrays else np.save(buffer, *array)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "delta"), [(100, 0.1, 1e-5), (0.5, 1e-6, 1e-9), (5, 0.01, 1e-5), (1, 0.5, 1e-3)]
+)
+def test_the_least_epsilon_of_one_step_is_below_the_exact_one(
+    noise: float, rate: float, delta: float
+) -> None:
+    """Also where epsilon is as small as the interval of losses."""
+
+    def deltas(epsilon: float) -> float:
+        """Of adding an element and of removing one, in closed form, whichever is larger."""
+        found = []
+        for ratio, sign in ((math.exp(epsilon), 1), (math.exp(-epsilon), -1)):
+            if ratio <= 1 - rate:
+                found.append(1 - ratio if sign > 0 else 0.0)
+                continue
+            x = noise**2 * math.log((ratio - (1 - rate)) / rate) + 0.5
+            without, with_it = special.ndtr(-sign * x / noise), special.ndtr(-sign * (x - 1) / noise)
+            mixed = (1 - rate) * without + rate * with_it
+            found.append(mixed - ratio * without if sign > 0 else without - mixed / ratio)
+        return max(found)
+
+    exact = optimize.brentq(lambda epsilon: deltas(epsilon) - delta, 0, 50, xtol=1e-13)
+    least = DpSgd(noise, rate, 1).least_epsilon_at(delta)
+    assert exact - 1.1e-3 <= least <= exact
+
+
 def test_curves_of_dpsgd_are_kept_on_disk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second process reads them; a broken file, or a folder that cannot be written, does no harm."""
     from canaria.claims import dpsgd as home
@@ -142,7 +178,11 @@ def test_curves_of_dpsgd_are_kept_on_disk(tmp_path: Any, monkeypatch: pytest.Mon
     assert np.array_equal(claim.lines().deltas, first.deltas)
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for content in (b"", b"nonsense", kept.read_bytes()[:-8]):
+    good = kept.read_bytes()
+    others = [npy(np.float64(3)), npy(np.ones(9)), npy(np.ones((5, 0))), npy(first=first.deltas)]
+    huge = good.replace(b"(3, 220), }      ", b"(3, 999999999), }")
+    assert huge != good
+    for content in (b"", b"nonsense", good[:-8], huge, *others):
         kept.write_bytes(content)
         home._lines.cache_clear()
         assert np.array_equal(claim.lines().deltas, first.deltas)

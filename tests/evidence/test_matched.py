@@ -240,8 +240,9 @@ def test_several_audits_of_one_family() -> None:
     assert "2 audits hold at once" in str(joint)
     with pytest.raises(InputError, match="one family of claims"):
         together({"a": first, "b": lower_bound(Counts(90, 100, 200), 1e-5)})
-    with pytest.raises(InputError, match="one family of claims"):
-        Split((first.evidence, Counts(9, 10, 20)), (0.5, 0.5))
+    other = MatchedCounts(families.laplace(), hits_of(2.0, 200, 0))
+    with pytest.raises(InputError, match="different families of claims"):
+        Split((first.evidence, other), (0.5, 0.5))
 
 
 @pytest.mark.parametrize(("n", "taken", "mu"), [(60, 12, 0.6), (100, 30, 1.0), (80, 80, 0.5), (100, 40, 2.0)])

@@ -224,6 +224,7 @@ def test_noise_scheduler_that_the_accountant_knows_of_conforms() -> None:
         scheduler.step()
     assert made.engine.accountant.history[0][0] > made.engine.accountant.history[-1][0]
     assert audit.conformance().p_value >= 1e-4
+    assert audit.recording().noise_changes
 
 
 @pytest.mark.parametrize(

@@ -383,6 +383,75 @@ def test_a_large_audit_is_verified_without_what_was_kept(
     assert read_checked(path).result.bound.epsilon > 2.5
 
 
+@pytest.mark.parametrize("family", ["gaussian", "laplace", "approximate:delta=1e-5"])
+def test_rankings_held_against_a_family_are_verified(family: str, tmp_path: Path) -> None:
+    rule = Ranked()
+    result = Result.of_scores(SCORES, BITS, delta=1e-5, family=family, rule=rule, rng=0)
+    assert result.bound.epsilon > 0
+    assert read_checked(result.save(tmp_path / "result.json"))
+
+
+def test_independence_is_said_even_where_the_family_asks_for_nothing() -> None:
+    """(epsilon, delta)-DP with luck that all elements share looks like randomized response."""
+    rule = Matched("approximate:delta=0.1", independent=True)
+    right = np.where(np.random.default_rng(0).random(400) < 0.9, 1, -1) * (2 * BITS - 1)
+    bound = audit_scores(right + 1e-3 * SCORES, BITS, 0.1, rule=rule, rng=0)
+    assert bound.claim is not None
+    result = bound.result(ApproximateDP(0.5, 0.1))
+    for text in (bound.sentence, str(bound), bound._repr_html_(), result.verdict, page_of([result])):
+        assert "if elements do not influence each other" in text
+
+
+def test_assertions_with_independent_elements_can_fail() -> None:
+    rule = Matched("gaussian", 0.999, independent=True)
+    assert_private(noisy, claim=GaussianDP(0.5), score=score, rule=rule)
+    with pytest.raises(AssertionError, match="if elements do not influence each other"):
+        assert_private(
+            lambda included, rng: noisy(included, rng, 0.5), claim=GaussianDP(0.5), score=score, rule=rule
+        )
+
+
+def test_all_audits_against_one_family_can_be_joined() -> None:
+    """Also one that shows nothing, and counts that know no family; the joint bound is the largest."""
+    shown = audit_scores(SCORES, BITS, 1e-5, family="gaussian", rng=0)
+    silent = audit_scores(np.zeros(400), BITS, 1e-5, family="gaussian", rng=0)
+    counted = lower_bound(Counts(80, 90, 400), 1e-5, family=families.gaussian())
+    joint = together({"shown": shown, "silent": silent, "counted": counted, "again": shown})
+    assert joint.bound.epsilon == max(one.epsilon for one in joint.bounds.values()) > 1
+    assert joint.bound.claim is not None
+    assert joint.refutes(joint.bound.claim)
+    assert joint.bound.result().to_json()
+    with pytest.raises(InputError, match="all for one family"):
+        together({"one": shown, "other": lower_bound(Counts(80, 90, 400), 1e-5)})
+
+
+def test_a_family_of_ones_own_needs_no_more_than_its_class(tmp_path: Path) -> None:
+    bounds = [audit_scores(SCORES, BITS, 1e-5, family=Plain(), rng=0) for _ in range(2)]
+    assert together({"one": bounds[0], "other": bounds[1]}).bound.epsilon > 0
+    result = Result.of_scores(SCORES, BITS, delta=1e-5, family=Plain(), rng=0)
+    assert read_checked(result.save(tmp_path / "result.json"))
+    with pytest.raises(InputError, match="make Changing a frozen dataclass"):
+        audit_scores(SCORES, BITS, 1e-5, family=Changing(), rng=0)
+
+
+def test_an_infinite_epsilon_is_no_claim_of_a_family() -> None:
+    with pytest.raises(InputError, match="epsilon must be finite"):
+        families.gaussian().at(np.inf, 1e-5)
+
+
+def test_more_elements_are_the_remedy_against_a_curve() -> None:
+    """Against epsilon at delta nothing is refuted at a level below delta; a curve has no such delta."""
+    with pytest.raises(InputError, match="elements would do for perfect guesses"):
+        assert_private(noisy, claim=GaussianDP(1.0), n=800, score=score, confidence=0.999999)
+
+
+def test_noise_that_changes_promises_no_claim_of_the_family() -> None:
+    run = replace(simulated(Dirac(500), 0), noise_changes=True)
+    with pytest.raises(InputError, match="noise changes from step to step"):
+        run.report(delta=1e-5, family="dpsgd")
+    assert "root mean square" in run.report(2.0, 1e-5).facts["training"]
+
+
 @pytest.mark.parametrize("rate", [1e-300, 5e-324])
 def test_a_tiny_rate_is_refused(rate: float) -> None:
     with pytest.raises(InputError, match="sample_rate must be at least 1e-09"):
@@ -393,6 +462,35 @@ def test_a_family_of_ones_own_is_checked_with_any_evidence() -> None:
     for ends in ([2.0, 1.0], [], None, [1.0, 2.0]):
         with pytest.raises(InputError):
             lower_bound(Counts(95, 100, 100), 1e-5, family=Falling(tuple(ends) if ends is not None else None))
+
+
+class Plain(families.Family):
+    """A family with the methods that it must have, and no more."""
+
+    name: ClassVar[str] = "plain-for-a-test"
+    condition = "it is one"
+
+    def claim(self, parameter: float) -> GaussianDP:
+        return GaussianDP(parameter)
+
+    def parameter(self, claim: Any) -> float:
+        return float(claim.mu)
+
+    def stretches(self, elements: int) -> Any:
+        return np.array([0.1, 0.2, 0.5, 1.0, 2.0])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {}
+
+    def consequence(self, claim: Any) -> str:
+        return "so it is"
+
+
+@dataclass
+class Changing(Plain):
+    """A family that can be changed."""
+
+    name: ClassVar[str] = "changing-for-a-test"
 
 
 @dataclass(frozen=True)

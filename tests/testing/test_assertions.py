@@ -238,10 +238,10 @@ def test_the_size_of_what_took_no_guess_is_not_known() -> None:
 
 def test_a_remedy_is_found() -> None:
     """More guesses where they are too few; another level where no number of them would do."""
-    few, many = Counts(0, 5, 5), Counts(0, 70_000, 70_000)
-    assert remedy(few, 1.0, 0.0, 0.95) == "10 elements would do for perfect guesses"
-    assert remedy(many, 10.2, 1e-5, 0.95) == "a false-alarm probability of 0.1 would do for perfect guesses"
-    assert remedy(many, 12.0, 1e-5, 0.95) == "no audit of this kind would do"
+    few, many = lower_bound(Counts(0, 5, 5)), lower_bound(Counts(0, 70_000, 70_000), 1e-5)
+    assert remedy(few, 1.0) == "10 elements would do for perfect guesses"
+    assert remedy(many, 10.2) == "a false-alarm probability of 0.1 would do for perfect guesses"
+    assert remedy(many, 12.0) == "no audit of this kind would do"
 
 
 def test_a_verdict_on_training_says_what_was_not_tested() -> None:

@@ -5,6 +5,7 @@ Seeds are fixed. Where simulations are compared, the false-alarm rate of another
 
 import json
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac, hidden_bits
 from canaria.training.conformance import of_dirac
-from canaria.training.plan import Expected, expected_bound, refutation_power
+from canaria.training.plan import Expected, Plan, expected_bound, refutation_power
 from canaria.training.plan import _law as laws
 from canaria.training.plan._law import Training, law_of_losses
 from canaria.training.plan._ranked import RankedAudits
@@ -423,6 +424,16 @@ def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
     assert "NONE can be refuted: even 5000 right guesses of 5000" in str(made)
 
 
+@pytest.fixture(scope="module")
+def small_plan() -> Plan:
+    return plan(2.0, 1e-5, 100, 0.1, canaries=100, too_small=())
+
+
+def test_a_plan_for_a_family_shows_no_limit_of_other_bounds(small_plan: Plan) -> None:
+    assert "  limit " in str(small_plan)
+    assert "  limit " not in str(replace(small_plan, rule="Matched('gaussian', confidence=0.95)"))
+
+
 @pytest.mark.parametrize(
     ("coordinates", "per_coordinate", "said"),
     [
@@ -432,18 +443,10 @@ def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
     ],
 )
 def test_a_plan_says_whether_conformance_will_see_half_the_noise(
-    coordinates: int, per_coordinate: int, said: str
+    small_plan: Plan, coordinates: int, per_coordinate: int, said: str
 ) -> None:
     """And it does: 20 runs of the smallest design, where most pass, and of the others, where none does."""
-    made = plan(
-        2.0,
-        1e-5,
-        100,
-        0.1,
-        canaries=coordinates * per_coordinate,
-        per_coordinate=per_coordinate,
-        too_small=(),
-    )
+    made = replace(small_plan, coordinates=coordinates, per_coordinate=per_coordinate)
     assert said in f"{made}\n"
     rng, sigma = np.random.default_rng(0), made.noise_multiplier
     passed = 0

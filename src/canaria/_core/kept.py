@@ -24,15 +24,17 @@ from canaria._version import __version__
 def kept(
     what: str, key: tuple[object, ...], make: Callable[[], Floats], good: Callable[[Floats], bool]
 ) -> Floats:
-    """The array that `make` returns, from the file of this key if there is one and it is good.
+    """The array that `make` returns, of two dimensions; from the file of this key, if there is a good one.
 
     The versions of canaria and of dp-accounting are part of every key.
     """
     path = folder() / f"{what}-{sha256(repr((_versions(), key)).encode()).hexdigest()[:32]}.npy"
-    with suppress(OSError, ValueError, EOFError):
-        found = np.load(path, allow_pickle=False)
-        if found.dtype == np.float64 and np.isfinite(found).all() and good(found):
-            return np.asarray(found)
+    with suppress(OSError, ValueError, EOFError, MemoryError):
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(found, np.ndarray) and found.dtype == np.float64 and found.ndim == 2 and found.size:
+            found = np.array(found)
+            if np.isfinite(found).all() and good(found):
+                return found
     made, buffer = np.asarray(make(), dtype=np.float64), io.BytesIO()
     np.save(buffer, made, allow_pickle=False)
     with suppress(OSError, InputError):

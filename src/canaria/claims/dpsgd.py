@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from canaria.claims import _loss
 from canaria.claims.base import Claim, Profile, Signs, lines_of
 from canaria.claims.lines import Lines
 from canaria.claims.noise import LARGEST_MU, GaussianDP
+
+_ROUNDING: Final = 1e-7
+"""What other rounding may add to an epsilon, of it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ class DpSgd(Claim):
         """The epsilon at this delta, less three times what the discretisation of losses adds to it.
 
         It adds to epsilon in proportion to the square of the interval, which an interval twice as wide shows.
-        Where delta is so small that transforms matter, there is none: infinity.
+        Where epsilon changes so fast with delta that an interval is coarse, up to an interval more is taken
+        off. Where delta is so small that transforms matter, there is none: infinity.
         """
         if delta < _loss.SMALLEST_DELTA:
             return math.inf
@@ -89,7 +93,12 @@ class DpSgd(Claim):
         fine, coarse = (
             float(self._losses(times).get_epsilon_for_delta(checks.delta(delta))) for times in (1, 2)
         )
-        return max(0.0, 2 * fine - max(coarse, fine)) if math.isfinite(coarse) else fine
+        if not math.isfinite(coarse):
+            return fine
+        interval = _loss.interval_for(self.steps)
+        change = fine - float(self._losses().get_epsilon_for_delta(min(2 * delta, 1.0)))
+        coarseness = interval / max(change, interval)
+        return max(0.0, 2 * fine - max(coarse, fine) - interval * coarseness - _ROUNDING * fine)
 
     @property
     def effort(self) -> float:

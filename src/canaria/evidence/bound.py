@@ -105,6 +105,12 @@ class Bound:
         return math.inf if claim is None else claim.least_epsilon_at(self.delta)
 
     @property
+    def condition(self) -> str:
+        """What must be true for epsilon to be bounded, beyond what every audit assumes; empty if nothing."""
+        of_family = "" if self.family is None else self.family.condition
+        return " and ".join(filter(None, (self.evidence.assumed, of_family)))
+
+    @property
     def grid(self) -> str | None:
         """The fixed grid of claims that was searched, in words; None if no grid is needed."""
         monotone = self.evidence.inversion is Inversion.BISECTION
@@ -209,7 +215,7 @@ class Bound:
             f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
             f"assuming {', and '.join(self.assumptions)})."
         )
-        if self.family is None or not self.family.condition:
+        if not self.condition:
             return f"With {percent(self.confidence)}% confidence {claim}: {seen}"
         return f"{self.sentence} Seen: {seen}"
 
@@ -217,7 +223,7 @@ class Bound:
     def sentence(self) -> str:
         """What is refuted of the family, and what follows; never a bound for every mechanism."""
         sure, family = f"{percent(self.confidence)}%", self.family
-        if family is None or not family.condition:
+        if family is None or not self.condition:
             shown = f"ε is at least {self.epsilon_text}" if self.epsilon > 0 else "no ε above 0 is shown"
             return f"With {sure} confidence {shown} at δ = {self.delta:g}."
         if self.evidence.withdrawn:
@@ -225,11 +231,22 @@ class Bound:
         if self.claim is None:
             return f"No claim of the family of {family} is refuted at {sure} confidence."
         assumed = f", if {self.evidence.assumed}" if self.evidence.assumed else ""
+        refuted = (
+            f"Refuted, at {sure} confidence{assumed}: that this mechanism is as private as {self.claim}."
+        )
+        if not family.condition:
+            return f"{refuted} Then {family.consequence(self.claim)}."
         return (
-            f"Refuted, at {sure} confidence{assumed}: that this mechanism is as private as {self.claim}. "
-            f"If {family.condition}, {family.consequence(self.claim)}, where the accountant gives "
+            f"{refuted} If {family.condition}, {family.consequence(self.claim)}, where the accountant gives "
             f"ε = {self.epsilon_text} at δ = {self.delta:g}."
         )
+
+    def with_epsilon(self, epsilon: float) -> "Bound":
+        """The same with this epsilon; a claim that was searched for is not searched for again."""
+        changed = replace(self, epsilon=epsilon)
+        if self.family is not None:
+            changed.__dict__["claim"] = self.claim
+        return changed
 
     @property
     def epsilon_text(self) -> str:
@@ -238,7 +255,7 @@ class Bound:
 
     def _repr_html_(self) -> str:
         what, named = "lower bound on epsilon", []
-        if self.family is not None and self.family.condition:
+        if self.condition:
             what, named = "epsilon of the weakest refuted claim", [("refuted", html.escape(self.sentence))]
         rows = (
             *named,
@@ -321,7 +338,7 @@ def lower_bound(
             f"delta must be larger, such as 1e-5: claims of the family of {against} have no finite epsilon "
             f"at delta = {delta:g}"
         )
-    return replace(bound, epsilon=epsilon)
+    return bound.with_epsilon(epsilon)
 
 
 def plain(number: float) -> float | str:

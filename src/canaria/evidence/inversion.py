@@ -7,6 +7,7 @@ point at or above the truth would have to be refuted.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -41,8 +42,8 @@ def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -
     """The bound; for a part of a split that cannot exceed `beat`, a smaller value may be returned."""
     if isinstance(evidence, Split):
         best = beat
-        for part, share in zip(evidence.parts, evidence.shares, strict=True):
-            best = max(best, last_refuted(part, delta, level * share * _BELOW_ONE, best))
+        for part, share in _parts(evidence, level):
+            best = max(best, last_refuted(part, delta, share, best))
         return best
     if evidence.inversion is Inversion.BISECTION:
         if beat >= 0 and not _refutes(evidence, beat, delta, level):
@@ -55,8 +56,12 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     """The last claim of the initial run of refuted ones; None if the first is not refuted.
 
     The ends of the stretches are walked upward. In the first that is not refuted, claims are bisected where
-    the p-value is monotone; what is refuted there refutes all claims of the stretch that are stronger.
+    the p-value is monotone; what is refuted there refutes all claims of the stretch that are stronger. Of a
+    split, the weakest that a part refutes at its share.
     """
+    if isinstance(evidence, Split):
+        found = [weakest_refuted(part, family, share) for part, share in _parts(evidence, level)]
+        return max((one for one in found if one is not None), key=family.parameter, default=None)
     ends = tested(family, evidence.elements).tolist()
     run = next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
     if run == 0:
@@ -84,12 +89,23 @@ def is_refuted(claim: Claim, evidence: Evidence, family: Family, level: float, w
     promised, known = family.parameter(claim), -math.inf if weakest is None else family.parameter(weakest)
     if promised <= known:
         return True
+    if isinstance(evidence, Split):
+        return any(
+            is_refuted(claim, part, family, share, weakest_refuted(part, family, share))
+            for part, share in _parts(evidence, level)
+        )
     if evidence.inversion not in (Inversion.BISECTION, Inversion.STRETCHES):
         return False
     ends = tested(family, evidence.elements)
     beyond = int(np.searchsorted(ends, known * (1 + _ROUNDING), side="right"))
     within = beyond < len(ends) and bool(promised <= ends[beyond])
     return within and evidence.refutes(claim, level)
+
+
+def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
+    """The parts of a split, each with its share of the level."""
+    for part, share in zip(evidence.parts, evidence.shares, strict=True):
+        yield part, level * share * _BELOW_ONE
 
 
 def expected_at(family: Family, elements: int, seen: Tally) -> Claim | None:

@@ -276,10 +276,11 @@ class MatchedCounts(Evidence):
         """One for every element."""
         return self.elements
 
-    def best_of_size(self, guesses: int) -> "MatchedCounts":
-        """An audit with this many guesses, all right."""
-        right = np.ones(guesses, dtype=np.bool_)
-        return MatchedCounts(self.family, right, self.confidence, independent=self.independent)
+    def best_of_size(self, guesses: int) -> "MatchedCounts | None":
+        """An audit with this many guesses, all right; None if that would speak against independence."""
+        if self.independent:
+            return None
+        return MatchedCounts(self.family, np.ones(guesses, dtype=np.bool_), self.confidence)
 
     @property
     def words(self) -> str:

@@ -10,15 +10,23 @@ probability delta.
 from collections.abc import Iterator
 from typing import Final
 
+from canaria.claims.families import Family
 from canaria.evidence.base import Evidence
-from canaria.evidence.bound import lower_bound
+from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.inversion import EPSILON_GRID
 
 _MOST_GUESSES: Final = 100_000
 _LARGEST_LEVEL: Final = 0.5
 
 
-def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | None = None) -> float | None:
+def reach(
+    evidence: Evidence,
+    delta: float,
+    confidence: float,
+    guesses: int | None = None,
+    *,
+    family: Family | None = None,
+) -> float | None:
     """The epsilon that perfect guesses would prove; no audit of this size can show more.
 
     Args:
@@ -26,6 +34,7 @@ def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | No
         delta: The delta of the bound.
         confidence: The confidence of the bound.
         guesses: The number of guesses, if it is not that of the evidence.
+        family: The family of claims to test, as in `lower_bound`.
 
     Returns:
         The epsilon, or None if the size of the audit is not known (no guess was made, or the kind does not
@@ -44,22 +53,22 @@ def reach(evidence: Evidence, delta: float, confidence: float, guesses: int | No
     best = evidence.best_of_size(asked) if asked else None
     if best is None:
         return None
-    return lower_bound(best, delta, confidence).epsilon
+    return lower_bound(best, delta, confidence, family=family).epsilon
 
 
-def remedy(evidence: Evidence, claimed: float, delta: float, confidence: float) -> str:
+def remedy(bound: Bound, claimed: float) -> str:
     """The size or level at which perfect guesses would refute the claim, in words."""
-    level = 1 - confidence
-    if level <= delta:
+    evidence, delta, family, level = bound.evidence, bound.delta, bound.family, 1 - bound.confidence
+    if level <= delta and family is None:
         return f"nothing is ever refuted at a false-alarm probability of delta or less, here {level:.3g}"
     if claimed >= EPSILON_GRID[-1]:
         return "no bound goes so far"
     unit = "elements" if evidence.most_guesses == evidence.elements else "guesses"
     for guesses in _other_sizes(evidence.most_guesses):
-        if (reach(evidence, delta, confidence, guesses) or 0.0) > claimed:
+        if (reach(evidence, delta, bound.confidence, guesses, family=family) or 0.0) > claimed:
             return f"{guesses} {unit} would do for perfect guesses"
     while (level := 2 * level) <= _LARGEST_LEVEL:
-        if (reach(evidence, delta, 1 - level) or 0.0) > claimed:
+        if (reach(evidence, delta, 1 - level, family=family) or 0.0) > claimed:
             return f"a false-alarm probability of {level:.2g} would do for perfect guesses"
     return "no audit of this kind would do"
 

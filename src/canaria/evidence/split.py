@@ -58,11 +58,13 @@ class Split(Evidence):
         checks.same_length("shares", len(shares), "parts", len(parts))
         if not parts or min(shares) <= 0 or max(shares) > 1 or math.fsum(shares) > MOST_SHARES:
             raise InputError(f"shares must be positive and add up to at most 1, got {shown(shares)}")
-        families = {part.family for part in parts}
+        families = {part.family for part in parts} - {None}
         if len(families) > 1:
-            raise InputError("parts must all be for any claim, or all for one family of claims")
+            raise InputError("parts must not be for different families of claims")
         elements = max(part.elements for part in parts)
-        checks.assign(self, parts=parts, shares=shares, elements=elements, family=families.pop())
+        checks.assign(
+            self, parts=parts, shares=shares, elements=elements, family=families.pop() if families else None
+        )
 
     @property
     def method(self) -> str:

@@ -61,7 +61,7 @@ class Together:
     def __str__(self) -> str:
         """One sentence with the joint bound, and a line for each audit."""
         joint = self.bound
-        if joint.family is not None and joint.family.condition:
+        if joint.condition:
             return "\n".join([f"{joint.sentence} {len(self.bounds)} audits hold at once:", *self._lines()])
         shows = f"epsilon is at least {joint.epsilon_text} at delta {joint.delta:g}, as {self.best} shows"
         if joint.epsilon == 0:

@@ -85,8 +85,7 @@ class Section:
     @property
     def condition(self) -> str | None:
         """What must be true of the mechanism for its ε to be bounded; None for bounds of every mechanism."""
-        family = self.result.bound.family
-        return None if family is None else family.condition or None
+        return self.result.bound.condition or None
 
     @property
     def rule(self) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 from canaria._core import checks
@@ -63,10 +64,10 @@ def require_moderate(record: object) -> None:
         level = [inner for part in level if isinstance(part, dict) for inner in _listed(part.get("parts"))]
 
 
-def allowed(record: object) -> float:
-    """The seconds that recorded evidence may take; more if the file is large, or a family must be planned."""
-    planning = PLANNING if _of_family(record) else 0.0
-    return ALLOWED + planning + _PER_BYTE * max(0, len(json.dumps(record)) - 10**6)
+def allowed(record: Mapping[str, Any]) -> float:
+    """The seconds that a recorded bound may take; more if its evidence is large, or is about a family."""
+    planning = PLANNING if _of_family(record) or _of_family(record["evidence"]) else 0.0
+    return ALLOWED + planning + _PER_BYTE * max(0, len(json.dumps(record["evidence"])) - 10**6)
 
 
 def require_quick(bound: Bound, seconds: float, source: str) -> None:
@@ -88,7 +89,7 @@ def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> Inpu
 
 
 def _of_family(record: object) -> bool:
-    """Whether recorded evidence, or a part of it, is about a family."""
+    """Whether a record, or a part of it, is about a family."""
     if not isinstance(record, dict):
         return False
     return record.get("family") is not None or any(map(_of_family, _listed(record.get("parts"))))

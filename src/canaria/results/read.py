@@ -97,7 +97,7 @@ def _result(record: object, source: str) -> Result:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
     limits.require_moderate(record["evidence"])
     bound = _bound(record)
-    limits.require_quick(bound, limits.allowed(record["evidence"]), source)
+    limits.require_quick(bound, limits.allowed(record), source)
     return Result(
         bound,
         _claim(record),

@@ -372,7 +372,7 @@ class Result:
         """The result as JSON on one line: what a result file holds, and `canaria verify` takes."""
         record, bound = self.to_dict(), self.bound
         limits.require_moderate(record["evidence"])
-        limits.require_quick(bound, limits.allowed(record["evidence"]), "this result")
+        limits.require_quick(bound, limits.allowed(record), "this result")
         text = json.dumps(record, allow_nan=False)
         if len(text) >= limits.LARGEST_FILE:
             raise InputError(f"a result must have at most {limits.LARGEST_FILE} bytes, got {len(text)}")
@@ -417,7 +417,7 @@ class Result:
         ]
         sure = f"{percent(bound.confidence)}% confidence"
         lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
-        if bound.family is not None and bound.family.condition:
+        if bound.condition:
             lines = [bound.sentence]
         if self.claim is not None:
             lines.append(f"{self._promise} is {self.answer}")

@@ -104,12 +104,12 @@ def check(stored: Stored) -> Check:
 
     """
     again, faults = _recomputed(stored)
-    family = "" if again.family is None or not again.family.condition else str(again.family)
+    family = str(again.family) if again.condition else ""
     return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults), family)
 
 
 def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
-    allowed = limits.allowed(stored.record["evidence"])
+    allowed = limits.allowed(stored.record)
     try:
         with effort.at_most(allowed):
             return _compared(stored)
@@ -134,7 +134,7 @@ def _compared(stored: Stored) -> tuple[Bound, list[str]]:
     faults = []
     if not _same(kept.epsilon, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
-    fresh = replace(again, epsilon=kept.epsilon).to_dict()
+    fresh = again.with_epsilon(kept.epsilon).to_dict()
     result = replace(stored.result, bound=again)
     fresh["claimed"], fresh["refuted"] = result.plain_claimed, result.refuted
     for name in _DERIVED:

@@ -7,7 +7,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.claims.families import Family, parse_family, written
+from canaria.claims.families import Family, parse_family, require_constant, written
 from canaria.evidence import Evidence, MatchedCounts
 from canaria.rules._guesses import (
     OneShot,
@@ -43,6 +43,7 @@ class Matched:
         family = parse_family(self.family) if isinstance(self.family, str) else self.family
         if not isinstance(family, Family):
             raise InputError(f"family must be a family of claims, such as gaussian(), got {shown(family)}")
+        require_constant(family)
         confidence, alone = checks.confidence(self.confidence), checks.truth("independent", self.independent)
         checks.assign(self, family=family, confidence=confidence, independent=alone)
 

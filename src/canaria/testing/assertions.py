@@ -371,7 +371,7 @@ def _idle(bound: Bound, claim: Claim) -> tuple[str, ...]:
     if bound.tally.taken == 0 and (best is None or best.tally(0.0).taken == 0):
         return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
     if best is not None:
-        most = lower_bound(best, bound.delta, bound.confidence)
+        most = lower_bound(best, bound.delta, bound.confidence, family=bound.family)
         if not most.refutes(claim):
             return (
                 "with these scores even right guesses alone would not refute the claim: the rule stakes what "
@@ -385,11 +385,12 @@ def _hopeless(bound: Bound, claim: Claim) -> str:
     evidence, claimed = bound.evidence, _epsilon(claim)
     if bound.refutes(claim):
         return ""
-    most, guesses = reach(evidence, bound.delta, bound.confidence), evidence.most_guesses
+    most = reach(evidence, bound.delta, bound.confidence, family=bound.family)
+    guesses = evidence.most_guesses
     if most is None or most > claimed:
         return ""
     return (
         f"even {guesses} right guesses of {guesses} among {evidence.elements} elements prove only "
         f"epsilon >= {most:.3f} at delta {bound.delta:g} with confidence {bound.confidence:.10g}, where "
-        f"{claimed:.6g} is claimed; {remedy(evidence, claimed, bound.delta, bound.confidence)}"
+        f"{claimed:.6g} is claimed; {remedy(bound, claimed)}"
     )

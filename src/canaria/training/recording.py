@@ -52,7 +52,7 @@ class Recording:
         table: For Dirac canaries, L(m) for m = 0 ... `design.most`; None for dense ones.
         steps: The number of recorded steps.
         sample_rate: The stated sampling rate.
-        noise_multiplier: The stated noise multiplier.
+        noise_multiplier: The stated noise multiplier; where it changes, its root mean square over the steps.
         injection: How the canaries were injected: "rows", "sum" or "head".
         seed: The seed of the audit.
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
@@ -60,6 +60,7 @@ class Recording:
         parameters: The number of parameters that are trained; 0 if not known.
         pairs: The squared differences of pairs of steps; only for the conformance test.
         by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
+        noise_changes: Whether the stated noise multiplier changes from step to step.
 
     Raises:
         InputError: If no training step was recorded.
@@ -80,6 +81,7 @@ class Recording:
     parameters: int = 0
     pairs: Pairs | None = None
     by_the_optimizer: bool = True
+    noise_changes: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -309,7 +311,8 @@ class Recording:
             facts={
                 "canaries": f"{self.design.words}; injected by {self.injection!r}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
-                f"noise multiplier {self.noise_multiplier:.6g} (as stated)",
+                f"noise multiplier {self.noise_multiplier:.6g} (as stated"
+                f"{', root mean square' if self.noise_changes else ''})",
                 "exercised": touched,
                 "untouched": untouched,
                 **(self.not_tested() if lawful else {"conformance": NOT_TESTED}),
@@ -378,8 +381,14 @@ class Recording:
         if isinstance(claimed, Claim):
             return claimed
         if claimed is None:
-            own = family == self.family() and self.noise_multiplier > 0
-            return ClaimOfDpSgd(self.noise_multiplier, self.sample_rate, self.steps) if own else None
+            if family != self.family() or self.noise_multiplier == 0:
+                return None
+            if self.noise_changes:
+                raise InputError(
+                    "the stated noise changes from step to step, so no claim of the family is what it "
+                    "promises; give the claim"
+                )
+            return ClaimOfDpSgd(self.noise_multiplier, self.sample_rate, self.steps)
         if delta is None:
             raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
         epsilon = checks.nonnegative("claimed", claimed)

@@ -5,7 +5,15 @@ promise lies in the family, and says nothing of others. A new family is one clas
 """
 
 from canaria.claims.families._approximate import Approximate
-from canaria.claims.families._base import Family, from_dict, require_chain, tested, to_dict, written
+from canaria.claims.families._base import (
+    Family,
+    from_dict,
+    require_chain,
+    require_constant,
+    tested,
+    to_dict,
+    written,
+)
 from canaria.claims.families._dpsgd import DpSgdFamily
 from canaria.claims.families._named import approximate, dpsgd, family_of, gaussian, laplace, parse_family
 from canaria.claims.families._noise import Gaussian, Laplace
@@ -24,6 +32,7 @@ __all__ = [
     "laplace",
     "parse_family",
     "require_chain",
+    "require_constant",
     "tested",
     "to_dict",
     "written",

@@ -30,11 +30,13 @@ class Family(ABC):
     Attributes:
         name: The name on the command line and in files.
         continuous: Whether any parameter can be tested, or only the last of each stretch.
+        least_delta: The least delta at which its claims have an epsilon.
 
     """
 
     name: ClassVar[str]
     continuous: ClassVar[bool] = True
+    least_delta: ClassVar[float] = 0.0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -74,7 +76,11 @@ class Family(ABC):
 
     def require_delta(self, delta: float) -> None:
         """Check a delta, and that claims of the family say something of epsilon there."""
-        checks.delta(delta)
+        if checks.delta(delta) < self.least_delta:
+            raise InputError(
+                f"delta must be larger, such as 1e-5: claims of the family of {self} have no finite epsilon "
+                f"at delta = {delta:g}"
+            )
 
     def at(self, epsilon: float, delta: float) -> Claim:
         """The weakest claim that keeps a promise of (epsilon, delta): what it means for this family.
@@ -84,18 +90,27 @@ class Family(ABC):
             delta: The delta that is promised with it.
 
         Returns:
-            The claim, up to a factor of 1e-6 in its parameter and rounded to the weaker side.
+            The claim, up to a factor of 1e-6 in its parameter where epsilon is positive, and rounded to the
+                weaker side.
 
         Raises:
             InputError: If no claim of the family is so strong, or so weak.
 
         """
         self.require_delta(delta)
+        if epsilon == math.inf:
+            raise InputError("epsilon must be finite to be a claim of a family, got inf")
         return _weakest(self, checks.nonnegative("epsilon", epsilon), checks.delta(delta))
 
     def effort(self, elements: int) -> float:
         """Seconds for the lines of all claims that are tested."""
         return effort.CALL * 10 * len(self.stretches(elements))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.to_dict() == self.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.to_dict())))
 
     def _refuse(self, claim: Claim) -> InputError:
         return InputError(f"claim must be of the family of {self}, got {shown(claim)}")
@@ -139,12 +154,23 @@ def from_dict(data: object) -> Family:
     return KINDS.read(data)
 
 
-@lru_cache(maxsize=256)
 def tested(family: Family, elements: int) -> Floats:
     """The parameters of a family's claims that are tested; a family of your own must be a chain."""
+    require_constant(family)
+    return _tested(family, elements)
+
+
+@lru_cache(maxsize=256)
+def _tested(family: Family, elements: int) -> Floats:
     if not type(family).__module__.startswith("canaria."):
         require_chain(family, elements)
     return np.asarray(family.stretches(elements), dtype=np.float64)
+
+
+def require_constant(family: Family) -> None:
+    """Check that a family of your own can be remembered by what it is."""
+    if type(family).__hash__ is None:
+        raise InputError(f"a family must not change: make {type(family).__name__} a frozen dataclass")
 
 
 def require_chain(family: Family, elements: int) -> None:

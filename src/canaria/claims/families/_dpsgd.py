@@ -10,6 +10,7 @@ from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import significant
+from canaria.claims._loss import SMALLEST_DELTA
 from canaria.claims.base import Claim
 from canaria.claims.dpsgd import DpSgd
 from canaria.claims.families._base import Family
@@ -40,6 +41,7 @@ class DpSgdFamily(Family):
 
     name: ClassVar[str] = "dpsgd"
     continuous: ClassVar[bool] = False
+    least_delta: ClassVar[float] = SMALLEST_DELTA
 
     def __post_init__(self) -> None:
         probe = DpSgd(1.0, self.sample_rate, self.steps)

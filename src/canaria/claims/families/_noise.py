@@ -15,6 +15,7 @@ class Gaussian(Family):
     """mu-Gaussian DP, by mu."""
 
     name: ClassVar[str] = "gaussian"
+    least_delta: ClassVar[float] = math.ulp(0.0)
 
     def claim(self, parameter: float) -> GaussianDP:
         """mu-Gaussian DP."""

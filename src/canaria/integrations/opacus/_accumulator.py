@@ -54,6 +54,7 @@ class Accumulator:
             torch.zeros(2, *2 * [len(specified.layers)], dtype=wide, device=device),
         )
         self.steps, self.noise_square, self._left = 0, 0.0, 0.5
+        self.noise_changes = False
         self._held = torch.zeros(HELD, count, device=device)
         self._scratch = torch.zeros(2, HELD, count, device=device)
         self._stated = [0.0] * HELD
@@ -71,6 +72,8 @@ class Accumulator:
         row = self.next_row().mul_(scale / clip_norm)
         if isinstance(real, Tensor):
             row.sub_(real, alpha=1 / clip_norm)
+        if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
+            self.noise_changes = True
         self._stated[self._waiting] = stated
         self._waiting += 1
         self.steps += 1
@@ -179,6 +182,7 @@ class Accumulator:
             "steps": self.steps,
             "noise_square": self.noise_square,
             "left": self._left,
+            "noise_changes": self.noise_changes,
             "believed": self._believed,
         }
 
@@ -190,7 +194,7 @@ class Accumulator:
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
-        self._left = float(state["left"])
+        self._left, self.noise_changes = float(state["left"]), bool(state["noise_changes"])
         self._believed = state["believed"]
 
 

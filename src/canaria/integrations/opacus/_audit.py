@@ -129,6 +129,7 @@ class Audit:
             layers=self._injection.places.layers,
             parameters=len(self.optimizer.params),
             pairs=self._accumulator.pairs(totals),
+            noise_changes=self._accumulator.noise_changes,
         )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:

@@ -179,14 +179,19 @@ class Plan:
 
     def _growth_in_words(self) -> list[str]:
         passed = f"{100 * (1 - self.confidence):.3g}%"
+        more = [
+            f"  canaries     effect of using more; the claim is the ceiling (at most {passed} exceed it)",
+            *_table(self._rows(self.growth)),
+        ]
+        if self.rule.startswith("Matched"):
+            return more
         limit = [
             ("of the surest", [f"{100 * one.share:g}%" for one in self.limits]),
             ("are guessed right", [f"{100 * one.accuracy:.0f}%" for one in self.limits]),
             ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
         ]
         return [
-            f"  canaries     effect of using more; the claim is the ceiling (at most {passed} exceed it)",
-            *_table(self._rows(self.growth)),
+            *more,
             "  limit        with ever more canaries, bounds from these guesses approach this epsilon",
             *_table(limit),
         ]
