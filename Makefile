@@ -54,7 +54,7 @@ figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-fi
 	$(BIN)/python benchmarks/figures_page.py canaria-figures
 
 validity: .venv/installed  ## every auditor against every case, in full, into canaria-validity and the docs
-	$(BIN)/canaria validate --audits 600 --claims 60000 --resume
+	$(BIN)/canaria validate --audits 600 --claims 40000 --resume
 	$(BIN)/python benchmarks/validity_page.py canaria-validity
 
 pictures: .venv/installed-test  ## those of the documentation, from real runs

@@ -1,7 +1,7 @@
 """Write docs/reference/validity.md from a finished `canaria validate`: tables and heat maps.
 
-Run by `make validity`. With `--families` the folder holds a run of the auditors that assume a family of
-claims, and the page is docs/reference/validity-curves.md.
+Run by `make validity`. What it shows of auditors that assume a family of claims is also a page of its own,
+docs/reference/validity-curves.md.
 """
 
 import json
@@ -52,17 +52,18 @@ FAMILIES = """# The laboratory, for claims that are curves
 This page shows how often auditors that test Gaussian claims refute one that the mechanism keeps: in
 {audits:,} whole audits and {claims:,} tests of the true claim.
 
-Made by `canaria validate matched "matched by size" "product test" --audits {per_audit} --claims
-{per_claim}`, then `python benchmarks/validity_page.py canaria-validity --families` (seed {seed}, confidence
-{confidence:g}, canaria {canaria}, source {code}).
+A part of [the laboratory](validity.md), made with it by `make validity` (`canaria validate --audits
+{per_audit} --claims {per_claim}`; seed {seed}, confidence {confidence:g}, canaria {canaria}, source {code}).
 
-In these cases every element is exactly μ-Gaussian DP, whatever the others do; they differ in how luck is
-shared. The worst mechanism of a count attains what [Theorem 14](../proofs.md#theorem-14) allows at the main
-look of the claim. `matched by size` guesses by the size of scores, as that mechanism expects. The product
-test assumes independent elements ([Theorem 30](../proofs.md#theorem-30)), without what withdraws it: it is
-flagged, as it must be.
+In cases whose name begins with curve- every element is exactly μ-Gaussian DP, whatever the others do; they
+differ in how luck is shared. The worst mechanism of a count attains what [Theorem
+14](../proofs.md#theorem-14) allows at the main look of the claim. `matched by size` guesses by the size of
+scores, as that mechanism expects. The product test assumes independent elements ([Theorem
+30](../proofs.md#theorem-30)), without what withdraws it: it is flagged, as it must be.
 
 """
+
+OF_FAMILIES = ("matched", "matched by size", "product test")
 
 KINDS = {
     "Counts": ("tails:50", "top:20", "surest:50", "all"),
@@ -94,29 +95,35 @@ def standard_errors(cell: dict[str, Any]) -> float:
     return float(stats.norm.isf(cell["chance"]))
 
 
-def of_families(folder: Path, settings: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+def of_families(table: str, settings: dict[str, Any], cells: list[dict[str, Any]]) -> str:
     """The page of auditors that assume a family; the product test is the one that must be flagged."""
-    flagged = {cell["auditor"] for cell in cells if cell["flagged"]}
+    own = [cell for cell in cells if cell["auditor"] in OF_FAMILIES]
+    flagged = {cell["auditor"] for cell in own if cell["flagged"]}
     assert flagged == {"product test"}, flagged
     page = FAMILIES.format(
-        audits=sum(cell["audits"] for cell in cells),
-        claims=sum(cell["claims"] for cell in cells),
+        audits=sum(cell["audits"] for cell in own),
+        claims=sum(cell["claims"] for cell in own),
         per_audit=settings["audits"],
         per_claim=settings["claims"],
         **{key: settings[key] for key in ("seed", "confidence", "canaria", "code")},
     )
-    table = (folder / "table.md").read_text().replace("\n**", "\n## ").replace("**\n", "\n")
-    (DOCS / "reference" / "validity-curves.md").write_text(page + table)
+    summary, *sections = table.split("\n## ")
+    kept = [
+        line
+        for line in summary.splitlines()
+        if not line.startswith("| ")
+        or line.startswith(("| auditor ", "| --- "))
+        or line.split("|")[1].strip().removesuffix(" (control)") in OF_FAMILIES
+    ]
+    shown = [part for part in sections if part.split("\n")[0].removesuffix(" (control)") in OF_FAMILIES]
+    assert len(shown) == len(OF_FAMILIES), shown
+    return page + "\n## ".join(["\n".join(kept) + "\n", *shown]).rstrip() + "\n"
 
 
 def main() -> None:
-    named = [word for word in sys.argv[1:] if not word.startswith("--")]
-    folder = Path(named[0] if named else "canaria-validity")
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "canaria-validity")
     settings = json.loads((folder / "canaria-run.json").read_text())["settings"]
     cells = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
-    if "--families" in sys.argv:
-        of_families(folder, settings, cells)
-        return
     ours = [cell for cell in cells if not cell["control"] and cell["fair bits"]]
     worst = max(ours, key=lambda cell: cell["low"])
     controls = [cell["auditor"] for cell in cells if cell["control"] and cell["flagged"]]
@@ -145,6 +152,7 @@ def main() -> None:
     table = (folder / "table.md").read_text().replace("\n**", "\n## ").replace("**\n", "\n")
     assert set(CASES) == {cell["case"] for cell in cells}, "a page is made from a run of all cases"
     (DOCS / "reference" / "validity.md").write_text(page + table)
+    (DOCS / "reference" / "validity-curves.md").write_text(of_families(table, settings, cells))
 
 
 if __name__ == "__main__":
