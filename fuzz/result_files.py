@@ -165,6 +165,7 @@ def _record(source: draw.Source) -> dict[str, Any]:
             histogram=_histogram(evidence),
             ladder=ladder,
             conformance=part,
+            contradictions=tuple(told),
             facts=told,
             seed=3,
         ).to_dict()

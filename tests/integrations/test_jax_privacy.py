@@ -16,7 +16,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from jax_privacy.batch_selection import CyclicPoissonSampling, pad_to_multiple_of
 from jax_privacy.clipping import clipped_grad
-from jax_privacy.noise_addition import gaussian_privatizer
+from jax_privacy.matrix_factorization import streaming_matrix, toeplitz
+from jax_privacy.noise_addition import gaussian_privatizer, matrix_factorization_privatizer
 from scipy import stats
 from sklearn.datasets import load_digits
 
@@ -540,3 +541,23 @@ class TestMisuse:
         audit, state = self.audit()
         with pytest.raises(InputError, match="sum_of_clipped_grads must have the arrays"):
             audit.privatizer.update(jnp.zeros((3, 10)), state)
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.tril(np.full((40, 40), 0.2)) + 0.8 * np.eye(40),
+        streaming_matrix.prefix_sum(),
+        toeplitz.inverse_as_streaming_matrix(jnp.array([1.0, 0.5, 0.25])),
+        streaming_matrix.diagonal(jnp.array([1.0, 2.0])),
+    ],
+    ids=["dense", "prefix sums", "banded", "changing"],
+)
+def test_correlated_noise_is_refused(matrix: Any) -> None:
+    """It was accused always; independent noise by a matrix is not refused."""
+    stated = {"clip_norm": 1.0, "noise_multiplier": 1.0, "sample_rate": 0.1}
+    privatizer = matrix_factorization_privatizer(matrix, stddev=1.0, prng_key=0)
+    with pytest.raises(InputError, match="correlated over the steps"):
+        attach(privatizer, jnp.zeros(400), canaries=100, **stated)
+    for plain in (np.eye(40), streaming_matrix.identity()):
+        attach(matrix_factorization_privatizer(plain, stddev=1.0), jnp.zeros(400), canaries=100, **stated)

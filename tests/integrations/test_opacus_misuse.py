@@ -101,7 +101,7 @@ class TestMisuse:
 
     def test_parameter_frozen_in_between(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, injection="sum", canaries=1000)
+        attach(made.optimizer, made.loader, injection="sum", canaries=1000, on_error="raise")
         made.one_pass()
         next(made.model.parameters()).requires_grad_(False)
         with pytest.raises(InputError, match="was frozen"):
@@ -109,7 +109,7 @@ class TestMisuse:
 
     def test_step_past_the_audit(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, injection="sum", canaries=100)
+        attach(made.optimizer, made.loader, injection="sum", canaries=100, on_error="raise")
         made.optimizer.add_noise = type(made.optimizer).add_noise.__get__(made.optimizer)
         with pytest.raises(InputError, match="a step was made past the audit"):
             made.one_pass()
@@ -149,7 +149,7 @@ class TestMisuse:
 
     def test_accumulated_gradients(self) -> None:
         made = private("sum")
-        attach(made.optimizer, made.loader, injection="sum", canaries=100)
+        attach(made.optimizer, made.loader, injection="sum", canaries=100, on_error="raise")
         made.model.allow_grad_accumulation()
         rows, labels = digits(400)[:8]
         for _ in range(2):
@@ -159,7 +159,7 @@ class TestMisuse:
 
     def test_batches_that_the_sampler_did_not_draw(self) -> None:
         made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, injection="rows", canaries=100)
+        attach(made.optimizer, made.loader, injection="rows", canaries=100, on_error="raise")
         rows, labels = digits(400)[:8]
         made.criterion(made.model(rows), labels).backward()
         with pytest.raises(InputError, match="every batch must go through"):
@@ -167,7 +167,7 @@ class TestMisuse:
 
     def test_batch_of_which_rows_are_left_out(self) -> None:
         made = private("rows", canaries=100)
-        attach(made.optimizer, made.loader, injection="rows", canaries=100)
+        attach(made.optimizer, made.loader, injection="rows", canaries=100, on_error="raise")
         rows, labels = next(iter(made.loader))
         made.criterion(made.model(rows[:-2]), labels[:-2]).backward()
         with pytest.raises(InputError, match="did not reach the optimizer"):

@@ -32,6 +32,7 @@ class CanaryAudit(Callback):
         per_coordinate: int = 1,
         rng: Seed = None,
         noise_multiplier: float | None = None,
+        on_error: str = "warn",
     ) -> None:
         if injection == "rows":
             raise InputError(
@@ -43,6 +44,7 @@ class CanaryAudit(Callback):
             "per_coordinate": per_coordinate,
             "rng": rng,
             "noise_multiplier": noise_multiplier,
+            "on_error": on_error,
         }
         self._audit: Audit | None = None
         self._state: dict[str, Any] | None = None
@@ -67,7 +69,7 @@ class CanaryAudit(Callback):
             accountant = accountant_of(optimizer)
             if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
                 accountant.load_state_dict(self._state["accountant"])
-        self._audit = attach(optimizer, trainer.train_dataloader, **self._how, state=self._state)
+        self._audit = attach(optimizer, trainer.train_dataloader, **self._how, state=self._state, begun=True)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""

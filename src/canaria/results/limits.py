@@ -47,6 +47,13 @@ def text(name: str, value: object) -> str:
     return value
 
 
+def texts(name: str, value: object) -> tuple[str, ...]:
+    """Texts, at most a fixed number of them."""
+    if not isinstance(value, list | tuple) or len(value) > MOST_LINES:
+        raise InputError(f"{name} must be at most {MOST_LINES} texts, got {shown(value)}")
+    return tuple(text(name, line) for line in value)
+
+
 def lines(name: str, value: object) -> dict[str, str]:
     """Texts by name, at most a fixed number of them."""
     if not isinstance(value, dict) or len(value) > MOST_LINES:

@@ -105,6 +105,10 @@ def _result(record: object, source: str) -> Result:
         histogram=_histogram(record["histogram"]),
         ladder=_ladder(record["ladder"]),
         conformance=_conformance(record["conformance"]),
+        contradictions=tuple(
+            _words("contradictions", line)
+            for line in limits.texts("contradictions", record["contradictions"])
+        ),
         facts=_lines("facts", record["facts"]),
         seed=limits.seed(record["seed"]),
         command=_maybe_words("command", record["command"]),

@@ -74,8 +74,9 @@ class Trained(Protocol):
 class Result:
     """What an audit found.
 
-    `name` says what was audited; `claim` is what was promised, at the delta of the bound. `facts` are further
-    lines for the reader; `command` and `seed` repeat the audit.
+    `name` says what was audited; `claim` is what was promised, at the delta of the bound. `contradictions`
+    are what training did otherwise than was stated, for certain. `facts` are further lines for the reader;
+    `command` and `seed` repeat the audit.
 
     >>> from canaria import Counts, lower_bound, Result
     >>> from canaria.claims import ApproximateDP
@@ -90,6 +91,7 @@ class Result:
     histogram: Histogram | None = None
     ladder: Ladder | None = None
     conformance: Conformance | None = None
+    contradictions: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
     command: str | None = None
@@ -269,6 +271,7 @@ class Result:
         checks.assign(self, seed=limits.seed(self.seed))
         limits.text("name", self.name)
         limits.text("date", self.date)
+        limits.texts("contradictions", self.contradictions)
         for name, lines in (("facts", self.facts), ("versions", self.versions)):
             limits.lines(name, lines)
         for name, text in (("rule", self.bound.rule), ("about", self.bound.about), ("command", self.command)):
@@ -322,6 +325,8 @@ class Result:
             shown = f"{self._promise} is {self.answer}{apart}{follows}"
         if self._misstated is not None:
             shown += f" The release does NOT match what was stated (conformance p = {self._misstated:.2g})."
+        if self.contradictions:
+            shown += f" Training was NOT what was stated: {'; '.join(self.contradictions)}."
         return shown[0].upper() + shown[1:]
 
     @property
@@ -339,7 +344,7 @@ class Result:
     @property
     def alarming(self) -> bool:
         """Whether the claim is refuted, or training is not what was stated."""
-        return bool(self.refuted) or self._misstated is not None
+        return bool(self.refuted or self.contradictions) or self._misstated is not None
 
     @property
     def _misstated(self) -> float | None:
@@ -360,6 +365,7 @@ class Result:
             "histogram": None if self.histogram is None else asdict(self.histogram),
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "conformance": None if self.conformance is None else self.conformance.to_dict(),
+            "contradictions": list(self.contradictions),
             "facts": dict(self.facts),
             "seed": self.seed,
             "command": self.command,
@@ -423,6 +429,7 @@ class Result:
             lines.append(f"{self._promise} is {self.answer}")
         if self._misstated is not None:
             lines.append(f"the release does NOT match what was stated: p = {self._misstated:.2g}")
+        lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
         for name, value in rows:
             if value is not None:
                 lines.append(f"  {name if name != shown else '':<11} {value}")

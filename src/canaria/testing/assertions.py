@@ -49,6 +49,7 @@ class Verdict:
         bound: The bound of the audit.
         claim: The claim.
         conformance: The outcome of the conformance test; None if there was none.
+        contradictions: What training did otherwise than was stated, for certain.
         seed: The seed of the audit, if it is known.
         notes: What the reader should know about the test.
 
@@ -58,6 +59,7 @@ class Verdict:
     claim: Claim
     _: KW_ONLY
     conformance: Conformance | None = None
+    contradictions: tuple[str, ...] = ()
     seed: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -80,8 +82,8 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the claim is not refuted and training conforms."""
-        return not self.refuted and self.conforms
+        """Whether the claim is not refuted, and training conforms and does not contradict itself."""
+        return not self.refuted and self.conforms and not self.contradictions
 
     def result(self, name: str, command: str | None = None) -> Result:
         """The result, for `canaria verify` and `canaria report`."""
@@ -91,6 +93,7 @@ class Verdict:
             self.claim,
             name=name,
             conformance=self.conformance,
+            contradictions=self.contradictions,
             facts=facts,
             seed=self.seed,
             command=command,
@@ -107,6 +110,7 @@ class Verdict:
                 f"{found.weight:.2f} (expected 1); p = {found.p_value:.2g}, where less than "
                 f"{found.level:.2g} is a failure{where}"
             )
+        lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
         return "\n".join([*lines, *self.notes])
 
 
@@ -300,11 +304,19 @@ def examine_training(
     if hopeless:
         notes = (f"the bound cannot refute the claim, only conformance can fail: {hopeless}",)
     found = replace(test(), level=level) if conformance else None
-    if conformance:
-        record = getattr(audit, "recording", lambda: audit)()
-        if callable(untested := getattr(record, "not_tested", None)):
-            notes += tuple(f"not tested, {topic}: {text}" for topic, text in untested(level).items())
-    return Verdict(bound, claim, conformance=found, seed=getattr(audit, "seed", None), notes=notes)
+    record = getattr(audit, "recording", lambda: audit)()
+    if conformance and callable(untested := getattr(record, "not_tested", None)):
+        notes += tuple(f"not tested, {topic}: {text}" for topic, text in untested(level).items())
+    if ended := getattr(record, "ended", ""):
+        notes += (ended,)
+    return Verdict(
+        bound,
+        claim,
+        conformance=found,
+        contradictions=getattr(record, "contradictions", ()),
+        seed=getattr(audit, "seed", None),
+        notes=notes,
+    )
 
 
 def _family(claim: Claim) -> Family | None:

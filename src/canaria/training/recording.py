@@ -61,6 +61,9 @@ class Recording:
         pairs: The squared differences of pairs of steps; only for the conformance test.
         by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
         noise_changes: Whether the stated noise multiplier changes from step to step.
+        contradictions: What training did otherwise than was stated, for certain.
+        ended: Why nothing more was seen; empty if training was seen to its end.
+        excuse: Why conformance cannot be tested; empty if it can.
 
     Raises:
         InputError: If no training step was recorded.
@@ -82,10 +85,15 @@ class Recording:
     pairs: Pairs | None = None
     by_the_optimizer: bool = True
     noise_changes: bool = False
+    contradictions: tuple[str, ...] = ()
+    ended: str = ""
+    excuse: str = ""
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise InputError("no training step was seen; train between attaching the audit and asking for it")
+            raise InputError(
+                self.ended or "no training step was seen; train between attaching the audit and asking for it"
+            )
         if not np.isfinite(self.sums).all():
             raise TrainingDivergedError(
                 "the noisy sums are not finite: training diverged, there is nothing to audit"
@@ -238,6 +246,8 @@ class Recording:
             InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
 
         """
+        if self.excuse:
+            raise InputError(f"conformance is {self.excuse}")
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         settings = (
             checks.integer("steps", self.steps if steps is None else steps, 1),
@@ -291,7 +301,7 @@ class Recording:
         tested = self.family(family)
         claim = self._promised(claimed, delta, adjacency, tested)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
-        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST
+        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST and not self.excuse
         if isinstance(self.design, Dense):
             lawful = lawful and enough_draws(
                 self.layers or (self.design.coordinates,),
@@ -315,8 +325,10 @@ class Recording:
                 f"{', root mean square' if self.noise_changes else ''})",
                 "exercised": touched,
                 "untouched": untouched,
-                **(self.not_tested() if lawful else {"conformance": NOT_TESTED}),
+                **(self.not_tested() if lawful else {"conformance": self.excuse or NOT_TESTED}),
+                **({"unseen": self.ended} if self.ended else {}),
             },
+            contradictions=self.contradictions,
             seed=self.seed,
         )
 

@@ -217,7 +217,7 @@ def attach(
     With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` say. If these
     are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices,
     the sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
-    accounted for with a sampling pattern of its own: use "head" for it, and no conformance.
+    refused.
 
     Args:
         privatizer: What adds the noise, such as `gaussian_privatizer` makes, and nothing else: no scaling,

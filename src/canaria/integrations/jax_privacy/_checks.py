@@ -1,16 +1,20 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array
 from jax import numpy as jnp
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.integrations.jax_privacy._internals import is_privatizer, norm_bound
+from canaria.integrations.jax_privacy._internals import is_privatizer, noising_matrix, norm_bound
 from canaria.training.canaries import Design
+
+_LOOKED_AT: Final = 16
+"""So many steps of a noising matrix show what it is."""
 
 
 class Stated(NamedTuple):
@@ -26,6 +30,12 @@ def require_private(privatizer: object) -> None:
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
             f"got {type(privatizer).__name__}"
+        )
+    matrix = noising_matrix(privatizer, _LOOKED_AT)
+    if matrix is not None and not np.allclose(matrix, np.eye(len(matrix)), atol=1e-6):
+        raise InputError(
+            "privatizer adds noise that is correlated over the steps (matrix factorization), or changes: "
+            "only independent noise of one size can be audited"
         )
 
 

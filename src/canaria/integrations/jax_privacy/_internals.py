@@ -3,6 +3,7 @@
 When one of them changes, this is the file to read again.
 """
 
+import inspect
 from typing import Final
 
 import jax
@@ -11,6 +12,9 @@ import optax
 from jax import Array
 from jax import numpy as jnp
 from jax_privacy.clipping import BoundedSensitivityCallable
+from jax_privacy.matrix_factorization.streaming_matrix import StreamingMatrix
+
+from canaria._core.arrays import Floats
 
 CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.8",)}
 """The versions with which this file was read and tested."""
@@ -21,6 +25,18 @@ _KEYS: Final = "threefry2x32"
 def is_privatizer(privatizer: object) -> bool:
     """Whether this is what `gaussian_privatizer` and its like make."""
     return isinstance(privatizer, optax.GradientTransformation)
+
+
+def noising_matrix(privatizer: object, steps: int) -> Floats | None:
+    """By what independent noise of the first steps is multiplied; None if the privatizer does not say."""
+    update = getattr(privatizer, "update", None)
+    held = inspect.getclosurevars(update).nonlocals if inspect.isfunction(update) else {}
+    matrix = held.get("noising_matrix")
+    if matrix is None or isinstance(matrix, jax.core.Tracer):
+        return None
+    with jax.ensure_compile_time_eval():
+        whole = matrix.materialize(steps) if isinstance(matrix, StreamingMatrix) else matrix
+        return np.asarray(whole, np.float64)[:steps, :steps]
 
 
 def norm_bound(clip_norm: object) -> object:

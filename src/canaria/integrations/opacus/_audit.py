@@ -1,5 +1,7 @@
 """An audit attached to training with Opacus: canaries in, noisy sums out, step by step."""
 
+import warnings
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -8,30 +10,36 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core import checks, seeds
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import Claim
 from canaria.evidence.bound import Bound
 from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._checks import (
+    disagreements_with,
     require_counted,
     require_fitting,
     require_fresh,
     require_poisson,
     require_private,
+    require_unused,
 )
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
     GRADIENT,
+    before_clipping,
     before_noise,
     before_update,
     divisor,
     is_distributed,
+    noise_added,
     processes,
 )
+from canaria.integrations.opacus._rows import Draws
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
+from canaria.training.accounts import Account
 from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac, design_of, hidden_bits
 from canaria.training.recording import Recording
 
@@ -52,22 +60,32 @@ class Audit:
         design: Design,
         injection: str,
         seed: int,
+        *,
         noise_multiplier: float | None,
+        on_error: str,
+        begun: bool,
     ) -> None:
-        self.optimizer, self._loader, self._design, self.injection = optimizer, data_loader, design, injection
-        self._stated = noise_multiplier
+        self.optimizer, self._design, self.injection = optimizer, design, injection
+        self._stated, self._on_error = noise_multiplier, on_error
+        self._draws, self._account = Draws(data_loader, begun=begun), Account()
+        self._resumed, self._ended = False, ""
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
         self._real: Tensor | float | None = None
-        self._undo = (before_noise(optimizer, self._before_noise), before_update(optimizer, self._read))
         optimizer.canaria_audit = self
         self._build(seed)
+        self._undo = [
+            before_noise(optimizer, lambda: self._guarded(self._before_noise)),
+            before_update(optimizer, lambda: self._guarded(self._read)),
+        ]
+        if self._injection.replaces_gradients:
+            self._undo.append(before_clipping(optimizer, lambda: self._guarded(self._injection.put_canaries)))
 
     def _build(self, seed: int) -> None:
         """Everything that follows from the seed: bits, places, draws."""
         self.seed = seed
         self._bits = hidden_bits(self._design.count, seed)
         self._injection: Injection = MAKERS[self.injection](
-            self.optimizer, self._loader, self._design, self._bits, seed
+            self.optimizer, self._draws, self._design, self._bits, seed
         )
         specified = accumulator.Accumulator.of(
             self._design,
@@ -78,9 +96,21 @@ class Audit:
         )
         self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
 
+    def _guarded(self, do: Callable[[], None]) -> None:
+        """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for."""
+        if self._ended:
+            return
+        try:
+            do()
+        except InputError as error:
+            if self._on_error == "raise":
+                raise
+            self._ended = f"nothing was seen after step {self.steps}: {error}"
+            warnings.warn(f"the audit ended, training goes on: {error}", AuditWarning, stacklevel=4)
+
     def _noise(self) -> float:
-        """The noise multiplier that is stated for this step: the accountant, too, is told the optimizer's."""
-        return float(self.optimizer.noise_multiplier if self._stated is None else self._stated)
+        """The noise multiplier that is stated for this step."""
+        return noise_added(self.optimizer) if self._stated is None else self._stated
 
     @property
     def noise_multiplier(self) -> float:
@@ -91,6 +121,9 @@ class Audit:
         if self._injection.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self._injection.places.require_trained()
+        if self.steps == 0 and not self._resumed:
+            require_unused(self.optimizer)
+        self._draws.count_step()
         self._real = self._injection.real_part()
 
     def _read(self) -> None:
@@ -107,6 +140,7 @@ class Audit:
         self._injection.places.read(GRADIENT, self._accumulator.next_row())
         clip = float(optimizer.max_grad_norm)
         self._accumulator.add(real, scale=divisor(optimizer), clip_norm=clip, stated=self._noise())
+        self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
 
     @property
     def steps(self) -> int:
@@ -130,7 +164,13 @@ class Audit:
             parameters=len(self.optimizer.params),
             pairs=self._accumulator.pairs(totals),
             noise_changes=self._accumulator.noise_changes,
+            contradictions=self._contradictions(),
+            ended=self._ended,
+            excuse=self._injection.excuse(),
         )
+
+    def _contradictions(self) -> tuple[str, ...]:
+        return (*self._draws.contradictions(), *disagreements_with(self.optimizer, self._account))
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
@@ -161,6 +201,7 @@ class Audit:
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays."""
         self._injection.release()
+        self._draws.release()
         for undo in self._undo:
             undo()
         del self.optimizer.canaria_audit
@@ -172,6 +213,7 @@ class Audit:
             "seed": self.seed,
             **self._settings(),
             **self._accumulator.state_dict(),
+            "account": self._account.to_list(),
             "draws": self._injection.draws_state(),
         }
 
@@ -189,6 +231,7 @@ class Audit:
         self._injection.release()
         self._build(int(state["seed"]))
         self._accumulator.load_state_dict(state)
+        self._account, self._resumed = Account.of(state["account"]), True
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
@@ -205,6 +248,8 @@ def attach(
     rng: Seed = None,
     noise_multiplier: float | None = None,
     state: dict[str, Any] | None = None,
+    on_error: str = "warn",
+    begun: bool = False,
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
@@ -220,6 +265,9 @@ def attach(
         rng: A seed for the hidden bits and the places of the canaries.
         noise_multiplier: What training states, if that is not what the optimizer holds.
         state: The `state_dict()` of an interrupted audit to go on from.
+        on_error: What happens if training cannot be audited any further. "warn": a warning, training goes on,
+            and the report says what was not seen. "raise": an error.
+        begun: Whether the data loader is being iterated over already; that pass is not seen.
 
     Returns:
         The audit, to be asked for a bound or a report when training is done.
@@ -238,6 +286,8 @@ def attach(
     """
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")
+    if on_error not in ("warn", "raise"):
+        raise InputError(f"on_error must be 'warn' or 'raise', got {shown(on_error)}")
     design = design_of(canaries, per_coordinate)
     require_private(optimizer)
     require_poisson(data_loader)
@@ -246,7 +296,16 @@ def attach(
     require_fitting(optimizer, data_loader, design, injection)
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    audit = Audit(optimizer, data_loader, design, injection, _agreed(optimizer, seed), stated)
+    audit = Audit(
+        optimizer,
+        data_loader,
+        design,
+        injection,
+        _agreed(optimizer, seed),
+        noise_multiplier=stated,
+        on_error=on_error,
+        begun=begun,
+    )
     if state is not None:
         try:
             audit.load_state_dict(state)

@@ -9,12 +9,14 @@ from canaria.integrations.opacus._internals import (
     accountant_of,
     clips_by_ghost,
     clips_flat,
+    history_of,
     is_sharded,
     sampled_rows,
     samples_by_poisson,
     steps_counted,
 )
 from canaria.integrations.opacus._rows import CanaryRows
+from canaria.training.accounts import Account, disagreements
 from canaria.training.canaries import Design
 
 
@@ -54,6 +56,21 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
         raise InputError(
             f"the accountant has counted {counted} steps, the audit {steps}: load its state too, "
             "so that claim and bound are about the same run"
+        )
+
+
+def disagreements_with(optimizer: DPOptimizer, account: Account) -> tuple[str, ...]:
+    """Where the accountant was told other than what was seen."""
+    accountant = accountant_of(optimizer)
+    return () if accountant is None else disagreements(Account.of(history_of(accountant)), account)
+
+
+def require_unused(optimizer: DPOptimizer) -> None:
+    """Before the first step that is seen, the optimizer must not have made others."""
+    if optimizer.state:
+        raise InputError(
+            "the optimizer was resumed after the audit was attached: resume before, or give attach the "
+            "audit's own state too"
         )
 
 

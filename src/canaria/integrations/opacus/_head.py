@@ -66,16 +66,75 @@ class _Pull(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, answers: Tensor, embedded: Tensor, pull: Tensor, canary: Tensor) -> Tensor:
-        ctx.save_for_backward(pull, canary)
+    def forward(
+        ctx: Any, answers: Tensor, embedded: Tensor, included: Tensor, canary: Tensor, scale: "_Scale"
+    ) -> Tensor:
+        ctx.save_for_backward(included, canary)
+        ctx.scale = scale
         return answers.masked_fill(_like(canary, answers), 0.0)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         (grad,) = grads
-        pull, canary = ctx.saved_tensors
-        sizes = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1) * pull
-        return grad.masked_fill(_like(canary, grad), 0.0), sizes[:, None].to(grad.dtype), None, None
+        included, canary = ctx.saved_tensors
+        norms = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1).float()
+        sizes = norms * included * ctx.scale.of(norms, canary)
+        return grad.masked_fill(_like(canary, grad), 0.0), sizes[:, None].to(grad.dtype), None, None, None
+
+
+class _Scale:
+    """What the norms of losses' gradients are multiplied by, so that canaries are surely clipped.
+
+    A loss that is averaged over T tokens has a gradient of about 1 / sqrt(T). The smallest norm of the first
+    batch with canaries is made `strength`, `RAW_NORM` clip norms; included or not, rows are the same here.
+    Ghost clipping goes back `twice`, and only the first time with the losses as they are.
+    """
+
+    def __init__(self) -> None:
+        self.strength = 0.0
+        self.averaged = True
+        self.twice = False
+        self._calls = 0
+        self._unit: Tensor | None = None
+        self._least: Tensor | None = None
+
+    def of(self, norms: Tensor, canary: Tensor) -> Tensor | float:
+        """The factor for this batch, of which these are the norms; averaged losses are scaled back later."""
+        self._calls += 1
+        if self.strength == 0:
+            return 0.0
+        if self.twice and self._calls % 2 == 0:
+            return 0.0 if self._unit is None else self.strength / self._unit.to(norms)
+        own = norms * (len(norms) if self.averaged else 1)
+        least = own.masked_fill(~canary, torch.inf).amin() if len(own) else own.new_tensor(torch.inf)
+        if self._unit is None:
+            if not torch.isfinite(least):
+                return 0.0
+            positive = own[canary & (own > 0)]
+            if len(positive) == 0:
+                return 0.0
+            self._unit = positive.amin()
+        self._least = least if self._least is None else torch.minimum(self._least.to(least), least)
+        return self.strength / self._unit.to(least)
+
+    def state(self) -> dict[str, float | None]:
+        """What a checkpoint needs."""
+        return {
+            "unit": None if self._unit is None else float(self._unit),
+            "least": None if self._least is None else float(self._least),
+        }
+
+    def restore(self, state: dict[str, float | None]) -> None:
+        """Go on from a checkpoint."""
+        self._unit, self._least = (
+            None if state[name] is None else torch.tensor(state[name]) for name in ("unit", "least")
+        )
+
+    def least(self, clip_norm: float) -> float:
+        """The smallest norm of a canary row before clipping, in clip norms; infinite if none was seen."""
+        if self._unit is None or self._least is None:
+            return torch.inf
+        return float(self._least / self._unit) * self.strength / clip_norm
 
 
 def _like(mask: Tensor, other: Tensor) -> Tensor:
@@ -101,7 +160,7 @@ class CanaryHead(nn.Module):
         self.canaries = nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
         nn.init.zeros_(self.canaries.weight)
         self.canaries.weight.canary_head = self  # type: ignore[attr-defined]
-        self.strength = 0.0
+        self.scale = _Scale()
         self.register_buffer("included", torch.zeros(self.design.count, device=like.device), persistent=False)
 
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -111,9 +170,10 @@ class CanaryHead(nn.Module):
         digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
-        pull = self.strength * self.included[which] * canary
+        included = self.included[which] * canary
         embedded = self.canaries(which % self.canaries.num_embeddings)
-        return _Pull.apply(answers, embedded, pull, canary)  # type: ignore[no-untyped-call, no-any-return]
+        pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
+        return pulled
 
 
 def with_canary_head(

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
@@ -14,31 +13,43 @@ from canaria._core.arrays import Bits, Integers
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     CLIPPED_SUM,
-    before_clipping,
+    averages_losses,
     clipping_factors,
+    clips_by_ghost,
     is_distributed,
     per_sample_gradients,
     waiting_batches,
 )
 from canaria.integrations.opacus._places import Places
-from canaria.integrations.opacus._rows import DrawnRows
+from canaria.integrations.opacus._rows import Draws
 from canaria.training.canaries import DRAWS, Dense, Design, derived, raw_norm
+
+_SURELY_CLIPPED: Final = 2.0
+"""The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
 
 
 class Injection:
     """How canaries get into the sums."""
 
     places: Places
+    replaces_gradients: ClassVar[bool] = False
+
+    def put_canaries(self) -> None:
+        """Replace the gradients of canary rows, before they are clipped."""
 
     def real_part(self) -> Tensor | float:
         """Add the canaries, if that is to be done now, and tell the real rows' part of the sums."""
         return 0.0
 
+    def excuse(self) -> str:
+        """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
+        return ""
+
     def release(self) -> None:
         """Undo what was changed."""
 
     def draws_state(self) -> Any:
-        """The state of draws of the auditor's own, None if there are none."""
+        """What a checkpoint needs of draws of the auditor's own, or of canaries; None if there is nothing."""
 
     def restore_draws(self, state: Any) -> None:
         """Go on from such a state."""
@@ -149,15 +160,13 @@ class _Poisson:
 class _Sum(Injection):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
 
-    def __init__(
-        self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
-    ) -> None:
+    def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
-        rate = float(loader.batch_sampler.sample_rate)
+        rate = float(draws.loader.batch_sampler.sample_rate)
         self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, derived(seed, DRAWS), device)
         self._real = torch.empty(design.coordinates, device=device)
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
@@ -180,25 +189,24 @@ class _Sum(Injection):
 class _Rows(Injection):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
-    def __init__(
-        self, optimizer: DPOptimizer, loader: DPDataLoader, design: Design, bits: Bits, seed: int
-    ) -> None:
+    replaces_gradients = True
+
+    def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
         self.places = _spread(optimizer, design)
-        self._drawn = DrawnRows(loader.batch_sampler)
-        self._first = loader.dataset.real
+        self._draws = draws
+        self._first = draws.loader.dataset.real
         device = optimizer.params[0].device
         self._included = torch.tensor(bits > 0, dtype=torch.float32, device=device)
         self._vectors = _Vectors(design, device)
-        self._undo = before_clipping(optimizer, self._put_canaries)
         self._sum: Tensor | float = 0.0
 
     @torch.no_grad()
-    def _put_canaries(self) -> None:
+    def put_canaries(self) -> None:
         parameters = self._optimizer.params
         if any(map(waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        taken = self._drawn.take(len(per_sample_gradients(parameters[0])))
+        taken = self._draws.take(len(per_sample_gradients(parameters[0])))
         if not taken:
             return
         drawn = torch.tensor(taken, dtype=torch.long, device=parameters[0].device)
@@ -212,29 +220,42 @@ class _Rows(Injection):
         self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
 
     def real_part(self) -> Tensor | float:
-        self._drawn.finish()
+        self._draws.finish()
         real, self._sum = self._sum, 0.0
         return real
-
-    def release(self) -> None:
-        self._undo()
-        self._drawn.release()
 
 
 class _Head(Injection):
     """The canary embedding's own gradient; no real row touches it."""
 
-    def __init__(self, optimizer: DPOptimizer, _: DPDataLoader, design: Design, bits: Bits, __: int) -> None:
+    def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, __: int) -> None:
         weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
         self._optimizer = optimizer
         self.places = Places([weight], design.coordinates)
         self._head = weight.canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
-        self._head.strength = raw_norm(float(optimizer.max_grad_norm))
+        self._head.scale.averaged = averages_losses(optimizer)
+        self._head.scale.twice = clips_by_ghost(optimizer)
+        self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
     def real_part(self) -> float:
-        self._head.strength = raw_norm(float(self._optimizer.max_grad_norm))
+        self._head.scale.strength = raw_norm(float(self._optimizer.max_grad_norm))
         return 0.0
+
+    def excuse(self) -> str:
+        least = self._head.scale.least(float(self._optimizer.max_grad_norm))
+        if least >= _SURELY_CLIPPED:
+            return ""
+        return (
+            f"not tested (a canary row had a gradient of {least:.2g} clip norms, and {_SURELY_CLIPPED:g} are "
+            "needed for it to be surely clipped: losses of rows differ too much; use 'rows' or 'sum')"
+        )
+
+    def draws_state(self) -> Any:
+        return self._head.scale.state()
+
+    def restore_draws(self, state: Any) -> None:
+        self._head.scale.restore(state)
 
     def release(self) -> None:
         self._head.included.zero_()

@@ -75,6 +75,11 @@ def sampled_rows(data_loader: DPDataLoader) -> int:
     return int(getattr(sampler, "total_size", sampler.num_samples))
 
 
+def noise_added(optimizer: DPOptimizer) -> float:
+    """The noise multiplier of this step; adaptive clipping adds more noise than the accountant is told."""
+    return float(getattr(optimizer, "_adjusted_noise_multiplier", optimizer.noise_multiplier))
+
+
 def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
     """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it."""
     closure = getattr(optimizer.step_hook, "__closure__", None) or ()
@@ -84,12 +89,22 @@ def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
 
 def steps_counted(accountant: IAccountant) -> int:
     """How many steps an accountant has counted."""
-    return sum(int(steps) for _, _, steps in accountant.history)
+    return sum(steps for *_, steps in history_of(accountant))
+
+
+def history_of(accountant: IAccountant) -> list[tuple[float, float, int]]:
+    """What an accountant was told: noise multiplier, sampling rate, and for how many steps in a row."""
+    return [(float(noise), float(rate), int(steps)) for noise, rate, steps in accountant.history]
+
+
+def averages_losses(optimizer: DPOptimizer) -> bool:
+    """Whether the loss of a batch is the mean of those of its rows."""
+    return bool(optimizer.loss_reduction == "mean")
 
 
 def divisor(optimizer: DPOptimizer) -> float:
     """By what a noisy sum is divided on its way to `GRADIENT`, over all processes."""
-    if optimizer.loss_reduction != "mean":
+    if not averages_losses(optimizer):
         return 1.0
     return float(optimizer.expected_batch_size * processes(optimizer))
 

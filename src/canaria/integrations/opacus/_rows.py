@@ -1,9 +1,9 @@
-"""Canary rows in a data set, and which of them the sampler drew."""
+"""Canary rows in a data set, and what the sampler drew."""
 
 from collections import deque
 from typing import Any
 
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from canaria._core import checks
 from canaria._core.errors import InputError
@@ -48,21 +48,52 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
     return CanaryRows(dataset, canaries)
 
 
-class DrawnRows:
-    """The rows that a sampler drew, in the order in which the optimizer meets them.
+class Draws:
+    """What a sampler drew: how many batches, and their rows in the order in which the optimizer meets them.
 
     Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh. `release`
-    leaves the sampler as it was.
+    leaves the sampler as it was. A pass that was `begun` before is not seen.
     """
 
-    def __init__(self, sampler: Sampler[Any]) -> None:
+    def __init__(self, loader: Any, *, begun: bool = False) -> None:
+        self.loader = loader
+        self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
+        self._begun = begun
+        self._passes = self._batches = self._steps = 0
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
-        self.release = record_draws(sampler, self._begin, self._drawn.append)
+        self.release = record_draws(loader.batch_sampler, self._begin, self._record)
 
     def _begin(self) -> None:
+        self._passes += 1
         self._drawn.clear()
         self._left.clear()
+
+    def _record(self, rows: list[int]) -> None:
+        self._batches += 1
+        self._drawn.append(rows)
+
+    def count_step(self) -> None:
+        """A step was made."""
+        if self._passes or not self._begun:
+            self._steps += 1
+
+    def contradictions(self) -> tuple[str, ...]:
+        """What cannot be if every step was made of one batch that this sampler drew.
+
+        In every pass a batch may be left, and those that were fetched ahead.
+        """
+        if self._steps > self._batches:
+            return (
+                f"{self._steps} steps were made, but the data loader that was attached drew "
+                f"{self._batches} batches: others were trained on",
+            )
+        if self._batches - self._steps > self._passes * self._ahead:
+            return (
+                f"{self._batches} batches were drawn for {self._steps} steps, where the accountant takes one "
+                "for each: batches were accumulated without BatchMemoryManager, or left out",
+            )
+        return ()
 
     def take(self, count: int) -> list[int]:
         """The next `count` rows."""

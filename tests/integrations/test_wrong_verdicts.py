@@ -1,0 +1,245 @@
+"""Trainings about which an audit once said something wrong, or nothing: each has its test."""
+
+from typing import Any
+
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngineAdaptiveClipping
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from canaria import InputError, assert_private_training
+from canaria.evidence import AuditWarning
+from canaria.integrations.opacus import attach, with_canary_head
+from tests.integrations.digits import DELTA, Private, audited, digits, private
+
+TOKENS = 12
+
+
+class TestAccumulatedBatches:
+    @pytest.mark.parametrize("injection", ["sum", "rows", "head"])
+    def test_more_than_one_batch_to_a_step_is_reported(self, injection: str) -> None:
+        """By signal_skip_step, as many recipes do; the accountant counts one batch."""
+        made = private(injection)
+        audit = attach(made.optimizer, made.loader, injection=injection, canaries=1000, rng=0)
+        for _ in range(2):
+            for k, (rows, labels) in enumerate(made.loader):
+                made.optimizer.signal_skip_step(do_skip=k % 2 == 0)
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+        report = audit.report(2.0, DELTA)
+        assert report.alarming
+        assert "batches were accumulated without BatchMemoryManager" in report.verdict
+
+    @pytest.mark.parametrize("physical", [None, 13])
+    def test_batches_that_are_split_are_not(self, physical: int | None) -> None:
+        audit, _ = audited("sum", steps=20, physical=physical)
+        assert audit.recording().contradictions == ()
+
+    def test_workers_that_fetch_ahead_are_not(self) -> None:
+        made = private("sum")
+        loader = DataLoader(made.loader.dataset, batch_sampler=made.loader.batch_sampler, num_workers=1)
+        audit = attach(made.optimizer, loader, injection="sum", canaries=1000, rng=0)
+        for k, (rows, labels) in enumerate(loader):
+            made.criterion(made.model(rows), labels).backward()
+            made.optimizer.step()
+            made.optimizer.zero_grad()
+            if k == 4:
+                break
+        assert audit.recording().contradictions == ()
+
+
+@pytest.mark.parametrize("injection", ["sum", "head"])
+def test_another_loader_than_the_one_attached_is_reported(injection: str) -> None:
+    made = private(injection)
+    audit = attach(made.optimizer, made.loader, injection=injection, canaries=1000, rng=0)
+    for rows, labels in DataLoader(made.loader.dataset, batch_size=140):
+        made.criterion(made.model(rows), labels).backward()
+        made.optimizer.step()
+        made.optimizer.zero_grad()
+    assert "others were trained on" in audit.report(2.0, DELTA).verdict
+
+
+class TestTheAccountant:
+    @pytest.mark.parametrize(
+        ("told", "said"),
+        [
+            (lambda step, noise, rate: (noise, rate / 10), "told sample rate 0.01 where it is 0.1"),
+            (lambda step, noise, rate: (3 * noise, rate), "told noise multiplier 7.2672 where it is 2.4224"),
+            (
+                lambda step, noise, rate: None if step % 4 else (noise, rate),
+                "counted 5 steps, the audit saw 20",
+            ),
+        ],
+    )
+    def test_it_must_be_told_what_was_done(self, told: Any, said: str) -> None:
+        made = private("sum")
+        accountant, step = made.engine.accountant, 0
+
+        def hook(optimizer: Any) -> None:
+            nonlocal step
+            settings = told(step, optimizer.noise_multiplier, 0.1)
+            step += 1
+            if settings is not None:
+                accountant.step(noise_multiplier=settings[0], sample_rate=settings[1])
+
+        made.optimizer.step_hook = hook
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+        while audit.steps < 20:
+            made.one_pass()
+        report = audit.report(2.0, DELTA)
+        assert said in report.verdict
+        assert report.alarming
+        with pytest.raises(AssertionError, match="was NOT what was stated"):
+            assert_private_training(audit, 2.0, DELTA, conformance=False)
+
+    def test_what_is_right_is_not_reported(self) -> None:
+        audit, made = audited("sum", steps=20)
+        made.optimizer.noise_multiplier = 3.0
+        made.one_pass()
+        assert audit.recording().contradictions == ()
+
+    def test_the_optimizer_resumed_after_attaching_is_reported(self) -> None:
+        """Adam has a state; without one, the accountant disagrees."""
+        before, made = audited("sum", steps=20, adam=True)
+        kept = made.optimizer.state_dict()
+        made = private("sum", adam=True)
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+        made.optimizer.load_state_dict(kept)
+        with pytest.warns(AuditWarning, match="resumed after the audit was attached"):
+            made.one_pass()
+        with pytest.raises(InputError, match="nothing was seen after step 0"):
+            audit.report(2.0, DELTA)
+        made = private("sum")
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+        made.engine.accountant.history = [(before.noise_multiplier, 0.1, 20)]
+        made.one_pass()
+        assert "the accountant counted 30 steps, the audit saw 10" in audit.report(2.0, DELTA).verdict
+
+
+class TestErrorsWhileTraining:
+    def test_training_goes_on_and_the_report_says_what_it_did_not_see(self) -> None:
+        """An empty batch that the script skips, with injection="rows"."""
+        made = private("rows", canaries=100)
+        audit = attach(made.optimizer, made.loader, injection="rows", canaries=100, rng=0)
+        made.one_pass()
+        with pytest.warns(AuditWarning, match="the audit ended, training goes on"):
+            self.skip_a_batch(made)
+        report = audit.report(2.0, DELTA)
+        assert "nothing was seen after step 13" in report.facts["unseen"]
+        assert audit.steps == 13
+
+    @staticmethod
+    def skip_a_batch(made: Private) -> None:
+        for k, (rows, labels) in enumerate(made.loader):
+            if k != 3:
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+
+    def test_or_it_is_an_error(self) -> None:
+        made = private("rows", canaries=100)
+        attach(made.optimizer, made.loader, injection="rows", canaries=100, rng=0, on_error="raise")
+        rows, labels = digits(400)[:8]
+        made.criterion(made.model(rows), labels).backward()
+        with pytest.raises(InputError, match="every batch must go through"):
+            made.optimizer.step()
+
+    def test_it_must_be_one_of_these(self) -> None:
+        made = private("sum")
+        with pytest.raises(InputError, match="on_error must be 'warn' or 'raise'"):
+            attach(made.optimizer, made.loader, injection="sum", canaries=9, on_error="ignore")
+
+
+def test_ghost_adaptive_clipping_adds_the_noise_that_it_says() -> None:
+    """More than the accountant is told, as the count of unclipped rows takes its share."""
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    engine = PrivacyEngineAdaptiveClipping(accountant="rdp")
+    model, optimizer, criterion, loader = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(digits(400), batch_size=40),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+        criterion=nn.CrossEntropyLoss(),
+        target_unclipped_quantile=0.5,
+        min_clipbound=0.1,
+        clipbound_learning_rate=0.2,
+    )
+    audit = attach(optimizer, loader, injection="sum", canaries=1000, rng=0)
+    while audit.steps < 50:
+        for rows, labels in loader:
+            criterion(model(rows), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    report = audit.report(2.0, DELTA)
+    assert report.conformance is not None
+    assert report.conformance.p_value > 1e-4
+    assert report.contradictions == ()
+    assert audit.noise_multiplier > 1.01
+
+
+class Tokens(nn.Module):
+    """A model of sequences, with an answer for every token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(TOKENS, 8)
+        self.answers = nn.Linear(8, TOKENS)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        answers: Tensor = self.answers(self.embedding(rows))
+        return answers
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+@pytest.mark.parametrize("length", [32, 256, 1024])
+def test_canaries_of_long_sequences_are_clipped(length: int, mode: str) -> None:
+    """Cross-entropy averaged over T tokens has a gradient of norm 1 / sqrt(T)."""
+    torch.manual_seed(length)
+    rows = torch.randint(0, TOKENS, (200, length))
+    model, dataset = with_canary_head(Tokens(), TensorDataset(rows, rows), 400)
+    criterion: Any = nn.CrossEntropyLoss()
+    if mode == "ghost":
+        criterion = nn.CrossEntropyLoss(reduction="mean")
+    engine = PrivacyEngine(accountant="rdp")
+    made = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=150),
+        noise_multiplier=0.5,
+        max_grad_norm=1.0,
+        grad_sample_mode=mode,
+        **({"criterion": PerRow()} if mode == "ghost" else {}),
+    )
+    if mode == "ghost":
+        private_model, optimizer, criterion, loader = made
+    else:
+        private_model, optimizer, loader = made
+    audit = attach(optimizer, loader, injection="head", canaries=400, rng=0)
+    while audit.steps < 12:
+        for tokens, labels in loader:
+            answers = private_model(tokens)
+            if mode == "ghost":
+                criterion(answers, labels).backward()
+            else:
+                criterion(answers.flatten(0, 1), labels.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    found = audit.conformance()
+    assert found.p_value > 1e-4
+    assert found.weight == pytest.approx(1, abs=0.3)
+
+
+class PerRow(nn.Module):
+    """Cross-entropy averaged over the tokens of each row."""
+
+    reduction = "mean"
+
+    def forward(self, answers: Tensor, labels: Tensor) -> Tensor:
+        losses = nn.functional.cross_entropy(answers.transpose(1, 2), labels, reduction="none").mean(dim=1)
+        return losses if self.reduction == "none" else losses.mean()
