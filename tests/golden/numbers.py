@@ -11,7 +11,6 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import from_dict, to_dict
 from canaria.rules import Soft, Tails, parse_rule
 from canaria.training.canaries import Dense, Dirac
-from canaria.training.differences import Pairs
 from canaria.training.recording import Recording
 
 FOLDER = Path(__file__).parent
@@ -62,7 +61,6 @@ def of_recording(case: Case) -> dict[str, Any]:
 def read(data: Mapping[str, Any]) -> Recording:
     """A recording from plain data."""
     kind, fields = data["design"]
-    pairs = data["pairs"]
     return Recording(
         design={"Dirac": Dirac, "Dense": Dense}[kind](**fields),
         bits=np.array(data["bits"], dtype=np.int8),
@@ -74,7 +72,6 @@ def read(data: Mapping[str, Any]) -> Recording:
         injection=data["injection"],
         seed=data["seed"],
         layers=tuple(data["layers"]),
-        pairs=None if pairs is None else Pairs.of(pairs[0], pairs[1]),
     )
 
 

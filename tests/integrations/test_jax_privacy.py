@@ -216,8 +216,8 @@ def test_included_canaries_weigh_one_clip_norm(design: Any) -> None:
     assert record.losses(np.zeros(design.count, np.int8)).shape == (design.count,)
 
 
-def test_canaries_join_side_by_side_in_every_array_and_nothing_else_changes() -> None:
-    """Scalars and empty arrays are among the weights; canaries begin with the first of each."""
+def test_canaries_are_scattered_over_every_array_and_nothing_else_changes() -> None:
+    """Scalars and empty arrays are among the weights."""
     grads = {
         "a": jnp.arange(77.0).reshape(7, 11),
         "b": jnp.zeros(()),
@@ -230,8 +230,7 @@ def test_canaries_join_side_by_side_in_every_array_and_nothing_else_changes() ->
     assert (units(record) > 0).all()
     inside = [places[(first <= places) & (places < last)] for first, last in ((0, 77), (77, 78), (78, 102))]
     assert tuple(map(len, inside)) == record.layers
-    assert all((np.diff(some) == 1).all() for some in inside)
-    assert [int(some[0]) for some in inside] == [0, 77, 78]
+    assert np.diff(inside[0]).max() > 2
     assert np.allclose(added[places], record.sums)
 
 

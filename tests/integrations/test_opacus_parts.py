@@ -10,8 +10,16 @@ from canaria import InputError
 from canaria.integrations.opacus._injections import _Poisson
 from canaria.integrations.opacus._internals import clipping_factors
 from canaria.integrations.opacus._places import Places
+from canaria.training.witnesses import layout
 
 CPU = torch.device("cpu")
+
+
+def all_of(parameters: list[torch.nn.Parameter]) -> Places:
+    """Every weight carries a canary."""
+    sizes = [parameter.numel() for parameter in parameters]
+    shapes = [(size,) for size in sizes]
+    return Places(parameters, layout(shapes, sum(sizes), np.random.default_rng(0)))
 
 
 def poisson(things: int, rate: float, width: int | None = None, seed: int = 0) -> _Poisson:
@@ -66,7 +74,7 @@ def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:
     weight = torch.nn.Parameter(torch.zeros(50))
     rows = torch.rand(16_000, 50).bfloat16()
     weight.grad_sample = rows
-    seen = Places([weight], 50).read_rows(torch.ones(16_000))
+    seen = all_of([weight]).read_rows(torch.ones(16_000))
     assert (seen - rows.float().sum(0)).abs().max() < 0.1
     assert (rows.sum(0).float() - rows.float().sum(0)).abs().max() > 1
 
@@ -82,7 +90,7 @@ def test_real_rows_are_clipped_as_opacus_clips_them(kind: torch.dtype) -> None:
     for weight in weights:
         rows = torch.rand(3000, weight.numel()) + 1
         weight.grad_sample = (0.9 * rows / rows.norm(dim=1, keepdim=True)).to(kind)
-    seen = [Places([weight], weight.numel()).read_rows(clipping_factors(optimizer)) for weight in weights]
+    seen = [all_of([weight]).read_rows(clipping_factors(optimizer)) for weight in weights]
     optimizer.clip_and_accumulate()
     for weight, expected in zip(weights, seen, strict=True):
         assert torch.allclose(weight.summed_grad, expected, atol=1e-2)

@@ -52,7 +52,7 @@ def test_several_audits_of_one_training_run() -> None:
 
 
 def test_jax_audits_are_held_by_their_recording() -> None:
-    params = {"weights": jnp.zeros((50, 20))}
+    params = {"weights": jnp.zeros((50, 40))}
     privatizer = gaussian_privatizer(stddev=SIGMA, prng_key=0)
     audit = jax_privacy.attach(
         privatizer, params, canaries=1000, clip_norm=1.0, noise_multiplier=SIGMA, sample_rate=0.1, rng=0

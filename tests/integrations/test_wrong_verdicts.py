@@ -38,6 +38,7 @@ class TestAccumulatedBatches:
         audit, _ = audited("sum", steps=20, physical=physical)
         assert audit.recording().contradictions == ()
 
+    @pytest.mark.filterwarnings("ignore:os.fork")
     def test_workers_that_fetch_ahead_are_not(self) -> None:
         made = private("sum")
         loader = DataLoader(made.loader.dataset, batch_sampler=made.loader.batch_sampler, num_workers=1)

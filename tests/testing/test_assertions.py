@@ -248,15 +248,15 @@ def test_a_verdict_on_training_says_what_was_not_tested() -> None:
     """As the report of the same run does."""
     few = simulated(Dirac(1000), 1)
     verdict = examine_training(few, ApproximateDP(2.0, 1e-5), {}, 0.99)
-    assert [note.partition(":")[0] for note in verdict.notes] == ["not tested, steps"]
-    assert "steps" in few.report().facts
-    assert "not tested, steps" in verdict.result("run").facts["notes"]
+    assert [note.partition(":")[0] for note in verdict.notes] == ["not tested, noise"]
+    assert "noise" in few.report().facts
+    assert "not tested, noise" in verdict.result("run").facts["notes"]
     assert examine_training(few, ApproximateDP(2.0, 1e-5), {}, 0.99, conformance=False).notes == ()
 
 
 def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     recording = simulated(Dirac(1000), 1)
-    with pytest.warns(AuditWarning, match="not tested, steps"):
+    with pytest.warns(AuditWarning, match="not tested, noise"):
         assert 0.1 < assert_private_training(recording, 2.0, 1e-5, confidence=0.9).epsilon < 2
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
@@ -278,7 +278,7 @@ def test_training_with_another_rule() -> None:
         bound = assert_private_training(recording, 2.0, 1e-6, confidence=0.95, **how)
     assert bound.rule == "Bet()"
     assert bound.confidence == 0.95
-    with pytest.warns(AuditWarning, match="not tested, steps"):
+    with pytest.warns(AuditWarning, match="not tested, noise"):
         assert assert_private_training(recording, 2.0, 1e-6, rule=Surest(100)).rule == "Surest(k=100)"
 
 
@@ -387,11 +387,11 @@ def test_the_plain_function_warns_of_a_pass_that_says_little(options: dict[str, 
 
 
 def test_the_plain_function_warns_of_what_training_did_not_test() -> None:
-    run = watched(Dirac(1200, 12), 0, np.full(20, 2.0), (97, 3))
+    run = watched(Dirac(1200, 12), 0, np.full(20, 2.0), [(97,), (3,)])
     with pytest.warns(AuditWarning) as warned:
         assert_private_training(run, 3.0, 1e-5)
     notes = " ".join(str(one.message) for one in warned)
-    assert "the test passed, but not tested, parameters: the noise of 1 of 2" in notes
+    assert "the test passed, but not tested, parameters: the noise of 0 of 2" in notes
     assert "the test passed, but not tested, steps" in notes
 
 

@@ -1,13 +1,18 @@
 """Recordings of simulated DP-SGD, correct or not."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training import Dense, Dirac, Recording
-from canaria.training.accumulator import Accumulator, Last, left_by_silence, table_of
+from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import Design, hidden_bits
+from canaria.training.witnesses import layout
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
+
+Fault = Callable[[list[np.ndarray], np.random.Generator], list[np.ndarray]]
 
 
 def simulated(
@@ -45,20 +50,22 @@ def watched(
     design: Design,
     seed: int,
     sigmas: np.ndarray,
-    layers: tuple[int, ...],
-    noise: np.ndarray | float = 1.0,
-    *,
-    one_key: bool = False,
-    same: tuple[int, int, int] = (0, 0, 0),
+    shapes: Sequence[tuple[int, ...]],
+    fault: Fault | None = None,
 ) -> Recording:
     """DP-SGD with one noise multiplier for each step, and all that conformance looks at.
 
-    `noise` multiplies the noise, for all, each step, or each step and coordinate: 1 is correct. With
-    `one_key`, every parameter gets the noise of the first from its first coordinate on; `same` says from where
-    to where how much noise is copied.
+    `fault` makes noise, (steps, weights) for every parameter, out of correct noise and its generator.
     """
     rng = np.random.default_rng(seed)
     bits = hidden_bits(design.count, seed)
+    laid = layout(shapes, design.coordinates, rng)
+    noise = [rng.normal(size=(len(sigmas), int(np.prod(shape)))) for shape in shapes]
+    noise = noise if fault is None else fault(noise, rng)
+    at_canaries, at_witnesses = (
+        np.concatenate([one[:, some] for one, some in zip(noise, places, strict=True)], axis=1)
+        for places in (laid.canaries, laid.witnesses)
+    )
     if isinstance(design, Dense):
         taking = (rng.random((len(sigmas), design.count)) < RATE) & (bits > 0)
         seen = taking @ design.gradients()
@@ -66,28 +73,21 @@ def watched(
         places = np.arange(design.count) % design.coordinates
         included = np.bincount(places, weights=bits > 0, minlength=design.coordinates).astype(int)
         seen = rng.binomial(included, RATE, (len(sigmas), design.coordinates)).astype(float)
-    normal = rng.normal(size=seen.shape)
-    if one_key:
-        normal = np.concatenate([normal[:, :share] for share in layers], axis=1)
-    source, target, width = same
-    normal[:, target : target + width] = normal[:, source : source + width]
-    seen += normal * sigmas[:, None] * noise
-    added = Accumulator.of(design, bits, layers, sample_rate=RATE, noise_multiplier=sigmas[0])
-    last = Last(seen[-1], sigmas[-1], float(np.mean(sigmas[:-1] ** 2))) if len(sigmas) % 2 else None
-    totals = added.totals(seen, sigmas)
-    squares = (sigmas[: len(sigmas) // 2 * 2] ** 2).reshape(-1, 2).tolist()
-    left = max([0.5, *(left_by_silence(*pair) for pair in squares)])
+    seen += at_canaries * sigmas[:, None]
+    added = Accumulator.of(design, laid.layers, laid.roles, sample_rate=RATE)
+    totals = added.totals(seen, at_witnesses * sigmas[:, None], sigmas)
     return Recording(
         design=design,
         bits=bits,
-        sums=seen.sum(axis=0),
+        sums=totals.sums,
         table=table_of(totals.table) if isinstance(design, Dirac) else None,
         steps=len(sigmas),
         sample_rate=RATE,
         noise_multiplier=float(np.sqrt(np.mean(sigmas**2))),
         injection="sum",
         seed=seed,
-        layers=layers,
-        parameters=len(layers),
-        pairs=added.pairs(totals, last, left),
+        layers=laid.layers,
+        parameters=len(shapes),
+        witnessed=totals.witnessed,
+        roles=laid.roles,
     )

@@ -1,12 +1,13 @@
 """The specification that every integration follows, on its own."""
 
-import itertools
+import math
 
 import numpy as np
 import pytest
 
-from canaria.training.accumulator import Accumulator, places, shares
-from canaria.training.canaries import Dense, Dirac, hidden_bits
+from canaria.training.accumulator import Accumulator
+from canaria.training.canaries import Dirac
+from canaria.training.witnesses import MOST_STEPS, Seen, layout, shares
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -23,73 +24,72 @@ def test_shares_add_up_fit_and_leave_no_parameter_out(seed: int) -> None:
         assert all(share >= min(size, 4) for share, size in zip(given, sizes, strict=True))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_places_lie_within_their_parameters(seed: int) -> None:
-    sizes, count = [1, 700, 30, 0, 2], 200
-    chosen = places(sizes, count + seed)
-    assert [some.stop - some.start for some in chosen] == shares(sizes, count + seed)
-    assert all(0 <= some.start <= some.stop <= size for some, size in zip(chosen, sizes, strict=True))
+@pytest.mark.parametrize("seed", range(10))
+def test_canaries_and_witnesses_lie_apart_within_their_parameters(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shapes = [(1,), (30, 20), (30,), (0,), (), (2,), (8, 3, 3, 3)]
+    count = int(rng.integers(1, 800))
+    found = layout(shapes, count, rng)
+    assert sum(found.layers) == count
+    for shape, canaries, witnesses in zip(shapes, found.canaries, found.witnesses, strict=True):
+        both = np.concatenate([canaries, witnesses])
+        assert len(np.unique(both)) == len(both)
+        assert ((both >= 0) & (both < math.prod(shape))).all()
+    assert len(found.roles.index) == sum(map(len, found.witnesses))
+    for place, some in zip(found.roles.parameter, np.concatenate(found.witnesses), strict=True):
+        assert some < math.prod(shapes[place])
 
 
-def made(design: Dirac | Dense, layers: tuple[int, ...], seed: int = 0) -> tuple[Accumulator, np.ndarray]:
-    bits = hidden_bits(design.count, seed)
-    return Accumulator.of(design, bits, layers, sample_rate=0.1, noise_multiplier=2.0), bits
+def test_canaries_are_scattered() -> None:
+    """Over the whole of a parameter, not side by side; other seeds put them elsewhere."""
+    one, other = (layout([(100, 100)], 500, np.random.default_rng(seed)).canaries[0] for seed in (0, 1))
+    for places in (one, other):
+        assert np.histogram(places, 10, (0, 10_000))[0].min() >= 20
+        assert np.diff(places).max() > 50
+    assert len(np.intersect1d(one, other)) < 60
 
 
-def test_steps_are_compared_where_no_canary_is_included() -> None:
-    """Of every parameter; of many coordinates, some thousands."""
-    design, layers = Dirac(40_000, 2), (3, 19_900, 97)
-    found, bits = made(design, layers)
-    included = np.bincount(np.flatnonzero(bits > 0) % 20_000, minlength=20_000)
-    assert (included[found.compared] == 0).all()
-    assert 1000 <= len(found.compared) <= 4200
-    quiet = np.flatnonzero(included == 0)
-    for first, last in ((0, 3), (3, 19_903), (19_903, 20_000)):
-        inside = ((first <= quiet) & (quiet < last)).sum()
-        assert ((first <= found.compared) & (found.compared < last)).sum() >= min(inside, 8)
+def test_where_weights_are_scarce_canaries_come_first() -> None:
+    found = layout([(20, 10), (10,)], 210, np.random.default_rng(0))
+    assert sum(found.layers) == 210
+    assert len(found.roles.index) == 0
+    found = layout([(20, 10), (10,)], 200, np.random.default_rng(0))
+    assert len(found.roles.index) == 10
 
 
-@pytest.mark.parametrize(
-    ("design", "directions"),
-    [(Dense(50, 70), None), (Dense(400, 500), 256), (Dense(300, 20), 0), (Dense(2, 4), None)],
-    ids=repr,
-)
-def test_directions_of_dense_canaries_see_none_that_is_included(
-    design: Dense, directions: int | None
-) -> None:
-    found, bits = made(design, (design.coordinates,))
-    assert found.directions is not None
-    expected = design.coordinates - int((bits > 0).sum()) if directions is None else directions
-    assert found.directions.shape == (design.coordinates, expected)
-    assert np.abs(design.gradients()[bits > 0] @ found.directions).max(initial=0) <= 1e-12
-    assert np.allclose(found.directions.T @ found.directions, np.eye(expected), atol=1e-12)
+def test_canaries_with_a_parameter_of_their_own_fill_it() -> None:
+    found = layout([(20, 10), (50,), (10,)], 50, np.random.default_rng(0), home=1, coarse=[2])
+    assert [len(some) for some in found.canaries] == [0, 50, 0]
+    assert len(found.witnesses[0]) == 200
+    assert len(found.witnesses[1]) == len(found.witnesses[2]) == 0
+
+
+def test_aligned_witnesses_of_equal_parameters_are_the_same() -> None:
+    shapes = [(40, 30), (40,), (40, 30), (3,)]
+    roles = layout(shapes, 100, np.random.default_rng(0)).roles
+    aligned = [set(roles.index[(roles.parameter == place) & (roles.index >= 0)]) for place in range(4)]
+    assert aligned[0] == aligned[2]
+    assert {0, 1, 2, 3, 30, 31, 600, 601} <= aligned[0]
+    assert len(aligned[3]) == 1
+
+
+def test_of_many_steps_squares_are_added_up_and_the_first_signs_kept() -> None:
+    roles = layout([(10, 10)], 20, np.random.default_rng(0)).roles
+    values = np.random.default_rng(1).normal(size=(MOST_STEPS + 100, len(roles.index)))
+    seen = Seen.of(values, roles)
+    assert seen.steps == MOST_STEPS + 100
+    squares = (values[:, ~roles.shaped] ** 2).sum(axis=1)
+    assert seen.by_step[7] == pytest.approx(squares[7] + squares[MOST_STEPS + 7])
+    assert seen.by_step[200] == pytest.approx(squares[200])
+    assert len(seen.signs) == MOST_STEPS
+    assert seen.cells.sum() == roles.shaped.sum() * seen.steps
 
 
 def test_a_parameter_without_its_noise_is_believed_to_have_none() -> None:
     rng = np.random.default_rng(0)
-    found, _ = made(Dirac(200), (100, 100))
+    laid = layout([(300,), (300,)], 200, rng)
+    found = Accumulator.of(Dirac(200), laid.layers, laid.roles, sample_rate=0.1)
     noise = rng.normal(size=(16, 200)) * np.repeat([2.0, 0.2], 100)
-    first, second = found.believed_noise((rng.random((16, 200)) < 0.05) + noise)
-    assert first == 2.0
-    assert second < 0.6
-
-
-@pytest.mark.parametrize("layers", [(40, 40), (100, 5, 30, 30), (7,), (3, 2, 1, 1, 1)], ids=str)
-def test_twins_have_the_same_index_in_two_parameters(layers: tuple[int, ...]) -> None:
-    """How often the differences there have a sign, and the same one, by brute force."""
-    design, rng = Dirac(sum(layers)), np.random.default_rng(0)
-    found, bits = made(design, layers, seed=1)
-    differences = np.round(rng.normal(size=(6, len(found.compared))), 1)
-    have, agree = found.signs(differences)
-    ends = np.cumsum([0, *layers])
-    at = {int(place): column for column, place in enumerate(found.compared)}
-    assert all(bits[place] < 0 for place in at)
-    for one, other in itertools.combinations(range(len(layers)), 2):
-        counted = [0, 0]
-        for index in range(min(layers[one], layers[other])):
-            first, second = int(ends[one]) + index, int(ends[other]) + index
-            if first in at and second in at:
-                product = np.sign(differences[:, at[first]] * differences[:, at[second]])
-                counted[0] += int(np.abs(product).sum())
-                counted[1] += int(product.sum())
-        assert (have[one, other], agree[one, other]) == tuple(counted)
+    first, second = found.believed_factors((rng.random((16, 200)) < 0.05) + noise, np.full(16, 2.0))
+    assert first == 1.0
+    assert second < 0.3

@@ -108,10 +108,11 @@ SCORES: Final = (
 CONFORMANCE: Final = (
     "Does the release match what was stated? Offset: a constant was added everywhere. Weight: included "
     "elements count for more or less than they should. Layers: the offset or the weight differs between "
-    "parameters. Noise: there is more or less than stated. Steps: noise is missing in some steps, or in "
-    "one parameter. This test is much more sensitive than the bound, but it assumes the stated noise "
-    "distribution, and it is not a bound on ε. Correct code gives a p-value below 0.001 in about one run "
-    "in 1,000."
+    "parameters. Noise and size: there is more or less noise than stated. Steps, places: noise is missing "
+    "in some steps, weights or parameters. Shape: the noise is not normal. Repeats: the noise of a step "
+    "was used before. Copies: the same noise is used for several weights. This test is much more "
+    "sensitive than the bound, but it assumes the stated noise distribution, and it is not a bound on ε. "
+    "Correct code gives a p-value below 0.001 in about one run in 1,000."
 )
 KINDS: Final = {
     "Counts": "unchanged, because this number of guesses was fixed in advance",

@@ -4,8 +4,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from scipy import special
-
 LEVEL: Final = 1e-3
 """The false-alarm rate of the test, unless another one is asked for."""
 LEAST_LEVEL: Final = 1e-12
@@ -22,7 +20,7 @@ class Conformance:
         stated_noise: The stated noise multiplier.
         weight: The mean contribution of an included canary, relative to the expected one (expected 1).
         parts: The independent p-values that `p_value` combines, by name.
-        clearest: Where the noise differs most from what was stated.
+        clearest: Where training differs most from what was stated.
         level: The false-alarm rate of the test.
 
     """
@@ -58,11 +56,15 @@ class Conformance:
 
 
 def needed(parts: int, level: float) -> float:
-    """The p-value that one of so many parts must have for the joint one to be low enough by itself."""
-    return math.exp(-float(special.chdtri(2 * parts, level)) / 2)
+    """The p-value that one of so many parts must have for the joint one to be at most the level."""
+    return -math.expm1(math.log1p(-level) / parts)
 
 
 def joined(parts: dict[str, float]) -> float:
-    """Fisher's method: one p-value from independent ones."""
-    logs = -2 * sum(math.log(max(p, 1e-300)) for p in parts.values())
-    return float(special.chdtrc(2 * len(parts), logs))
+    """One p-value from independent ones: the smallest, corrected for their number (Sidak)."""
+    return sidak(min(parts.values()), len(parts))
+
+
+def sidak(smallest: float, tests: int) -> float:
+    """The smallest p-value of so many independent tests, corrected for their number."""
+    return -math.expm1(tests * math.log1p(-min(smallest, 1 - 1e-16)))

@@ -14,7 +14,7 @@ RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _LEAST_RAW_NORM: Final = 0.01
 """It is never below this: to what they divide by, clippers add a little."""
-DRAWS: Final = 1
+DRAWS, PLACES, TESTS = 1, 2, 3
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
@@ -153,6 +153,6 @@ def hidden_bits(count: int, seed: int) -> Bits:
 
 
 def derived(seed: int, purpose: int) -> int:
-    """A random number of 63 bits that follows from the seed of an audit, for `DRAWS`."""
+    """A random number of 63 bits that follows from the seed of an audit, for a purpose such as `DRAWS`."""
     sequence = np.random.SeedSequence(seed, spawn_key=(_DERIVED, purpose))
     return int(sequence.generate_state(1, np.uint64)[0] >> 1)

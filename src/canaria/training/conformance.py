@@ -1,27 +1,22 @@
-"""The conformance test: whether the sums of the canaries follow the law of a correct DP-SGD.
+"""The conformance test: whether training follows the law of a correct DP-SGD.
 
 A lower bound refutes a claim only when the fault is large. Under a correct implementation, however, the law
-of the sums is known once the bits are: on a coordinate with m included canaries, Binomial(T m, q) + N(0, T
-sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped to a standard normal z by
-its own distribution function, so z is a vector of independent N(0, 1) if the code is correct. It is split
-into independent parts, each with an exact p-value:
+of what is seen is known once the bits are. On a coordinate with m included canaries the sum of all steps is
+Binomial(T m, q) + N(0, T sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped
+to a standard normal z by its own distribution function, so z is a vector of independent N(0, 1) if the code
+is correct. It is split into independent parts, each with an exact p-value:
 
     offset   along (1, ..., 1): something was added everywhere;
     weight   along the number of included canaries: their weight is not 1;
     layers   what is left of these two directions within each parameter: they differ between parameters;
     noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
 
-The smallest p-value over parameters is corrected for the number of parameters (Sidak). Sums over steps cannot
-show noise that varies from step to step. The difference of two steps, on coordinates without an included
-canary, is N(0, 2 sigma^2) and independent of the sums:
+The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
+other weights, show the noise of every step by itself; `canaria.training.noise` has their parts.
 
-    steps    the squared differences of every pair of steps, chi-squared, again by the smallest p-value;
-    twins    how often differences at the same index of two parameters have the same sign, which says nothing
-             about their squares: one random key for several parameters gives them the same noise. Of every
-             two parameters, the smallest p-value counts, times the number of tests.
-
-Fisher's method combines them into one p-value, which correct code makes small at most as often as it says.
-This assumes the Gaussian mechanism and Poisson sampling; it is never a bound on epsilon.
+The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
+makes small at most as often as it says. This assumes the Gaussian mechanism and Poisson sampling; it is never
+a bound on epsilon.
 """
 
 import math
@@ -35,8 +30,8 @@ from scipy import linalg, special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.results.conformance import Conformance, joined
-from canaria.training.differences import Pairs
+from canaria.results.conformance import Conformance, joined, sidak
+from canaria.training.noise import CERTAIN, Part
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
@@ -44,6 +39,16 @@ _FEWEST_DRAWS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
 _MOST_SPREAD: Final = 0.15
 """And they may add this share, at most, to the variance of the squares."""
+_TELLING: Final = (
+    *("copies", "repeats", "size", "shape", "steps", "places"),
+    *("weight", "layers", "noise", "offset"),
+)
+"""Parts, those first that tell most of what is wrong."""
+_WHERE: Final = {
+    "offset": "what is added everywhere",
+    "weight": "the weight of canaries",
+    "layers": "the weight of canaries, which differs between parameters",
+}
 
 
 class Audited(Protocol):
@@ -86,7 +91,7 @@ def of_dirac(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
-    pairs: Pairs | None = None,
+    noise: dict[str, Part] | None = None,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -97,7 +102,7 @@ def of_dirac(
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
-        pairs: The squared differences of pairs of steps; None leaves out that part of the test.
+        noise: The parts that witnesses show; None leaves them out.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -127,8 +132,8 @@ def of_dirac(
     variance = np.mean(
         (left - left.mean()) ** 2 - steps * included * sample_rate * (1 - sample_rate) * slope**2
     )
-    noise = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, directions, (noise, noise_multiplier, slope), layers, pairs)
+    shown = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise)
 
 
 def of_dense(
@@ -139,7 +144,7 @@ def of_dense(
     sample_rate: float,
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
-    pairs: Pairs | None = None,
+    noise: dict[str, Part] | None = None,
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -154,7 +159,7 @@ def of_dense(
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
-        pairs: The squared differences of pairs of steps; None leaves out that part of the test.
+        noise: The parts that witnesses show; None leaves them out.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -180,8 +185,8 @@ def of_dense(
     slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
     left = seen - slope * expected
     variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
-    noise = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, {"weight": along}, (noise, noise_multiplier, slope), layers, pairs)
+    shown = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise)
 
 
 def enough_draws(
@@ -240,9 +245,9 @@ def _joined(
     directions: dict[str, Floats],
     found: tuple[float, float, float],
     layers: tuple[int, ...],
-    pairs: Pairs | None,
+    witnessed: dict[str, Part] | None,
 ) -> Conformance:
-    """Independent parts of z, along the directions and within the layers, and their joint p-value."""
+    """Independent parts of z, along the directions and within the layers, and those of witnesses."""
     columns = list(directions.values())
     basis, names = _orthonormal(columns), list(directions)
     along = basis.T @ normal
@@ -258,36 +263,20 @@ def _joined(
     if inner > len(along):
         parts["layers"] = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
     parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
-    clearest = f"parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else ""
-    if pairs is not None:
-        parts["steps"], where = _steps(pairs)
-        if parts["steps"] < parts["noise"]:
-            clearest = where
-        if pairs.twins is not None:
-            parts["twins"] = pairs.twins.p_value
-            if parts["twins"] < min(parts["noise"], parts["steps"]):
-                one, other = pairs.twins.where
-                clearest = f"noise that parameters {one + 1} and {other + 1} of {len(rests)} share"
-    noise, stated, weight = found
+    where = dict(_WHERE)
+    where["noise"] = f"the sums of parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else "the sums"
+    for name, part_of_noise in (witnessed or {}).items():
+        parts[name], where[name] = part_of_noise[:2]
+    missing = [name for name, part_of_noise in (witnessed or {}).items() if part_of_noise.missing]
+    shown, stated, weight = found
     return Conformance(
-        p_value=joined(parts), noise=noise, stated_noise=stated, weight=weight, parts=parts, clearest=clearest
+        p_value=joined(parts),
+        noise=shown,
+        stated_noise=stated,
+        weight=weight,
+        parts=parts,
+        clearest=where[min((*missing, *_TELLING), key=lambda name: max(parts.get(name, 1.0), CERTAIN))],
     )
-
-
-def _steps(pairs: Pairs) -> tuple[float, str]:
-    """The p-value of the differences of steps, by pair and by parameter, and where they are clearest."""
-    extremes = np.array(pairs.extremes)
-    p_value, which = _smallest(extremes, np.full(len(extremes), pairs.places), pairs.count)
-    first = 2 * pairs.pairs[which] + 1
-    alone = pairs.odd and pairs.pairs[which] == pairs.count - 1
-    where = f"step {first}" if alone else f"steps {first} and {first + 1}"
-    if not pairs.by_parameter:
-        return p_value, where
-    sums, places = np.array(pairs.by_parameter).T
-    by_parameter, worst = _smallest(sums, places.astype(np.int64) * pairs.count)
-    if by_parameter < p_value:
-        where = f"parameter {worst + 1} of {len(sums)}"
-    return float(-np.expm1(2 * np.log1p(-min(p_value, by_parameter, 1 - 1e-16)))), where
 
 
 def _orthonormal(columns: list[Floats]) -> Floats:
@@ -305,11 +294,8 @@ def _two_sided_normal(value: float) -> float:
     return float(2 * special.ndtr(-abs(value)))
 
 
-def _smallest(values: Floats, freedoms: Integers, count: int | None = None) -> tuple[float, int]:
-    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place.
-
-    Of `count` values with equal freedoms, the smallest and the largest suffice.
-    """
+def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
+    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place."""
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0
@@ -317,5 +303,4 @@ def _smallest(values: Floats, freedoms: Integers, count: int | None = None) -> t
         special.chdtr(freedoms[real], values[real]), special.chdtrc(freedoms[real], values[real])
     )
     least = int(np.argmin(tails))
-    tried = len(real) if count is None else count
-    return float(-np.expm1(tried * np.log1p(-min(float(tails[least]), 1 - 1e-16)))), int(real[least])
+    return sidak(float(tails[least]), len(real)), int(real[least])

@@ -22,14 +22,15 @@ from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference
-from canaria.results.conformance import LEVEL, Conformance, needed
+from canaria.results.conformance import LEVEL, Conformance
 from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
-from canaria.training.canaries import Dense, Design, Dirac, exercised
+from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
-from canaria.training.differences import Pairs, surely_smaller
+from canaria.training.noise import parts_of, untested
+from canaria.training.witnesses import Roles, Seen
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
 NOT_TESTED: Final = (
@@ -58,7 +59,8 @@ class Recording:
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
             test.
         parameters: The number of parameters that are trained; 0 if not known.
-        pairs: The squared differences of pairs of steps; only for the conformance test.
+        witnessed: What witnesses showed; only for the conformance test. None if there were none.
+        roles: What each witness is for.
         by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
         noise_changes: Whether the stated noise multiplier changes from step to step.
         contradictions: What training did otherwise than was stated, for certain.
@@ -82,7 +84,8 @@ class Recording:
     seed: int
     layers: tuple[int, ...] = ()
     parameters: int = 0
-    pairs: Pairs | None = None
+    witnessed: Seen | None = None
+    roles: Roles | None = None
     by_the_optimizer: bool = True
     noise_changes: bool = False
     contradictions: tuple[str, ...] = ()
@@ -255,14 +258,20 @@ class Recording:
             noise,
         )
         included = self.bits > 0
-        pairs = self.pairs
-        if pairs is not None and noise > 0:
-            pairs = pairs.scaled((self.noise_multiplier / noise) ** 2)
+        parts = None
+        if self.witnessed is not None and self.roles is not None:
+            parts = parts_of(
+                self.witnessed,
+                self.roles,
+                np.random.default_rng(derived(self.seed, TESTS)),
+                factor=(self.noise_multiplier / noise) ** 2 if noise > 0 else 1.0,
+                names=self.parameters,
+            )
         if isinstance(self.design, Dense):
-            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, pairs)
+            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, parts)
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
-        return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, pairs)
+        return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, parts)
 
     def report(
         self,
@@ -333,12 +342,10 @@ class Recording:
         )
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
-        """What conformance may not see in this run, by topic.
+        """What conformance does not see in this run, by topic.
 
-        A fault that is not listed (a step without noise beside one with its stated noise, a parameter without
-        noise, the same noise at every index that two parameters have in common) is found with a probability
-        of 99.9%. Noise that moves from one step of a pair to the other, so that their difference has its
-        usual size, is not seen.
+        What is not listed is found with certainty: a step or a parameter without noise, and noise that two
+        parameters share.
 
         Args:
             level: The false-alarm rate at which conformance is judged.
@@ -347,44 +354,9 @@ class Recording:
             A sentence for each topic; empty if there is none.
 
         """
-        facts, count = {}, len(self.layers)
-        twins = None if self.pairs is None else self.pairs.twins
-        parts = (2 if isinstance(self.design, Dirac) else 1) + (count > 1) + 1
-        clear = needed(parts + (self.pairs is not None) + (twins is not None), level)
-        silent = [] if self.pairs is None else self.pairs.show_a_silent_parameter(clear)
-        silent += [False] * (count - len(silent))
-        tested = sum(
-            seen or self._noise_shows(share, clear) for share, seen in zip(self.layers, silent, strict=True)
-        )
-        if tested < self.parameters:
-            facts["parameters"] = (
-                f"the noise of {tested} of {self.parameters} is tested; the others carry too few canaries, "
-                "none, or only included ones"
-            )
-        if self.steps > 1 and (self.pairs is None or not self.pairs.show_a_silent_step(clear)):
-            places = 0 if self.pairs is None else self.pairs.places
-            changing = "" if self.pairs is None or self.pairs.left <= 0.5 else ", as the noise changes"
-            facts["steps"] = (
-                f"compared on {places} coordinates without an included canary: too few to be sure to see "
-                f"noise that is missing in one step{changing}"
-            )
-        pairs = self.parameters * (self.parameters - 1) // 2
-        shown = 0 if twins is None else twins.shown(clear)
-        if shown < pairs:
-            facts["independence"] = (
-                f"whether two parameters share their noise is tested for {shown} of {pairs} pairs; the "
-                "others have too few coordinates of the same index without an included canary, or none"
-            )
-        return facts
-
-    def _noise_shows(self, share: int, clear: float) -> bool:
-        """Whether sums on so many coordinates of a parameter surely show that it gets no noise at all."""
-        canaries = len(self.bits) / self.design.coordinates / 2
-        once = self.sample_rate * (1 - self.sample_rate)
-        drawn = canaries * once
-        tailed = max(0.0, 1 - 6 * once) / max(self.steps * drawn, 1e-300)
-        ratio = drawn / (drawn + self._noise_multiplier**2)
-        return surely_smaller(ratio, share - 2, len(self.layers), clear, tailed=tailed)
+        if self.witnessed is None or self.roles is None:
+            return {"noise": "no weight without canaries shows the noise of single steps"}
+        return untested(self.witnessed, self.roles, self.parameters, level)
 
     def _promised(
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None

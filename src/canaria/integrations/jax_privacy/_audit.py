@@ -19,6 +19,7 @@ from canaria.evidence.bound import Bound
 from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulator
 from canaria.integrations.jax_privacy._checks import (
     Stated,
+    coarse_in,
     require_fitting,
     require_private,
     require_room,
@@ -28,12 +29,14 @@ from canaria.integrations.jax_privacy._checks import (
 from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
 from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
 from canaria.integrations.jax_privacy._internals import key_of
+from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
-from canaria.training.canaries import DRAWS, Dense, Design, Dirac, derived, design_of, hidden_bits
+from canaria.training.canaries import DRAWS, PLACES, Dense, Design, Dirac, derived, design_of, hidden_bits
 from canaria.training.recording import Recording
+from canaria.training.witnesses import layout
 
 _ATTACH: Final = 0x61747461
 PyTree = Any
@@ -70,16 +73,23 @@ class Audit:
         seed: int,
         *,
         stated: Stated,
+        coarse: list[int],
     ) -> None:
         self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
+        home = None if injection == "sum" else len(shapes)
+        if injection == "head":
+            shapes = [*shapes, (design.coordinates,)]
+        rng = np.random.default_rng(derived(seed, PLACES))
+        places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
         self._injection: Sum | Head = (
-            Head(shapes, design)
+            Head(shapes, places)
             if injection == "head"
             else Sum(
                 shapes,
+                places,
                 design,
                 self._bits,
                 clip_norm=stated.clip_norm,
@@ -87,13 +97,8 @@ class Audit:
             )
         )
         self._accumulator = Accumulator(
-            accumulator.Accumulator.of(
-                design,
-                self._bits,
-                self._injection.places.layers,
-                sample_rate=stated.sample_rate,
-                noise_multiplier=stated.noise_multiplier,
-            )
+            accumulator.Accumulator.of(design, places.layers, places.roles, sample_rate=stated.sample_rate),
+            stated.noise_multiplier,
         )
         made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
@@ -116,11 +121,15 @@ class Audit:
         leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
         self._require_fitting("sum_of_clipped_grads", leaves)
         leaves, real, key = self._injection.add(leaves, noise_state.key)
+        places = self._injection.places
+        clean = places.read_witnesses(leaves)
         noisy, inner = self._audited.update(
             jax.tree.unflatten(structure, leaves), noise_state.noise_state, params, **extra
         )
-        seen = (self._injection.places.read(jax.tree.leaves(noisy)) - real) / self.clip_norm
-        accumulated = self._accumulator.add(noise_state.accumulated, seen)
+        read = jax.tree.leaves(noisy)
+        seen = (places.read(read) - real) / self.clip_norm
+        noise = (places.read_witnesses(read) - clean) / self.clip_norm
+        accumulated = self._accumulator.add(noise_state.accumulated, seen, noise)
         return noisy, AuditState(inner, noise_state.mark, key, accumulated)
 
     def _require_fitting(self, name: str, leaves: list[Array]) -> None:
@@ -154,7 +163,7 @@ class Audit:
             raise InputError(
                 "the state is of another audit; attach with the same arguments and rng as where it began"
             )
-        sums, table, pairs = self._accumulator.totals(ours.accumulated)
+        sums, table, witnessed = self._accumulator.totals(ours.accumulated)
         return Recording(
             design=self.design,
             bits=self._bits.copy(),
@@ -167,7 +176,8 @@ class Audit:
             seed=self.seed,
             layers=self._injection.places.layers,
             parameters=sum(math.prod(shape) > 0 for shape in self._injection.shapes),
-            pairs=pairs,
+            witnessed=witnessed,
+            roles=self._injection.places.roles,
             by_the_optimizer=False,
         )
 
@@ -262,7 +272,7 @@ def attach(
     if injection == "sum":
         require_room(shapes, design)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    return Audit(privatizer, shapes, design, injection, seed, stated=settings)
+    return Audit(privatizer, shapes, design, injection, seed, stated=settings, coarse=coarse_in(params))
 
 
 def _state_in(state: PyTree) -> AuditState:

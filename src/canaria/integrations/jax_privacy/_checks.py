@@ -13,6 +13,7 @@ from canaria._core.errors import InputError, shown
 from canaria.integrations.jax_privacy._internals import is_privatizer, noising_matrix, norm_bound
 from canaria.training.canaries import Design
 
+_SINGLE: Final = 4
 _LOOKED_AT: Final = 16
 """So many steps of a noising matrix show what it is."""
 
@@ -58,6 +59,15 @@ def shapes_of(params: object) -> list[tuple[int, ...]]:
     if not leaves:
         raise InputError(f"params must hold arrays of floating-point numbers, got {shown(params)}")
     return [jnp.shape(leaf) for leaf in leaves]
+
+
+def coarse_in(params: object) -> list[int]:
+    """Which arrays are in less than single precision: their sums are rounded by more than they may be."""
+    return [
+        place
+        for place, leaf in enumerate(jax.tree.leaves(params))
+        if np.dtype(getattr(leaf, "dtype", np.float32)).itemsize < _SINGLE
+    ]
 
 
 def require_room(shapes: list[tuple[int, ...]], design: Design) -> None:

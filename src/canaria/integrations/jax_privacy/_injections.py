@@ -24,6 +24,7 @@ class Sum:
     def __init__(
         self,
         shapes: list[tuple[int, ...]],
+        places: Places,
         design: Design,
         bits: Bits,
         *,
@@ -31,7 +32,7 @@ class Sum:
         sample_rate: float,
     ) -> None:
         self.shapes, self._design, self._bits, self._clip_norm = shapes, design, bits, clip_norm
-        self.places = Places(shapes, design.coordinates)
+        self.places = places
         self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
         if sample_rate < _LEAST_RATE:
             raise InputError(f"injection='sum' needs a sample_rate of at least 2^-32, got {sample_rate}")
@@ -59,10 +60,8 @@ class Sum:
 class Head:
     """The canary head's own gradient; no real row touches it."""
 
-    def __init__(self, shapes: list[tuple[int, ...]], design: Design) -> None:
-        self.shapes = [*shapes, (design.coordinates,)]
-        # A head is the whole of its array, the last one; the others carry none.
-        self.places = Places([*((0,) for _ in shapes), (design.coordinates,)], design.coordinates)
+    def __init__(self, shapes: list[tuple[int, ...]], places: Places) -> None:
+        self.shapes, self.places = shapes, places
 
     def add(self, leaves: list[Array], key: Array) -> tuple[list[Array], Array, Array]:
         """The sums as they are: canaries are in them."""

@@ -1,36 +1,32 @@
-"""Reading and writing the coordinates that carry canaries."""
-
-import math
+"""Reading and writing the weights that carry canaries, and reading witnesses."""
 
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
 
-from canaria.training.accumulator import places
+from canaria._core.arrays import Integers
+from canaria.training.witnesses import Layout
 
 
 class Places:
-    """`count` weights of arrays with these shapes, where `canaria.training.accumulator.places` puts them.
+    """Weights of arrays, where a layout puts canaries and witnesses."""
 
-    `layers` says how many each array carries, in order.
-    """
-
-    def __init__(self, shapes: list[tuple[int, ...]], count: int) -> None:
-        chosen = places([math.prod(shape) for shape in shapes], count)
-        self._slices = {which: some for which, some in enumerate(chosen) if some.stop > some.start}
-        self.layers = tuple(some.stop - some.start for some in self._slices.values())
+    def __init__(self, layout: Layout) -> None:
+        self.layers, self.roles = layout.layers, layout.roles
+        self._canaries = _used(layout.canaries)
+        self._witnesses = _used(layout.witnesses)
 
     def chosen(self, leaves: list[Array]) -> list[Array]:
-        """The arrays that carry canaries."""
-        return [leaves[which] for which in self._slices]
+        """The arrays that carry canaries or have witnesses."""
+        return [leaves[which] for which in sorted({*self._canaries, *self._witnesses})]
 
     def read(self, leaves: list[Array]) -> Array:
-        """The values at the places, in single precision or better."""
-        parts = [
-            leaves[which].reshape(-1)[some].astype(jnp.promote_types(leaves[which].dtype, jnp.float32))
-            for which, some in self._slices.items()
-        ]
-        return jnp.concatenate(parts)
+        """The values at the canaries' coordinates, in single precision or better."""
+        return _read(leaves, self._canaries)
+
+    def read_witnesses(self, leaves: list[Array]) -> Array:
+        """The values at witnesses."""
+        return _read(leaves, self._witnesses) if self._witnesses else jnp.zeros(0)
 
     def put(self, leaves: list[Array], real: Array, added: Array) -> list[Array]:
         """The arrays with the real part and the canaries at the places, in their own precision.
@@ -39,13 +35,25 @@ class Places:
         """
         ends = np.cumsum(self.layers)[:-1]
         put = list(leaves)
-        parts = zip(self._slices.items(), jnp.split(real, ends), jnp.split(added, ends), strict=True)
+        parts = zip(self._canaries.items(), jnp.split(real, ends), jnp.split(added, ends), strict=True)
         for (which, some), beside, more in parts:
             put[which] = _with(leaves[which], some, beside, more)
         return put
 
 
-def _with(leaf: Array, some: slice, real: Array, added: Array) -> Array:
+def _used(places: tuple[Integers, ...]) -> dict[int, Integers]:
+    return {which: some for which, some in enumerate(places) if len(some)}
+
+
+def _read(leaves: list[Array], places: dict[int, Integers]) -> Array:
+    parts = [
+        leaves[which].reshape(-1)[some].astype(jnp.promote_types(leaves[which].dtype, jnp.float32))
+        for which, some in places.items()
+    ]
+    return jnp.concatenate(parts)
+
+
+def _with(leaf: Array, some: Integers, real: Array, added: Array) -> Array:
     """An array that holds real + added there, or the next number toward real where that is more."""
     near = (real + added).astype(leaf.dtype)
     over = abs(near.astype(real.dtype) - real) > abs(added)

@@ -6,13 +6,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
-from canaria.training.accumulator import HELD, TOO_FEW
-from canaria.training.differences import Pairs
+from canaria.training.accumulator import HELD, LEAST_NOISE, TOO_FEW
+from canaria.training.witnesses import EDGES, MOST_STEPS, Seen
 
 _TOGETHER: Final = 8
 """Logarithms are taken of the product of up to so many steps."""
@@ -21,12 +21,16 @@ _ROOM: Final = 80.0
 
 
 class _Totals(NamedTuple):
-    """The fields of `canaria.training.accumulator.Totals`, on the device."""
+    """Sums and table of `canaria.training.accumulator.Totals` on the device, and what witnesses showed.
+
+    `beyond` counts the values of shaped witnesses beyond each edge, `signs` holds bytes of eight signs.
+    """
 
     sums: Tensor
     table: Tensor
-    by_pair: Tensor
+    by_step: Tensor
     by_place: Tensor
+    beyond: Tensor
     signs: Tensor
 
 
@@ -35,110 +39,104 @@ class Accumulator:
 
     def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
         self.specified = specified
-        count, most = sum(specified.layers), specified.most
+        self._count, most = sum(specified.layers), specified.most
+        witnesses = len(specified.roles.index)
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(binomial_law(most, specified.sample_rate)).tolist()
         self._layers = list(specified.layers)
-        self._compared = torch.tensor(specified.compared, device=device)
-        self._twins = torch.tensor(specified.twins, device=device)
-        self._directions: Tensor | None = None
-        if specified.directions is not None:
-            self._directions = torch.tensor(specified.directions, dtype=torch.float32, device=device)
-        self._believed: list[float] | None = None
+        self._plain = torch.tensor(np.flatnonzero(~specified.roles.shaped), device=device)
+        self._shaped = torch.tensor(np.flatnonzero(specified.roles.shaped), device=device)
+        self._signed = torch.tensor(specified.roles.signed, device=device)
+        self._bytes = -(-len(self._signed) // 8)
+        self._bits = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
+        self._factors: list[float] | None = None
         self._totals = _Totals(
-            torch.zeros(count, dtype=wide, device=device),
-            torch.zeros(most, count, dtype=wide, device=device),
-            torch.zeros(0, device=device),
-            torch.zeros(specified.places, device=device),
-            torch.zeros(2, *2 * [len(specified.layers)], dtype=wide, device=device),
+            torch.zeros(self._count, dtype=wide, device=device),
+            torch.zeros(most, self._count, dtype=wide, device=device),
+            torch.zeros(MOST_STEPS, dtype=wide, device=device),
+            torch.zeros(len(self._plain), dtype=wide, device=device),
+            torch.zeros(len(EDGES), dtype=torch.int64, device=device),
+            torch.zeros(0, self._bytes, dtype=torch.uint8, device=device),
         )
-        self.steps, self.noise_square, self._left = 0, 0.0, 0.5
-        self.noise_changes = False
-        self._held = torch.zeros(HELD, count, device=device)
-        self._scratch = torch.zeros(2, HELD, count, device=device)
+        self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
+        self._held = torch.zeros(HELD, self._count + witnesses, device=device)
+        self._scratch = torch.zeros(2, HELD, self._count, device=device)
         self._stated = [0.0] * HELD
         self._waiting = 0
 
     def next_row(self) -> Tensor:
-        """Where the next step's sums are to be written before they are added."""
+        """Where the next step's sums are to be written before they are added, canaries first."""
         return self._held[self._waiting]
 
-    def add(self, real: Tensor | float, *, scale: float, clip_norm: float, stated: float) -> None:
+    def add(self, real: Tensor, *, scale: float, clip_norm: float, stated: float) -> None:
         """One step: the noisy sums in `next_row`, times `scale`, less the real rows' part.
 
         `stated` is the noise multiplier that is stated for this step.
         """
-        row = self.next_row().mul_(scale / clip_norm)
-        if isinstance(real, Tensor):
-            row.sub_(real, alpha=1 / clip_norm)
+        self.next_row().mul_(scale / clip_norm).sub_(real, alpha=1 / clip_norm)
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
         self._waiting += 1
         self.steps += 1
         self.noise_square += stated**2
-        if self._waiting % 2 == 0:
-            before = self._stated[self._waiting - 2]
-            self._left = max(self._left, accumulator.left_by_silence(before**2, stated**2))
         if self._waiting == HELD:
-            self._believed = self._believed_noise()
+            self._factors = self._believed_factors()
             self._totals = self._with_held()
             self._waiting = 0
 
-    def _believed_noise(self) -> list[float]:
-        """The noise of each parameter, by the first steps, as the specification says."""
-        if self._believed is not None:
-            return self._believed
-        squares = self._held[: self._waiting].square().mean(0)
+    def _believed_factors(self) -> list[float]:
+        """How many times the stated noise each parameter has, as the specification says."""
+        if self._factors is not None:
+            return self._factors
+        squares = self._held[: self._waiting, : self._count].square().mean(0)
+        stated = sum(noise**2 for noise in self._stated[: self._waiting]) / self._waiting
         return [
-            self.specified.believed_of(float(part.mean()), float(part.std()), len(part))
+            self.specified.believed_factor(float(part.mean()), float(part.std()), len(part), stated)
             if len(part) > TOO_FEW
-            else self.specified.noise_multiplier
+            else 1.0
             for part in torch.split(squares, self._layers)
         ]
 
     def totals(self) -> accumulator.Totals:
         """What was seen, with the steps that are held back, on the CPU and free of torch."""
-        return accumulator.Totals(*map(_plain, self._with_held()))
-
-    def pairs(self, totals: accumulator.Totals) -> Pairs | None:
-        """The differences of pairs of steps, for the conformance test."""
-        if self._waiting % 2 == 0:
-            return self.specified.pairs(totals, left=self._left)
-        last, stated = self._held[self._waiting - 1], self._stated[self._waiting - 1]
-        return self.specified.pairs(
-            totals,
-            accumulator.Last(_plain(last), stated, (self.noise_square - stated**2) / max(self.steps - 1, 1)),
-            self._left,
-        )
+        found = self._with_held()
+        beyond = found.beyond.cpu().numpy()
+        values = len(self._shaped) * self.steps
+        cells = -np.diff(np.concatenate([[values], beyond, [0]]))
+        signs = found.signs.cpu().numpy()
+        by_step = _plain(found.by_step)[: min(self.steps, MOST_STEPS)]
+        witnessed = Seen(self.steps, by_step, _plain(found.by_place), cells, signs)
+        return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
 
     def _with_held(self) -> _Totals:
-        seen, sums = self._held[: self._waiting], self._totals.sums
-        if len(seen) == 0:
-            return self._totals
-        table = self._totals.table.clone()
+        before = self._totals
+        if self._waiting == 0:
+            return before
+        seen, noise = self._held[: self._waiting, : self._count], self._held[: self._waiting, self._count :]
+        table = before.table.clone()
         for m, row in enumerate(self._increments(seen), start=1):
-            table[m - 1] += row.to(sums.dtype)
-        differences = self._differences(seen[: len(seen) // 2 * 2])
-        signs = nn.functional.pad(differences.sign(), (0, 1))[:, self._twins].transpose(0, 1).flatten(1)
-        agreed = torch.stack([values @ values.T for values in (signs.abs(), signs)])
-        squares = differences.square_()
+            table[m - 1] += row.to(table.dtype)
+        stated = torch.tensor(self._stated[: self._waiting], device=seen.device)
+        values = noise / stated.clamp_(min=1e-30)[:, None]
+        squares = values[:, self._plain].square_()
+        sizes = values[:, self._shaped].abs_()
+        signs = before.signs
+        if len(signs) < MOST_STEPS:
+            positive = values[:, self._signed] > 0
+            padded = torch.nn.functional.pad(positive, (0, 8 * self._bytes - positive.shape[1]))
+            bits = padded.view(len(values), self._bytes, 8) * self._bits
+            signs = torch.cat([signs, bits.sum(2, dtype=torch.uint8)])[:MOST_STEPS]
+        number = torch.arange(self.steps - self._waiting, self.steps, device=seen.device) % MOST_STEPS
         return _Totals(
-            sums + seen.sum(0),
+            before.sums + seen.sum(0),
             table,
-            torch.cat([self._totals.by_pair, squares.sum(1)]),
-            self._totals.by_place + squares.sum(0),
-            self._totals.signs + agreed.to(self._totals.signs.dtype),
+            before.by_step.index_add(0, number, squares.sum(1, dtype=before.by_step.dtype)),
+            before.by_place + squares.sum(0),
+            before.beyond + torch.stack([(sizes > edge).sum() for edge in EDGES]),
+            signs,
         )
-
-    def _differences(self, seen: Tensor) -> Tensor:
-        """Differences of pairs of steps over their standard deviation, (pairs, places)."""
-        values = seen[:, self._compared] if self._directions is None else seen @ self._directions
-        stated = self._stated[: len(seen)]
-        variances = [first**2 + second**2 for first, second in zip(stated[0::2], stated[1::2], strict=True)]
-        scales = torch.tensor(variances, device=seen.device).clamp_(min=1e-30)
-        return (values[0::2] - values[1::2]).div_(scales.sqrt_()[:, None])
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for m = 1 ... s.
@@ -148,10 +146,11 @@ class Accumulator:
         cut at a height that only a fault reaches.
         """
         most = len(self._totals.table)
-        sigmas = self._believed_noise()
-        inverse = _spread([1 / sigma**2 for sigma in sigmas], self._layers, seen.device)
+        stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
+        factors = self._believed_factors()
+        inverse = _inverse_squares(stated, factors, self._layers, seen.device)
         logs = [[self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)] for m in range(most + 1)]
-        least = min(sigmas)
+        least = min(stated) * min(factors)
         largest, smallest = most * (most + 6 * least) / least**2, -self._law[most][0]
         together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
         scaled = torch.mul(seen, inverse, out=self._scratch[0, : len(seen)])
@@ -181,9 +180,8 @@ class Accumulator:
             "stated": self._stated[: self._waiting],
             "steps": self.steps,
             "noise_square": self.noise_square,
-            "left": self._left,
             "noise_changes": self.noise_changes,
-            "believed": self._believed,
+            "factors": self._factors,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -194,8 +192,8 @@ class Accumulator:
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
-        self._left, self.noise_changes = float(state["left"]), bool(state["noise_changes"])
-        self._believed = state["believed"]
+        self.noise_changes = bool(state["noise_changes"])
+        self._factors = state["factors"]
 
 
 def _plain(values: Tensor) -> Floats:
@@ -210,8 +208,14 @@ def _exp(value: Tensor | float) -> Tensor | float:
     return value.exp() if isinstance(value, Tensor) else math.exp(value)
 
 
-def _spread(values: list[float], sizes: list[int], device: torch.device) -> Tensor | float:
-    """One value for each place of a parameter; a plain number where all are the same."""
-    if min(values) == max(values):
-        return values[0]
-    return torch.repeat_interleave(torch.tensor(values, device=device), torch.tensor(sizes, device=device))
+def _inverse_squares(
+    stated: list[float], factors: list[float], layers: list[int], device: torch.device
+) -> Tensor | float:
+    """One over the squared noise of each step and place; a plain number where all are the same."""
+    steps: Tensor | float = 1 / stated[0] ** 2
+    if min(stated) != max(stated):
+        steps = torch.tensor([1 / noise**2 for noise in stated], device=device)[:, None]
+    if min(factors) == max(factors):
+        return steps / factors[0] ** 2
+    values = torch.tensor([1 / factor**2 for factor in factors], device=device)
+    return torch.repeat_interleave(values, torch.tensor(layers, device=device)) * steps

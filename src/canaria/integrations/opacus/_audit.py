@@ -70,7 +70,7 @@ class Audit:
         self._draws, self._account = Draws(data_loader, begun=begun), Account()
         self._resumed, self._ended = False, ""
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
-        self._real: Tensor | float | None = None
+        self._real: Tensor | None = None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
@@ -87,12 +87,9 @@ class Audit:
         self._injection: Injection = MAKERS[self.injection](
             self.optimizer, self._draws, self._design, self._bits, seed
         )
+        places = self._injection.places
         specified = accumulator.Accumulator.of(
-            self._design,
-            self._bits,
-            self._injection.places.layers,
-            sample_rate=self.sample_rate,
-            noise_multiplier=self._noise(),
+            self._design, places.layers, places.roles, sample_rate=self.sample_rate
         )
         self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
 
@@ -135,7 +132,7 @@ class Audit:
                 "attaching, or the original optimizer was stepped itself"
             )
         self._real = None
-        if processes(optimizer) > 1 and isinstance(real, Tensor):
+        if processes(optimizer) > 1:
             torch.distributed.all_reduce(real)
         self._injection.places.read(GRADIENT, self._accumulator.next_row())
         clip = float(optimizer.max_grad_norm)
@@ -162,7 +159,8 @@ class Audit:
             seed=self.seed,
             layers=self._injection.places.layers,
             parameters=len(self.optimizer.params),
-            pairs=self._accumulator.pairs(totals),
+            witnessed=totals.witnessed,
+            roles=self._injection.places.roles,
             noise_changes=self._accumulator.noise_changes,
             contradictions=self._contradictions(),
             ended=self._ended,

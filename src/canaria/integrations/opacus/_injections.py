@@ -22,8 +22,11 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import Draws
-from canaria.training.canaries import DRAWS, Dense, Design, derived, raw_norm
+from canaria.training.canaries import DRAWS, PLACES, Dense, Design, derived, raw_norm
+from canaria.training.witnesses import layout
 
+FINE: Final = (torch.float32, torch.float64)
+"""The precisions in which sums are not rounded by more than they may be."""
 _SURELY_CLIPPED: Final = 2.0
 """The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
 
@@ -37,9 +40,12 @@ class Injection:
     def put_canaries(self) -> None:
         """Replace the gradients of canary rows, before they are clipped."""
 
-    def real_part(self) -> Tensor | float:
-        """Add the canaries, if that is to be done now, and tell the real rows' part of the sums."""
-        return 0.0
+    def real_part(self) -> Tensor:
+        """Add the canaries, if that is to be done now, and tell the real rows' part of the sums.
+
+        At witnesses that is the whole clipped sum.
+        """
+        raise NotImplementedError
 
     def excuse(self) -> str:
         """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
@@ -162,21 +168,21 @@ class _Sum(Injection):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
-        self.places = _spread(optimizer, design)
+        self.places = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
         rate = float(draws.loader.batch_sampler.sample_rate)
         self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, derived(seed, DRAWS), device)
-        self._real = torch.empty(design.coordinates, device=device)
+        self._real = torch.empty(self.places.all, device=device)
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
 
     def real_part(self) -> Tensor:
-        pieces = self.places.read(CLIPPED_SUM, self._real)
+        self.places.read(CLIPPED_SUM, self._real)
         if self._adds:
             counts = self._poisson.counts()
             added = self._dense.total(counts) if self._dense else counts
-            self.places.add(pieces, added, float(self._optimizer.max_grad_norm))
+            self.places.add(CLIPPED_SUM, added, float(self._optimizer.max_grad_norm))
         return self._real
 
     def draws_state(self) -> Any:
@@ -193,7 +199,8 @@ class _Rows(Injection):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
-        self.places = _spread(optimizer, design)
+        self.places = _spread(optimizer, design, seed)
+        self._real = torch.empty(self.places.all, device=optimizer.params[0].device)
         self._draws = draws
         self._first = draws.loader.dataset.real
         device = optimizer.params[0].device
@@ -219,28 +226,34 @@ class _Rows(Injection):
         real = drawn < self._first
         self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
 
-    def real_part(self) -> Tensor | float:
+    def real_part(self) -> Tensor:
         self._draws.finish()
-        real, self._sum = self._sum, 0.0
-        return real
+        self.places.read(CLIPPED_SUM, self._real)
+        self._real[: self.places.count] = self._sum
+        self._sum = 0.0
+        return self._real
 
 
 class _Head(Injection):
     """The canary embedding's own gradient; no real row touches it."""
 
-    def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, __: int) -> None:
-        weight = next(p for p in optimizer.params if hasattr(p, "canary_head"))
+    def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, seed: int) -> None:
+        home = next(place for place, p in enumerate(optimizer.params) if hasattr(p, "canary_head"))
+        weight = optimizer.params[home]
         self._optimizer = optimizer
-        self.places = Places([weight], design.coordinates)
+        self.places = _spread(optimizer, design, seed, home)
+        self._real = torch.empty(self.places.all, device=weight.device)
         self._head = weight.canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
         self._head.scale.averaged = averages_losses(optimizer)
         self._head.scale.twice = clips_by_ghost(optimizer)
         self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
-    def real_part(self) -> float:
+    def real_part(self) -> Tensor:
         self._head.scale.strength = raw_norm(float(self._optimizer.max_grad_norm))
-        return 0.0
+        self.places.read(CLIPPED_SUM, self._real)
+        self._real[: self.places.count] = 0
+        return self._real
 
     def excuse(self) -> str:
         least = self._head.scale.least(float(self._optimizer.max_grad_norm))
@@ -264,5 +277,8 @@ class _Head(Injection):
 MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
 
 
-def _spread(optimizer: DPOptimizer, design: Design) -> Places:
-    return Places(optimizer.params, design.coordinates)
+def _spread(optimizer: DPOptimizer, design: Design, seed: int, home: int | None = None) -> Places:
+    coarse = [place for place, p in enumerate(optimizer.params) if p.dtype not in FINE]
+    rng = np.random.default_rng(derived(seed, PLACES))
+    shapes = [tuple(p.shape) for p in optimizer.params]
+    return Places(optimizer.params, layout(shapes, design.coordinates, rng, home=home, coarse=coarse))

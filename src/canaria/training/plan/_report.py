@@ -8,13 +8,14 @@ from scipy import special
 
 from canaria._core.rounding import rounded_down
 from canaria.results.conformance import LEVEL, needed
-from canaria.training.differences import surely_smaller
 from canaria.training.plan._expected import Expected
 
 POWER: Final = 0.8
 """The probability at which a fault counts as found."""
-_PARTS: Final = 6
+_PARTS: Final = 10
 """The most parts that the p-value of conformance has."""
+_MISSED: Final = 1e-3
+"""A fault that counts as seen is missed with this probability at most."""
 LARGEST_FACTOR: Final = 64.0
 """The largest factor by which noise is planned to be too small."""
 
@@ -206,16 +207,14 @@ class Plan:
         return [*rows, (f"noise / {self.factor:g} refuted", powers)] if powers else rows
 
     def _half_the_noise_seen(self) -> str:
-        """Whether conformance detects it for sure: in steps where no canary is included, or in the sums."""
-        clear, found = needed(_PARTS, LEVEL), "conformance test detects half the noise in the same run"
-        quiet = math.floor(self.coordinates / 2.0**self.per_coordinate)
-        if surely_smaller(0.25, quiet if self.steps > 1 else 0, 2 * (self.steps // 2), clear):
-            return f"the training report's {found}"
+        """Whether conformance detects it for sure: in the sums, or at weights without canaries."""
+        found = "the training report's conformance test detects half the noise in the same run"
         drawn = self.sample_rate * (1 - self.sample_rate) * self.per_coordinate / 2
         noise = self.noise_multiplier**2
-        if surely_smaller((drawn + noise / 4) / (drawn + noise), self.coordinates - 2, 1, clear):
-            return f"the training report's {found}, if few parameters carry the canaries"
-        return "half the noise may escape the training report's conformance test: use more coordinates"
+        ratio = (drawn + noise / 4) / (drawn + noise)
+        if _surely_smaller(ratio, self.coordinates - 2, needed(_PARTS, LEVEL)):
+            return found
+        return f"{found}, if the model has some hundred weights without canaries"
 
     def _faults_in_words(self) -> list[str]:
         conformance = f"  conformance  {self._half_the_noise_seen()}"
@@ -240,6 +239,12 @@ class Plan:
             *_table(rows),
             conformance,
         ]
+
+
+def _surely_smaller(ratio: float, freedom: float, needed: float) -> bool:
+    """Whether squares at this ratio of their usual size have so small a p-value, with probability 0.999."""
+    most = ratio * float(special.chdtri(freedom, _MISSED)) if freedom > 0 else math.inf
+    return bool(2 * special.chdtr(max(freedom, 1.0), most) <= needed)
 
 
 def _table(rows: list[tuple[str, list[str]]]) -> list[str]:

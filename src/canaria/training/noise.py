@@ -1,0 +1,282 @@
+"""Tests of the noise that witnesses show: its size, where and when, its law, and whether it is used twice.
+
+If training is correct, the values z of witnesses, over the stated noise, are independent N(0, 1). Sizes and
+signs of such values are independent, and so are different witnesses. Each part has an exact p-value:
+
+    size      the sum of squares, chi-squared;
+    steps     the share of each step in it (Beta), which does not depend on the sum: the smallest p-value;
+    places    the same of each witness and of each parameter;
+    shape     how many values of other witnesses are beyond 4, of the rest beyond 3, and so on: binomial;
+    repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
+    copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
+              those at one index of two parameters, singly and together; and how many signs of a step are
+              positive.
+
+The smallest p-value of m tests is corrected as if they were independent (Sidak); as they are pairwise
+uncorrelated, this errs by less than the square of the level. Discrete counts get p-values that are uniform by
+a random number of the auditor's own.
+"""
+
+import math
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria.results.conformance import needed, sidak
+from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
+
+_CHUNK: Final = 1024
+"""Steps are compared with all others in so many at a time."""
+CERTAIN: Final = 1e-9
+"""Of p-values below this, the one that tells most is shown, not the smallest."""
+_PARTS: Final = 10
+"""The most parts that conformance has."""
+_LITTLE: Final = 0.05
+"""Less than this share of the usual squares is as good as no noise."""
+_FEWEST: Final = 4
+"""At so many weights a step without noise is surely seen."""
+
+
+class Part(NamedTuple):
+    """A p-value, what it is clearest in, and whether noise is missing there, which other parts see too."""
+
+    p_value: float
+    where: str
+    missing: bool = False
+
+
+def parts_of(
+    seen: Seen, roles: Roles, rng: np.random.Generator, *, factor: float = 1.0, names: int = 0
+) -> dict[str, Part]:
+    """The parts, by name; `factor` multiplies all squares, to test another size than the stated one.
+
+    Cells are those of the stated size, so that "shape" is left out for another one. `names` is the number of
+    parameters, for texts.
+    """
+    steps, places = seen.steps, len(seen.by_place)
+    found: dict[str, Part] = {}
+    if steps * places > 0:
+        total = float(seen.by_step.sum())
+        found["size"] = Part(_chi_squared(total * factor, steps * places), "the noise as a whole")
+        if steps > 1:
+            found["steps"] = _steps(seen.by_step, steps, places, total)
+        if places > 1:
+            found["places"] = _places(seen.by_place, roles.parameter[~roles.shaped], steps, total, names)
+    if seen.cells.sum() > 0 and factor == 1:
+        found["shape"] = _shape(seen.cells, rng)
+    if len(roles.signed) > 1:
+        count = len(roles.signed)
+        signs = np.unpackbits(seen.signs, axis=1, count=count, bitorder="little").astype(np.bool_)
+        parameter, index = roles.parameter[roles.signed], roles.index[roles.signed]
+        if len(signs) > 1:
+            found["repeats"] = _repeats(signs[:, index < 0] if (index < 0).any() else signs, rng)
+        found["copies"] = _copies(signs, parameter, index, rng, names)
+    return found
+
+
+def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[str, str]:
+    """What these parts do not see for certain, by topic; empty if there is nothing."""
+    facts, steps = {}, seen.steps
+    clear = needed(_PARTS, level)
+    if steps > 1 and len(seen.by_place) < _FEWEST:
+        facts["steps"] = (
+            f"noise that is missing in one step is looked for at {len(seen.by_place)} weights only"
+        )
+    watched = len(np.unique(roles.parameter[~roles.shaped]))
+    if watched < parameters:
+        facts["parameters"] = (
+            f"the noise of {watched} of {parameters} is seen by itself; the others have no weight to spare"
+        )
+    pairs, common = parameters * (parameters - 1) // 2, _common_indices(roles)
+    told = sum(
+        len(common) * 2.0 ** (1 - min(steps, MOST_STEPS) * count) <= clear for count in common.values()
+    )
+    if told < pairs:
+        facts["independence"] = (
+            f"whether two parameters share their noise is tested for {told} of {pairs} pairs"
+        )
+    if steps > MOST_STEPS:
+        facts["repeats"] = f"whether noise is used again is tested in the first {MOST_STEPS:,} steps"
+    return facts
+
+
+def _common_indices(roles: Roles) -> dict[tuple[int, int], int]:
+    """For every two parameters with some, how many aligned indices they have in common."""
+    found: dict[tuple[int, int], int] = {}
+    for index in np.unique(roles.index[roles.index >= 0]):
+        for one, other in combinations(roles.parameter[roles.index == index].tolist(), 2):
+            found[one, other] = found.get((one, other), 0) + 1
+    return found
+
+
+def _steps(by_step: Floats, steps: int, places: int, total: float) -> Part:
+    together = np.bincount(np.arange(steps) % len(by_step))
+    tails = _beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
+    least = int(np.argmin(tails))
+    silent = by_step[least] * steps < _LITTLE * together[least] * total
+    return Part(sidak(float(tails[least]), len(tails)), f"the noise of step {least + 1}", bool(silent))
+
+
+def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: int) -> Part:
+    count = len(by_place)
+    alone = _beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
+    shares = np.bincount(parameter, weights=by_place) / max(total, 1e-300)
+    held = np.bincount(parameter)
+    several = np.flatnonzero((held > 1) & (held < count))
+    tails = _beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
+    least = int(np.argmin(alone))
+    where, smallest = int(parameter[least]), float(alone[least])
+    silent = by_place[least] * count < _LITTLE * total
+    if len(tails) and tails.min() < smallest:
+        where, smallest = int(several[np.argmin(tails)]), float(tails.min())
+        silent = shares[where] * count < _LITTLE * held[where]
+    return Part(sidak(smallest, len(alone) + len(tails)), _named(where, names), bool(silent))
+
+
+def _shape(cells: Integers, rng: np.random.Generator) -> Part:
+    """Counts from the farthest cell inwards, each given those farther out: independent binomials."""
+    beyond = 2 * special.ndtr(-np.array(EDGES))
+    chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
+    left = np.cumsum(cells)[1:]
+    tails = [
+        _binomial(int(count), int(trials), float(chance), rng)
+        for count, trials, chance in zip(cells[1:], left, chances, strict=True)
+    ]
+    return Part(sidak(min(tails), len(tails)), "the law of the noise, which is not normal")
+
+
+def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
+    """Any two steps, and all steps at one distance."""
+    steps, width = signs.shape
+    values = np.where(signs, 1, -1).astype(np.float32)
+    by_lag = np.zeros(steps)
+    most, ties, where = -1.0, 0, (0, 1, 1.0)
+    for first in range(0, steps, _CHUNK):
+        agreed = np.asarray(values[first : first + _CHUNK] @ values.T)
+        lags: Integers = np.arange(steps)[None] - (first + np.arange(len(agreed)))[:, None]
+        later = lags > 0
+        by_lag += np.bincount(lags[later], weights=agreed[later], minlength=steps)
+        sizes = np.where(later, np.abs(agreed), -1)
+        largest = float(sizes.max())
+        if largest > most:
+            most, ties = largest, 0
+            row, column = divmod(int(np.argmax(sizes)), steps)
+            where = (first + row, column, float(agreed[row, column]))
+        ties += int(np.sum(sizes == most)) if largest == most else 0
+    pairs = steps * (steps - 1) // 2
+    single = sidak(_extreme_sum(most, width, ties, rng), pairs)
+    tails = _signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
+    lag = int(np.argmin(tails))
+    spread = sidak(float(tails[lag]), len(tails))
+    one, other, agreement = where
+    text = f"the noise of step {other + 1}, which repeats that of step {one + 1}"
+    if agreement < 0:
+        text += " with the sign changed"
+    if spread < single:
+        text = f"the noise of steps {lag + 1} apart, which is correlated"
+    return Part(sidak(min(single, spread), 2), text)
+
+
+def _copies(signs: Hits, parameter: Integers, index: Integers, rng: np.random.Generator, names: int) -> Part:
+    """Aligned witnesses of one parameter, the same index in two, and all signs of a step."""
+    steps = len(signs)
+    values = np.where(signs, 1, -1).astype(np.float32)
+    singles: list[tuple[float, int, int]] = []
+    for where in np.unique(parameter):
+        own = np.flatnonzero((parameter == where) & (index >= 0))
+        agreed = values[:, own].T @ values[:, own]
+        singles += [
+            (float(agreed[i, j]), int(own[i]), int(own[j])) for i, j in combinations(range(len(own)), 2)
+        ]
+    between: dict[tuple[int, int], list[float]] = {}
+    for place in np.unique(index[index >= 0]):
+        own = np.flatnonzero(index == place)
+        agreed = values[:, own].T @ values[:, own]
+        for i, j in combinations(range(len(own)), 2):
+            pair = (int(own[i]), int(own[j]))
+            singles.append((float(agreed[i, j]), *pair))
+            key = (int(parameter[pair[0]]), int(parameter[pair[1]]))
+            between.setdefault(key, []).append(float(agreed[i, j]))
+    found = []
+    if singles:
+        sums = np.array([agreed for agreed, *_ in singles])
+        tails = _signed_sums(sums, np.full(len(sums), steps), rng)
+        least = int(np.argmin(tails))
+        _, first, second = singles[least]
+        text = _shared(int(parameter[first]), int(parameter[second]), names)
+        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+    if between:
+        keys = list(between)
+        sums = np.array([sum(between[key]) for key in keys])
+        tails = _signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
+        least = int(np.argmin(tails))
+        text = f"noise that parameters {keys[least][0] + 1} and {keys[least][1] + 1} of {names} share"
+        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+    found.append(_common(signs, rng))
+    smallest = min(part.p_value for part in found)
+    telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
+    return Part(sidak(smallest, len(found)), telling.where)
+
+
+def _common(signs: Hits, rng: np.random.Generator) -> Part:
+    """How many signs of each step are positive: normal scores, of which the squares are added up."""
+    steps, width = signs.shape
+    count = signs.sum(axis=1)
+    below = special.bdtr(count - 1, width, 0.5)
+    at = np.exp(stats.binom.logpmf(count, width, 0.5))
+    uniform = np.where(count > 0, below, 0.0) + rng.random(steps) * at
+    scores = special.ndtri(np.clip(uniform, 1e-300, 1 - 1e-16))
+    return Part(_chi_squared(float(scores @ scores), steps), "noise that all parameters have in common")
+
+
+def _shared(first: int, second: int, names: int) -> str:
+    if first == second:
+        return f"noise that is used twice in {_named(first, names)}"
+    return f"noise that parameters {first + 1} and {second + 1} of {names} share"
+
+
+def _named(parameter: int, names: int) -> str:
+    return f"parameter {parameter + 1} of {names}"
+
+
+def _chi_squared(value: float, freedom: int) -> float:
+    return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))
+
+
+def _beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
+    """Two-sided p-values of shares."""
+    share = np.clip(share, 0.0, 1.0)
+    below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def _binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:
+    """The two-sided p-value of a count, uniform by a random share of its own probability."""
+    if trials == 0:
+        return float(rng.random())
+    at = float(np.exp(stats.binom.logpmf(count, trials, chance))) * float(rng.random())
+    below = float(special.bdtr(count - 1, trials, chance)) if count > 0 else 0.0
+    above = float(special.bdtrc(count, trials, chance)) if count < trials else 0.0
+    whole = float(np.exp(stats.binom.logpmf(count, trials, chance)))
+    return min(1.0, 2 * min(below + at, above + whole - at))
+
+
+def _signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Floats:
+    """Two-sided p-values of sums of so many fair signs, uniform as above."""
+    more = (trials + np.abs(sums)) / 2
+    beyond = np.where(more < trials, special.bdtrc(more, trials, 0.5), 0.0)
+    at = np.exp(stats.binom.logpmf(more, trials, 0.5))
+    both = np.where(sums == 0, 1.0, 2.0)
+    return np.minimum(1.0, 2 * beyond + rng.random(len(sums)) * both * at)
+
+
+def _extreme_sum(size: float, trials: int, ties: int, rng: np.random.Generator) -> float:
+    """The smallest p-value of the sums of fair signs that are as large as the largest one, so many."""
+    drawn = -math.expm1(math.log1p(-float(rng.random())) / max(ties, 1))
+    more = (trials + size) / 2
+    beyond = float(special.bdtrc(more, trials, 0.5)) if more < trials else 0.0
+    at = float(np.exp(stats.binom.logpmf(more, trials, 0.5)))
+    return min(1.0, 2 * beyond + drawn * (1.0 if size == 0 else 2.0) * at)

@@ -1,0 +1,227 @@
+"""Witnesses: weights that never carry a canary, on which every step shows its noise and nothing else.
+
+At a witness the noisy sum less the clipped sum is the noise of that weight, which must be N(0, sigma_t^2),
+independent of everything, if training is correct. Witnesses know nothing of the hidden bits. They lie where
+faults show:
+
+    aligned    in every parameter the same few indices from its first one on, the next one along each of its
+               axes, and those half a parameter further: noise that is made once and used again, for several
+               parameters, rows or halves, agrees there;
+    scattered  anywhere, at random: noise that is missing somewhere, and the law of single values.
+
+Kept are, in units of the stated noise: the sum of squares of every step and of every witness, how many values
+of some witnesses lie in each of a few cells, and the signs of the first steps.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core.arrays import Floats, Hits, Integers
+
+EDGES: Final = (0.5, 1.0, 2.0, 3.0, 4.0)
+"""Between the cells of the sizes of single values."""
+MOST_STEPS: Final = 4096
+"""Signs are kept of so many steps, the first; of more steps, squares of some are added up."""
+_ALIGNED: Final = (0, 1, 2, 3, 17, 29, 40, 51)
+"""Indices at which all parameters have witnesses, if they have them."""
+_FOLLOWED: Final = (0, 1)
+"""Those of which the next one along every axis, and the one half a parameter further, are witnesses too."""
+_MOST_PARAMETERS: Final = 48
+"""Of more parameters than this, some at random have aligned witnesses."""
+_SCATTERED: Final = 1024
+_AT_LEAST: Final = 4
+"""Every parameter gets so many coordinates with canaries, if there are enough for all."""
+_FINGERPRINT: Final = 256
+"""Steps are compared by the signs of so many scattered witnesses."""
+
+
+class Layout(NamedTuple):
+    """Where canaries and witnesses lie, by parameter, as sorted flat indices.
+
+    Attributes:
+        canaries: Of each parameter those that carry canaries.
+        witnesses: Of each parameter its witnesses.
+        roles: What each witness is for, in the order of `witnesses`.
+
+    """
+
+    canaries: tuple[Integers, ...]
+    witnesses: tuple[Integers, ...]
+    roles: "Roles"
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The number of coordinates with canaries in each parameter that carries some."""
+        return tuple(len(places) for places in self.canaries if len(places))
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What each witness is for.
+
+    Attributes:
+        parameter: The parameter it lies in.
+        index: Its flat index there if it is an aligned one, else -1.
+        shaped: Whether its values are counted by their size; else their squares are added up.
+
+    """
+
+    parameter: Integers
+    index: Integers
+    shaped: Hits
+
+    @property
+    def signed(self) -> Integers:
+        """The witnesses whose signs are kept: aligned ones, and some others, by which steps are compared."""
+        scattered = np.flatnonzero(self.index < 0)[:_FINGERPRINT]
+        return np.concatenate([np.flatnonzero(self.index >= 0), scattered])
+
+
+def layout(
+    shapes: Sequence[tuple[int, ...]],
+    coordinates: int,
+    rng: np.random.Generator,
+    *,
+    home: int | None = None,
+    coarse: Sequence[int] = (),
+) -> Layout:
+    """Places for canaries and witnesses in parameters of these shapes, at random.
+
+    Args:
+        shapes: The shapes of the parameters.
+        coordinates: How many weights carry canaries. They come first: where weights are scarce, witnesses
+            get what is left.
+        rng: What the places are drawn from.
+        home: The parameter that canaries fill, if they have one of their own.
+        coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
+
+    Returns:
+        The places.
+
+    """
+    sizes = [math.prod(shape) for shape in shapes]
+    blind = {*coarse, home}
+    open_to = [size if home in (None, place) else 0 for place, size in enumerate(sizes)]
+    watched = [0 if place in blind else size for place, size in enumerate(sizes)]
+    room = sum(watched) - (coordinates if home is None else 0)
+    open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
+    aligned = _aligned(open_shapes, room // 2, rng)
+    carrying = shares(
+        [max(size - len(some), 0) for size, some in zip(open_to, aligned, strict=True)], coordinates
+    )
+    left = [
+        max(size - len(some) - count, 0) for size, some, count in zip(watched, aligned, carrying, strict=True)
+    ]
+    scattered = shares(left, min(_SCATTERED, sum(left)))
+    canaries, others = [], []
+    for size, some, count, more in zip(sizes, aligned, carrying, scattered, strict=True):
+        chosen = _without(size, some, count + more, rng)
+        canaries.append(np.sort(chosen[:count]))
+        others.append(np.sort(chosen[count:]))
+    return _with_roles(canaries, aligned, others, rng)
+
+
+def shares(sizes: Sequence[int], count: int) -> list[int]:
+    """How many of `count` coordinates each of these sizes gets: a floor for the small, then in proportion.
+
+    >>> shares([900, 90, 10], 100)
+    [78, 14, 8]
+    >>> shares([3, 5], 8)
+    [3, 5]
+    >>> shares([900, 90, 10, 1], 10)
+    [5, 2, 2, 1]
+    """
+    wholes = np.array(sizes, dtype=np.int64)
+    floor = max(count // (4 * len(wholes)), min(_AT_LEAST, count // len(wholes)))
+    given = np.minimum(wholes, floor)
+    while given.sum() < count:
+        room = wholes - given
+        more = np.minimum(room, np.floor(room * ((count - given.sum()) / room.sum())).astype(np.int64))
+        if more.sum() == 0:
+            largest = np.argsort(-room, kind="stable")[: count - int(given.sum())]
+            more[largest[room[largest] > 0]] = 1
+        given = given + more
+    return [int(share) for share in given]
+
+
+def _aligned(shapes: Sequence[tuple[int, ...]], room: int, rng: np.random.Generator) -> list[Integers]:
+    """Aligned indices of each parameter; as many as there is room for, the same of all."""
+    some = np.arange(len(shapes))
+    if len(shapes) > _MOST_PARAMETERS:
+        some = np.sort(rng.choice(some, _MOST_PARAMETERS, replace=False))
+    wanted = [_indices(shape) if place in set(some.tolist()) else [] for place, shape in enumerate(shapes)]
+    most = max(map(len, wanted), default=0)
+    while most > 0 and sum(min(len(one), most) for one in wanted) > room:
+        most -= 1
+    return [np.sort(np.array(one[:most], dtype=np.int64)) for one in wanted]
+
+
+def _indices(shape: tuple[int, ...]) -> list[int]:
+    """Aligned indices of a parameter of this shape, the most telling first; of a small one at most half."""
+    size = math.prod(shape)
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    halves = [size // 2, steps[0] * (shape[0] // 2)] if shape else []
+    followed = [start + step for step in (*halves, *steps) for start in _FOLLOWED]
+    found = dict.fromkeys([*_ALIGNED[:4], *followed, *_ALIGNED[4:]])
+    return [index for index in found if index < size][: size // 2]
+
+
+def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -> Integers:
+    """So many indices below `size` that are not taken, at random and in random order."""
+    free = rng.choice(size - len(taken), count, replace=False)
+    for index in np.sort(taken):
+        free = free + (free >= index)
+    return free.astype(np.int64)
+
+
+def _with_roles(
+    canaries: list[Integers], aligned: list[Integers], scattered: list[Integers], rng: np.random.Generator
+) -> Layout:
+    witnesses, parameter, index = [], [], []
+    for place, (some, others) in enumerate(zip(aligned, scattered, strict=True)):
+        witnesses.append(np.concatenate([some, others]))
+        parameter.append(np.full(len(some) + len(others), place))
+        index.append(np.concatenate([some, np.full(len(others), -1)]))
+    indices = np.concatenate(index).astype(np.int64)
+    shaped = np.zeros(len(indices), dtype=np.bool_)
+    single = rng.permutation(np.flatnonzero(indices < 0))
+    shaped[single[: len(single) // 2]] = True
+    return Layout(tuple(canaries), tuple(witnesses), Roles(np.concatenate(parameter), indices, shaped))
+
+
+class Seen(NamedTuple):
+    """What witnesses showed, in units of the stated noise.
+
+    Attributes:
+        steps: The number of steps.
+        by_step: The sum of squares of every step, over the witnesses that are not shaped; that of step t is
+            added to number t modulo `MOST_STEPS`.
+        by_place: The same of every such witness, over all steps.
+        cells: How many values of shaped witnesses lie in each cell: up to the first edge, to the second, ...
+        signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
+
+    """
+
+    steps: int
+    by_step: Floats
+    by_place: Floats
+    cells: Integers
+    signs: Any
+
+    @classmethod
+    def of(cls, values: Floats, roles: Roles) -> "Seen":
+        """From all values, (steps, witnesses)."""
+        squares = values[:, ~roles.shaped] ** 2
+        number = np.arange(len(values)) % MOST_STEPS
+        cells = np.searchsorted(np.array(EDGES), np.abs(values[:, roles.shaped]).ravel(), side="left")
+        return cls(
+            len(values),
+            np.bincount(number, squares.sum(axis=1), min(len(values), MOST_STEPS)).astype(np.float64),
+            squares.sum(axis=0),
+            np.bincount(cells, minlength=len(EDGES) + 1),
+            np.packbits(values[:MOST_STEPS, roles.signed] > 0, axis=1, bitorder="little"),
+        )
