@@ -52,6 +52,50 @@ class TestAccumulatedBatches:
         assert audit.recording().contradictions == ()
 
 
+def evaluated(made: Private) -> None:
+    with torch.no_grad():
+        for rows, _ in made.loader:
+            made.model(rows)
+
+
+@pytest.mark.parametrize("injection", ["sum", "rows"])
+def test_evaluation_on_the_private_loader_is_no_contradiction(injection: str) -> None:
+    made = private(injection)
+    audit = attach(made.optimizer, made.loader, injection=injection, canaries=1000, rng=0)
+    for _ in range(3):
+        next(iter(made.loader))
+        made.one_pass()
+        evaluated(made)
+    assert audit.recording().contradictions == ()
+
+
+def test_training_that_goes_on_without_the_audit_is_no_contradiction() -> None:
+    """After it was detached, and after it ended by itself."""
+    audit, made = audited("sum", steps=20)
+    audit.detach()
+    made.one_pass()
+    assert audit.recording().contradictions == ()
+    assert "detached after step" in audit.report(2.0, DELTA).facts["unseen"]
+    audit, made = audited("sum", steps=20)
+    next(made.model.parameters()).requires_grad_(False)
+    with pytest.warns(AuditWarning, match="was frozen"):
+        made.one_pass()
+    made.one_pass()
+    assert audit.recording().contradictions == ()
+
+
+def test_evaluation_does_not_hide_another_loader() -> None:
+    made = private("sum")
+    audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+    for _ in range(2):
+        evaluated(made)
+        for rows, labels in DataLoader(made.loader.dataset, batch_size=40):
+            made.criterion(made.model(rows), labels).backward()
+            made.optimizer.step()
+            made.optimizer.zero_grad()
+    assert "did not draw" in audit.report(2.0, DELTA).verdict
+
+
 @pytest.mark.parametrize("injection", ["sum", "head"])
 def test_another_loader_than_the_one_attached_is_reported(injection: str) -> None:
     made = private(injection)
@@ -60,7 +104,7 @@ def test_another_loader_than_the_one_attached_is_reported(injection: str) -> Non
         made.criterion(made.model(rows), labels).backward()
         made.optimizer.step()
         made.optimizer.zero_grad()
-    assert "others were trained on" in audit.report(2.0, DELTA).verdict
+    assert "the attached data loader did not draw" in audit.report(2.0, DELTA).verdict
 
 
 class TestTheAccountant:

@@ -34,6 +34,14 @@ class Account:
         """The number of steps."""
         return sum(steps for *_, steps in self._runs)
 
+    def first(self, steps: int) -> "Account":
+        """The first steps alone."""
+        found = Account()
+        for noise, rate, count in self._runs:
+            if (taken := min(count, steps - found.steps)) > 0:
+                found.add(noise, rate, taken)
+        return found
+
     def to_list(self) -> list[tuple[Any, ...]]:
         """Runs of equal steps, for a checkpoint."""
         return list(self._runs)

@@ -72,7 +72,7 @@ def parts_of(
         signs = np.unpackbits(seen.signs, axis=1, count=count, bitorder="little").astype(np.bool_)
         parameter, index = roles.parameter[roles.signed], roles.index[roles.signed]
         if len(signs) > 1:
-            found["repeats"] = _repeats(signs[:, index < 0] if (index < 0).any() else signs, rng)
+            found["repeats"] = _repeats(signs, rng)
         found["copies"] = _copies(signs, parameter, index, rng, names)
     return found
 

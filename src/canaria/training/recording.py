@@ -345,7 +345,7 @@ class Recording:
         """What conformance does not see in this run, by topic.
 
         What is not listed is found with certainty: a step or a parameter without noise, and noise that two
-        parameters share.
+        parameters share from their first weight on.
 
         Args:
             level: The false-alarm rate at which conformance is judged.

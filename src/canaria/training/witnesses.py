@@ -77,8 +77,9 @@ class Roles:
     @property
     def signed(self) -> Integers:
         """The witnesses whose signs are kept: aligned ones, and some others, by which steps are compared."""
-        scattered = np.flatnonzero(self.index < 0)[:_FINGERPRINT]
-        return np.concatenate([np.flatnonzero(self.index >= 0), scattered])
+        scattered = np.flatnonzero(self.index < 0)
+        some = np.linspace(0, len(scattered) - 1, min(_FINGERPRINT, len(scattered))).astype(np.int64)
+        return np.concatenate([np.flatnonzero(self.index >= 0), scattered[some]])
 
 
 def layout(

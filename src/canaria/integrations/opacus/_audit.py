@@ -99,9 +99,10 @@ class Audit:
             return
         try:
             do()
-        except InputError as error:
+        except Exception as error:
             if self._on_error == "raise":
                 raise
+            self._draws.release()
             self._ended = f"nothing was seen after step {self.steps}: {error}"
             warnings.warn(f"the audit ended, training goes on: {error}", AuditWarning, stacklevel=4)
 
@@ -120,8 +121,8 @@ class Audit:
         self._injection.places.require_trained()
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
-        self._draws.count_step()
         self._real = self._injection.real_part()
+        self._draws.count_step()
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
@@ -168,7 +169,10 @@ class Audit:
         )
 
     def _contradictions(self) -> tuple[str, ...]:
-        return (*self._draws.contradictions(), *disagreements_with(self.optimizer, self._account))
+        return (
+            *self._draws.contradictions(),
+            *disagreements_with(self.optimizer, self._account, whole=not self._ended),
+        )
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
@@ -198,6 +202,7 @@ class Audit:
 
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays."""
+        self._ended = self._ended or f"the audit was detached after step {self.steps}"
         self._injection.release()
         self._draws.release()
         for undo in self._undo:

@@ -59,10 +59,13 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
         )
 
 
-def disagreements_with(optimizer: DPOptimizer, account: Account) -> tuple[str, ...]:
-    """Where the accountant was told other than what was seen."""
+def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> tuple[str, ...]:
+    """Where the accountant was told other than what was seen; it may go on if that is not the whole."""
     accountant = accountant_of(optimizer)
-    return () if accountant is None else disagreements(Account.of(history_of(accountant)), account)
+    if accountant is None:
+        return ()
+    told = Account.of(history_of(accountant))
+    return disagreements(told if whole else told.first(account.steps), account)
 
 
 def require_unused(optimizer: DPOptimizer) -> None:

@@ -165,8 +165,10 @@ def before_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
     return undo
 
 
-def record_draws(sampler: Any, on_pass: Callable[[], None], on_batch: Callable[[list[int]], None]) -> Undo:
-    """Call `on_pass` when the sampler begins anew, and `on_batch` with the rows of every batch it draws.
+def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None], None]]) -> Undo:
+    """Call `on_pass` when the sampler begins anew, and what it returns with the rows of every batch it draws.
+
+    At the end of the pass it is called with None.
 
     The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it.
     """
@@ -174,10 +176,11 @@ def record_draws(sampler: Any, on_pass: Callable[[], None], on_batch: Callable[[
 
     class Recorded(kind):  # type: ignore[misc, valid-type]
         def __iter__(self) -> Iterator[Any]:
-            on_pass()
+            record = on_pass()
             for batch in super().__iter__():
-                on_batch([int(row) for row in batch])
+                record([int(row) for row in batch])
                 yield batch
+            record(None)
 
     sampler.__class__ = Recorded
     return lambda: setattr(sampler, "__class__", kind)

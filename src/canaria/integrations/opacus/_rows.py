@@ -1,6 +1,8 @@
 """Canary rows in a data set, and what the sampler drew."""
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -48,6 +50,15 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
     return CanaryRows(dataset, canaries)
 
 
+@dataclass
+class _Pass:
+    """One pass over a loader: batches drawn, steps made of them, and whether its sampler came to its end."""
+
+    batches: int = 0
+    steps: int = 0
+    ended: bool = False
+
+
 class Draws:
     """What a sampler drew: how many batches, and their rows in the order in which the optimizer meets them.
 
@@ -59,39 +70,63 @@ class Draws:
         self.loader = loader
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
         self._begun = begun
-        self._passes = self._batches = self._steps = 0
+        self._passes: list[_Pass] = []
+        self._stray = 0
+        self._closed = False
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
-        self.release = record_draws(loader.batch_sampler, self._begin, self._record)
+        self._undo = record_draws(loader.batch_sampler, self._begin)
 
-    def _begin(self) -> None:
-        self._passes += 1
+    def release(self) -> None:
+        """Look no further."""
+        self._closed = True
+        self._undo()
+
+    def _begin(self) -> Callable[[list[int] | None], None]:
+        this = _Pass()
         self._drawn.clear()
         self._left.clear()
+        if not self._closed:
+            self._passes.append(this)
 
-    def _record(self, rows: list[int]) -> None:
-        self._batches += 1
-        self._drawn.append(rows)
+        def record(rows: list[int] | None) -> None:
+            if self._closed:
+                return
+            if rows is None:
+                this.ended = True
+            else:
+                this.batches += 1
+                self._drawn.append(rows)
+
+        return record
 
     def count_step(self) -> None:
-        """A step was made."""
+        """A step was made, of a batch of the last pass that has one left."""
+        for one in reversed(self._passes):
+            left = one.batches - one.steps
+            if left > 0 and not (one.ended and left > self._ahead):
+                one.steps += 1
+                return
         if self._passes or not self._begun:
-            self._steps += 1
+            self._stray += 1
 
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if every step was made of one batch that this sampler drew.
 
-        In every pass a batch may be left, and those that were fetched ahead.
+        A pass without a step is an evaluation. One that did not come to its end, and the last one, may have a
+        batch left, and those that were fetched ahead.
         """
-        if self._steps > self._batches:
+        if self._stray:
+            return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
+        trained = [one for one in self._passes if one.steps]
+        left = sum(
+            max(0, one.batches - one.steps - (0 if one.ended and one is not trained[-1] else self._ahead))
+            for one in trained
+        )
+        if left:
             return (
-                f"{self._steps} steps were made, but the data loader that was attached drew "
-                f"{self._batches} batches: others were trained on",
-            )
-        if self._batches - self._steps > self._passes * self._ahead:
-            return (
-                f"{self._batches} batches were drawn for {self._steps} steps, where the accountant takes one "
-                "for each: batches were accumulated without BatchMemoryManager, or left out",
+                f"{left} batches were drawn without a step of their own, where the accountant takes one for "
+                "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return ()
 
