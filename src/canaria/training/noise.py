@@ -32,7 +32,7 @@ _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
 CERTAIN: Final = 1e-9
 """Of p-values below this, the one that tells most is shown, not the smallest."""
-_PARTS: Final = 10
+PARTS: Final = 10
 """The most parts that conformance has."""
 _LITTLE: Final = 0.05
 """Less than this share of the usual squares is as good as no noise."""
@@ -80,7 +80,7 @@ def parts_of(
 def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[str, str]:
     """What these parts do not see for certain, by topic; empty if there is nothing."""
     facts, steps = {}, seen.steps
-    clear = needed(_PARTS, level)
+    clear = needed(PARTS, level)
     if steps > 1 and len(seen.by_place) < _FEWEST:
         facts["steps"] = (
             f"noise that is missing in one step is looked for at {len(seen.by_place)} weights only"

@@ -8,12 +8,11 @@ from scipy import special
 
 from canaria._core.rounding import rounded_down
 from canaria.results.conformance import LEVEL, needed
+from canaria.training.noise import PARTS
 from canaria.training.plan._expected import Expected
 
 POWER: Final = 0.8
 """The probability at which a fault counts as found."""
-_PARTS: Final = 10
-"""The most parts that the p-value of conformance has."""
 _MISSED: Final = 1e-3
 """A fault that counts as seen is missed with this probability at most."""
 LARGEST_FACTOR: Final = 64.0
@@ -212,7 +211,7 @@ class Plan:
         drawn = self.sample_rate * (1 - self.sample_rate) * self.per_coordinate / 2
         noise = self.noise_multiplier**2
         ratio = (drawn + noise / 4) / (drawn + noise)
-        if _surely_smaller(ratio, self.coordinates - 2, needed(_PARTS, LEVEL)):
+        if _surely_smaller(ratio, self.coordinates - 2, needed(PARTS, LEVEL)):
             return found
         return f"{found}, if the model has some hundred weights without canaries"
 
