@@ -2,7 +2,8 @@
 
 Every integration does this in its own framework, on the device of the model, and one test holds them all to
 what is written here. A step gives one number for each coordinate that carries canaries, the noisy sum there
-less the part of the real rows, and one for each witness, its noise; both in units of the clip norm.
+less the part of the real rows, one for each witness, its noise, and one for each parameter, the sum of its
+noise; all in units of the clip norm.
 
     noise      The believed noise of a parameter is the stated one, unless the first steps are too large or
                too small for it by five standard errors; then it is as many times the stated one as they
@@ -111,11 +112,11 @@ class Accumulator:
             parts.append(added)
         return np.concatenate(parts, axis=1)
 
-    def totals(self, seen: Floats, noise: Floats, stated: Floats) -> Totals:
-        """What all steps come to: at the canaries, (steps, coordinates), and at witnesses."""
+    def totals(self, seen: Floats, noise: Floats, whole: Floats, stated: Floats) -> Totals:
+        """What all steps come to: at the canaries, (steps, coordinates), at witnesses, and in parameters."""
         factors = self.believed_factors(seen[:HELD], stated[:HELD])
         units = np.maximum(stated, 1e-30)[:, None]
-        witnessed = Seen.of(noise / units, self.roles)
+        witnessed = Seen.of(noise / units, whole / units, self.roles)
         return Totals(seen.sum(axis=0), self.likelihoods(seen, stated, factors), witnessed)
 
 

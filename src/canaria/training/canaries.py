@@ -14,6 +14,8 @@ RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _LEAST_RAW_NORM: Final = 0.01
 """It is never below this: to what they divide by, clippers add a little."""
+_TOO_HEAVY: Final = 0.05
+"""By how much canaries may weigh more than they should; rounding is far below."""
 DRAWS, PLACES, TESTS = 1, 2, 3
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
@@ -120,6 +122,16 @@ Design = Dirac | Dense
 def raw_norm(clip_norm: float) -> float:
     """The norm of a canary before clipping."""
     return max(RAW_NORM * clip_norm, _LEAST_RAW_NORM)
+
+
+def too_heavy(heaviest: float, design: Design) -> tuple[str, ...]:
+    """What is wrong if canaries weighed so many clip norms, at most, in the clipped sum of a step."""
+    if isinstance(design, Dense) or not heaviest > design.most * (1 + _TOO_HEAVY):
+        return ()
+    return (
+        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where {design.most} is the "
+        "most: gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
+    )
 
 
 def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:

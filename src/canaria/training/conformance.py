@@ -12,7 +12,8 @@ is correct. It is split into independent parts, each with an exact p-value:
     noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
 
 The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
-other weights, show the noise of every step by itself; `canaria.training.noise` has their parts.
+other weights, show the noise of every step by itself; `canaria.training.noise` has their parts. What the
+sampler drew is in `canaria.training.sampling`.
 
 The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
 makes small at most as often as it says. This assumes the Gaussian mechanism and Poisson sampling; it is never
@@ -40,7 +41,7 @@ _FEWEST_DRAWS: Final = 5
 _MOST_SPREAD: Final = 0.15
 """And they may add this share, at most, to the variance of the squares."""
 _TELLING: Final = (
-    *("copies", "repeats", "size", "shape", "steps", "places"),
+    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "totals"),
     *("weight", "layers", "noise", "offset"),
 )
 """Parts, those first that tell most of what is wrong."""

@@ -10,7 +10,9 @@ signs of such values are independent, and so are different witnesses. Each part 
     repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
     copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
               those at one index of two parameters, singly and together; and how many signs of a step are
-              positive.
+              positive;
+    totals    the sum over all weights of a parameter: its squares over the steps (chi-squared), and the
+              angles between those of two parameters, and to what is the same in every step (Beta).
 
 The smallest p-value of m tests is corrected as if they were independent (Sidak); as they are pairwise
 uncorrelated, this errs by less than the square of the level. Discrete counts get p-values that are uniform by
@@ -32,7 +34,7 @@ _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
 CERTAIN: Final = 1e-9
 """Of p-values below this, the one that tells most is shown, not the smallest."""
-PARTS: Final = 10
+PARTS: Final = 12
 """The most parts that conformance has."""
 _LITTLE: Final = 0.05
 """Less than this share of the usual squares is as good as no noise."""
@@ -74,6 +76,8 @@ def parts_of(
         if len(signs) > 1:
             found["repeats"] = _repeats(signs, rng)
         found["copies"] = _copies(signs, parameter, index, rng, names)
+    if seen.totals.size > 0:
+        found["totals"] = _totals(seen.totals, roles.whole, factor, names)
     return found
 
 
@@ -219,6 +223,33 @@ def _copies(signs: Hits, parameter: Integers, index: Integers, rng: np.random.Ge
     smallest = min(part.p_value for part in found)
     telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
     return Part(sidak(smallest, len(found)), telling.where)
+
+
+def _totals(totals: Floats, parameter: Integers, factor: float, names: int) -> Part:
+    """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike."""
+    steps, count = totals.shape
+    squares = np.sum(totals**2, axis=0)
+    tails = np.array([_chi_squared(factor * float(square), steps) for square in squares])
+    least = int(np.argmin(tails))
+    found = [
+        Part(
+            sidak(float(tails[least]), count),
+            f"noise that is used twice in {_named(parameter[least], names)}",
+        )
+    ]
+    if steps > 1:
+        unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
+        first, second = np.triu_indices(count + 1, 1)
+        alike = np.minimum(np.sum(unit[:, first] * unit[:, second], axis=0) ** 2, 1.0)
+        angles = special.betaincc(0.5, (steps - 1) / 2, alike)
+        least = int(np.argmin(angles))
+        one, other = int(parameter[first[least]]), int(second[least])
+        text = f"noise that is the same in every step, in {_named(one, names)}"
+        if other < count:
+            text = _shared(one, int(parameter[other]), names)
+        found.append(Part(sidak(float(angles[least]), len(angles)), text))
+    telling = min(found, key=lambda part: part.p_value)
+    return Part(sidak(telling.p_value, len(found)), telling.where)
 
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:

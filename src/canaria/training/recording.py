@@ -29,7 +29,8 @@ from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
-from canaria.training.noise import parts_of, untested
+from canaria.training.noise import Part, parts_of, untested
+from canaria.training.sampling import Drawn, part_of
 from canaria.training.witnesses import Roles, Seen
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
@@ -61,6 +62,7 @@ class Recording:
         parameters: The number of parameters that are trained; 0 if not known.
         witnessed: What witnesses showed; only for the conformance test. None if there were none.
         roles: What each witness is for.
+        drawn: What the sampler drew; only for the conformance test. None if that was not seen.
         by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
         noise_changes: Whether the stated noise multiplier changes from step to step.
         contradictions: What training did otherwise than was stated, for certain.
@@ -86,6 +88,7 @@ class Recording:
     parameters: int = 0
     witnessed: Seen | None = None
     roles: Roles | None = None
+    drawn: Drawn | None = None
     by_the_optimizer: bool = True
     noise_changes: bool = False
     contradictions: tuple[str, ...] = ()
@@ -258,15 +261,14 @@ class Recording:
             noise,
         )
         included = self.bits > 0
-        parts = None
+        parts: dict[str, Part] = {}
+        rng = np.random.default_rng(derived(self.seed, TESTS))
         if self.witnessed is not None and self.roles is not None:
-            parts = parts_of(
-                self.witnessed,
-                self.roles,
-                np.random.default_rng(derived(self.seed, TESTS)),
-                factor=(self.noise_multiplier / noise) ** 2 if noise > 0 else 1.0,
-                names=self.parameters,
-            )
+            factor = (self.noise_multiplier / noise) ** 2 if noise > 0 else 1.0
+            parts |= parts_of(self.witnessed, self.roles, rng, factor=factor, names=self.parameters)
+        sampling = part_of(self.drawn, settings[1], rng) if self.drawn is not None else None
+        if sampling is not None:
+            parts["sampling"] = sampling
         if isinstance(self.design, Dense):
             return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, parts)
         width = self.design.coordinates

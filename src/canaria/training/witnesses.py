@@ -10,7 +10,9 @@ faults show:
     scattered  anywhere, at random: noise that is missing somewhere, and the law of single values.
 
 Kept are, in units of the stated noise: the sum of squares of every step and of every witness, how many values
-of some witnesses lie in each of a few cells, and the signs of the first steps.
+of some witnesses lie in each of a few cells, and the signs of the first steps. Beside witnesses, the noise of
+all weights of a parameter is added up in every step: where noise is used twice, in whatever order, such totals
+are larger, smaller or more alike than they may be.
 """
 
 import math
@@ -37,26 +39,36 @@ _AT_LEAST: Final = 4
 """Every parameter gets so many coordinates with canaries, if there are enough for all."""
 _FINGERPRINT: Final = 256
 """Steps are compared by the signs of so many scattered witnesses."""
+_LARGEST_WHOLE: Final = 2**26
+"""Parameters with more weights than this are not totalled."""
+_SPANNING, _MOST_SPANNED = 16, 8
+"""So many canaries, of eight times as many or more, span several parameters each, up to so many."""
 
 
 class Layout(NamedTuple):
-    """Where canaries and witnesses lie, by parameter, as sorted flat indices.
+    """Where canaries and witnesses lie, by parameter, as flat indices.
+
+    A coordinate is a weight, or a direction that is the same in several, one of each parameter that it spans.
 
     Attributes:
-        canaries: Of each parameter those that carry canaries.
+        canaries: Of each parameter the weights that carry canaries.
+        coordinates: The coordinate of each of them.
         witnesses: Of each parameter its witnesses.
+        layers: The number of coordinates in each parameter that carries some; last of those that span several.
         roles: What each witness is for, in the order of `witnesses`.
 
     """
 
     canaries: tuple[Integers, ...]
+    coordinates: tuple[Integers, ...]
     witnesses: tuple[Integers, ...]
+    layers: tuple[int, ...]
     roles: "Roles"
 
     @property
-    def layers(self) -> tuple[int, ...]:
-        """The number of coordinates with canaries in each parameter that carries some."""
-        return tuple(len(places) for places in self.canaries if len(places))
+    def spans(self) -> Integers:
+        """The number of weights of each coordinate."""
+        return np.bincount(np.concatenate(self.coordinates), minlength=sum(self.layers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +79,16 @@ class Roles:
         parameter: The parameter it lies in.
         index: Its flat index there if it is an aligned one, else -1.
         shaped: Whether its values are counted by their size; else their squares are added up.
+        whole: The parameters whose noise is totalled over all weights.
+        sizes: The number of weights of each of those.
 
     """
 
     parameter: Integers
     index: Integers
     shaped: Hits
+    whole: Integers
+    sizes: Integers
 
     @property
     def signed(self) -> Integers:
@@ -87,8 +103,10 @@ def layout(
     coordinates: int,
     rng: np.random.Generator,
     *,
-    home: int | None = None,
+    home: Sequence[int] = (),
     coarse: Sequence[int] = (),
+    spanning: bool = False,
+    totalled: bool = True,
 ) -> Layout:
     """Places for canaries and witnesses in parameters of these shapes, at random.
 
@@ -97,33 +115,76 @@ def layout(
         coordinates: How many weights carry canaries. They come first: where weights are scarce, witnesses
             get what is left.
         rng: What the places are drawn from.
-        home: The parameter that canaries fill, if they have one of their own.
+        home: The parameters that canaries fill, if they have some of their own; every canary spans them all.
         coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
+        spanning: Whether some canaries span several parameters, if there are enough of both.
+        totalled: Whether the noise of parameters can be totalled.
 
     Returns:
         The places.
 
     """
-    sizes = [math.prod(shape) for shape in shapes]
-    blind = {*coarse, home}
-    open_to = [size if home in (None, place) else 0 for place, size in enumerate(sizes)]
-    watched = [0 if place in blind else size for place, size in enumerate(sizes)]
-    room = sum(watched) - (coordinates if home is None else 0)
+    sizes = np.array([math.prod(shape) for shape in shapes])
+    blind = {*coarse, *home}
+    watched = np.array([0 if place in blind else size for place, size in enumerate(sizes.tolist())])
+    room = int(watched.sum()) - (0 if home else coordinates)
     open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
     aligned = _aligned(open_shapes, room // 2, rng)
-    carrying = shares(
-        [max(size - len(some), 0) for size, some in zip(open_to, aligned, strict=True)], coordinates
+    known = np.array([len(some) for some in aligned])
+    several = min(_SPANNING, coordinates // 8) if spanning and not home else 0
+    single = np.zeros(len(sizes), dtype=np.int64)
+    if not home:
+        single = np.array(shares(np.maximum(sizes - known, 0).tolist(), coordinates - several))
+    spanned = _spanned(np.maximum(sizes - known - single, 0), several, rng)
+    taken = np.bincount(np.concatenate([np.zeros(0, np.int64), *spanned]), minlength=len(sizes))
+    left = np.maximum(watched - known - single - taken, 0)
+    scattered = shares(left.tolist(), min(_SCATTERED, int(left.sum())))
+    carrying, others = [], []
+    for place, (size, some) in enumerate(zip(sizes.tolist(), aligned, strict=True)):
+        own = int(single[place] + taken[place])
+        chosen = _without(size, some, own + scattered[place], rng)
+        carrying.append(np.concatenate([np.sort(chosen[: single[place]]), chosen[single[place] : own]]))
+        others.append(np.sort(chosen[own:]))
+        if place in home:
+            carrying[place] = np.arange(coordinates)
+    whole = np.array([place for place in range(len(sizes)) if place not in coarse and totalled], np.int64)
+    whole = whole[(sizes[whole] > 0) & (sizes[whole] <= _LARGEST_WHOLE)]
+    numbers = _numbered(single, spanned) if not home else [np.arange(len(some)) for some in carrying]
+    layers = (coordinates,) if home else tuple(count for count in (*single.tolist(), several) if count)
+    parameter, index, shaped = _roles(aligned, others, rng)
+    return Layout(
+        tuple(carrying),
+        tuple(numbers),
+        tuple(np.concatenate(both) for both in zip(aligned, others, strict=True)),
+        layers,
+        Roles(parameter, index, shaped, whole, sizes[whole]),
     )
-    left = [
-        max(size - len(some) - count, 0) for size, some, count in zip(watched, aligned, carrying, strict=True)
+
+
+def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Integers]:
+    """The parameters that each of so many coordinates spans; of a small one at most half is used."""
+    found, half = [], rooms // 2
+    for _ in range(count):
+        most = rng.permutation(np.flatnonzero(half > 0))[:_MOST_SPANNED]
+        if len(most) == 0:
+            most = np.flatnonzero(rooms > 0)[:1]
+        rooms, half = rooms - np.isin(np.arange(len(rooms)), most), half - np.isin(np.arange(len(half)), most)
+        found.append(np.sort(most))
+    return found
+
+
+def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
+    """The coordinates of the weights of each parameter: its own, and those that span several."""
+    ends = np.cumsum(single)
+    return [
+        np.concatenate(
+            [
+                np.arange(end - own, end),
+                ends[-1] + np.flatnonzero([place in some for some in spanned]),
+            ]
+        ).astype(np.int64)
+        for place, (own, end) in enumerate(zip(single.tolist(), ends.tolist(), strict=True))
     ]
-    scattered = shares(left, min(_SCATTERED, sum(left)))
-    canaries, others = [], []
-    for size, some, count, more in zip(sizes, aligned, carrying, scattered, strict=True):
-        chosen = _without(size, some, count + more, rng)
-        canaries.append(np.sort(chosen[:count]))
-        others.append(np.sort(chosen[count:]))
-    return _with_roles(canaries, aligned, others, rng)
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:
@@ -179,19 +240,19 @@ def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -
     return free.astype(np.int64)
 
 
-def _with_roles(
-    canaries: list[Integers], aligned: list[Integers], scattered: list[Integers], rng: np.random.Generator
-) -> Layout:
-    witnesses, parameter, index = [], [], []
+def _roles(
+    aligned: list[Integers], scattered: list[Integers], rng: np.random.Generator
+) -> tuple[Integers, Integers, Hits]:
+    """Parameter, index and whether it is shaped, of all witnesses."""
+    parameter, index = [], []
     for place, (some, others) in enumerate(zip(aligned, scattered, strict=True)):
-        witnesses.append(np.concatenate([some, others]))
         parameter.append(np.full(len(some) + len(others), place))
         index.append(np.concatenate([some, np.full(len(others), -1)]))
     indices = np.concatenate(index).astype(np.int64)
     shaped = np.zeros(len(indices), dtype=np.bool_)
     single = rng.permutation(np.flatnonzero(indices < 0))
     shaped[single[: len(single) // 2]] = True
-    return Layout(tuple(canaries), tuple(witnesses), Roles(np.concatenate(parameter), indices, shaped))
+    return np.concatenate(parameter), indices, shaped
 
 
 class Seen(NamedTuple):
@@ -204,6 +265,7 @@ class Seen(NamedTuple):
         by_place: The same of every such witness, over all steps.
         cells: How many values of shaped witnesses lie in each cell: up to the first edge, to the second, ...
         signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
+        totals: The sum of the first steps over each parameter that is totalled, over the root of its size.
 
     """
 
@@ -212,10 +274,11 @@ class Seen(NamedTuple):
     by_place: Floats
     cells: Integers
     signs: Any
+    totals: Floats
 
     @classmethod
-    def of(cls, values: Floats, roles: Roles) -> "Seen":
-        """From all values, (steps, witnesses)."""
+    def of(cls, values: Floats, totals: Floats, roles: Roles) -> "Seen":
+        """From all values, (steps, witnesses), and the sums over whole parameters."""
         squares = values[:, ~roles.shaped] ** 2
         number = np.arange(len(values)) % MOST_STEPS
         cells = np.searchsorted(np.array(EDGES), np.abs(values[:, roles.shaped]).ravel(), side="left")
@@ -225,4 +288,5 @@ class Seen(NamedTuple):
             squares.sum(axis=0),
             np.bincount(cells, minlength=len(EDGES) + 1),
             np.packbits(values[:MOST_STEPS, roles.signed] > 0, axis=1, bitorder="little"),
+            totals[:MOST_STEPS] / np.sqrt(roles.sizes),
         )

@@ -19,7 +19,7 @@ class Accumulated(NamedTuple):
 
     `held` has the steps that wait to be added, canaries first, `factors` how many times the stated noise each
     parameter has once there were `HELD` steps. The rest is what witnesses showed: squares by step and by
-    place, values beyond each edge, and bytes of eight signs.
+    place, values beyond each edge, bytes of eight signs, and sums over whole parameters.
     """
 
     steps: Array
@@ -31,6 +31,7 @@ class Accumulated(NamedTuple):
     by_place: Array
     beyond: Array
     signs: Array
+    totals: Array
 
 
 class Accumulator:
@@ -43,6 +44,7 @@ class Accumulator:
             law = np.log(binomial_law(specified.most, specified.sample_rate))
         self._law = jnp.asarray(law[1:, :, None])
         self._count = sum(specified.layers)
+        self._all = self._count + len(specified.roles.index)
         self._ends = np.cumsum(specified.layers)[:-1]
         self._added = jax.jit(self._add)  # or each step of a training that is not jitted compiles it anew
 
@@ -51,7 +53,7 @@ class Accumulator:
         roles, most = self.specified.roles, self.specified.most
         return Accumulated(
             steps=jnp.zeros((), jnp.int32),
-            held=jnp.zeros((HELD, self._count + len(roles.index))),
+            held=jnp.zeros((HELD, self._all + len(roles.sizes))),
             factors=jnp.ones(len(self.specified.layers)),
             sums=jnp.zeros(self._count),
             table=jnp.zeros((most, self._count)),
@@ -59,15 +61,16 @@ class Accumulator:
             by_place=jnp.zeros(int(np.sum(~roles.shaped))),
             beyond=jnp.zeros(len(EDGES), jnp.int32),
             signs=jnp.zeros((MOST_STEPS, -(-len(roles.signed) // 8)), jnp.uint8),
+            totals=jnp.zeros((MOST_STEPS, len(roles.sizes))),
         )
 
-    def add(self, state: Accumulated, seen: Array, noise: Array) -> Accumulated:
-        """One step, at the canaries and at witnesses, in units of the clip norm."""
-        added: Accumulated = self._added(state, seen, noise)
+    def add(self, state: Accumulated, seen: Array, noise: Array, whole: Array) -> Accumulated:
+        """One step, at the canaries, at witnesses and in whole parameters, in units of the clip norm."""
+        added: Accumulated = self._added(state, seen, noise, whole)
         return added
 
-    def _add(self, state: Accumulated, seen: Array, noise: Array) -> Accumulated:
-        row = jnp.concatenate([seen.astype(state.held.dtype), noise.astype(state.held.dtype)])
+    def _add(self, state: Accumulated, *parts: Array) -> Accumulated:
+        row = jnp.concatenate([part.astype(state.held.dtype) for part in parts])
         waiting = state._replace(steps=state.steps + 1, held=state.held.at[state.steps % HELD].set(row))
         full = waiting.steps % HELD == 0
         added: Accumulated = jax.lax.cond(full, self._flushed, lambda same: same, waiting)
@@ -75,7 +78,7 @@ class Accumulator:
 
     def _flushed(self, state: Accumulated) -> Accumulated:
         """The state with the steps that waited added up."""
-        seen, noise = state.held[:, : self._count], state.held[:, self._count :] / self._stated
+        seen, noise = state.held[:, : self._count], state.held[:, self._count : self._all] / self._stated
         roles = self.specified.roles
         factors = jnp.where(state.steps == HELD, self._believed_factors(seen), state.factors)
         sigma = self._stated * jnp.repeat(
@@ -91,6 +94,7 @@ class Accumulator:
         first = state.steps - HELD
         number = (first + jnp.arange(HELD)) % MOST_STEPS
         signs = jnp.packbits(noise[:, roles.signed] > 0, axis=1, bitorder="little")
+        whole = state.held[:, self._all :] / (self._stated * np.sqrt(roles.sizes))
         room = first + jnp.arange(HELD) < MOST_STEPS
         return state._replace(
             factors=factors,
@@ -100,6 +104,7 @@ class Accumulator:
             by_place=state.by_place + squares.sum(axis=0),
             beyond=state.beyond + (sizes[..., None] > jnp.array(EDGES)).sum(axis=(0, 1), dtype=jnp.int32),
             signs=state.signs.at[number].set(jnp.where(room[:, None], signs, state.signs[number])),
+            totals=state.totals.at[number].set(jnp.where(room[:, None], whole, state.totals[number])),
         )
 
     def _believed_factors(self, seen: Array) -> Array:
@@ -126,7 +131,7 @@ class Accumulator:
         kept = Accumulated(*(np.asarray(values) for values in state))  # type: ignore[arg-type]
         steps = int(state.steps)
         held: Floats = np.asarray(kept.held, np.float64)[: steps % HELD]
-        seen, noise = held[:, : self._count], held[:, self._count :] / self._stated
+        seen, rest = held[:, : self._count], held[:, self._count :] / self._stated
         stated = np.full(len(held), self._stated)
         sums = np.asarray(kept.sums, np.float64) + seen.sum(axis=0)
         table = np.asarray(kept.table, np.float64)
@@ -135,17 +140,19 @@ class Accumulator:
             if steps < HELD:
                 factors = self.specified.believed_factors(seen, stated)
             table = table + self.specified.likelihoods(seen, stated, factors)
-        return accumulator.Totals(sums, table, self._witnessed(kept, noise, steps))
+        return accumulator.Totals(sums, table, self._witnessed(kept, rest, steps))
 
-    def _witnessed(self, kept: Accumulated, noise: Floats, steps: int) -> Seen:
+    def _witnessed(self, kept: Accumulated, rest: Floats, steps: int) -> Seen:
         """What was added up, and what the steps show that are held back."""
-        roles, done = self.specified.roles, steps - len(noise)
-        last = Seen.of(noise, roles)
+        roles, done = self.specified.roles, steps - len(rest)
+        witnesses = self._all - self._count
+        last = Seen.of(rest[:, :witnesses], rest[:, witnesses:], roles)
         by_step = np.array(kept.by_step, np.float64)
-        by_step[(done + np.arange(len(noise))) % MOST_STEPS] += last.by_step
+        by_step[(done + np.arange(len(rest))) % MOST_STEPS] += last.by_step
         values = int(roles.shaped.sum()) * done
         beyond = np.asarray(kept.beyond, np.int64)
         cells = -np.diff(np.concatenate([[values], beyond, [0]])) + last.cells
         signs = np.concatenate([np.asarray(kept.signs)[:done], last.signs])[:MOST_STEPS]
+        totals = np.concatenate([np.asarray(kept.totals, np.float64)[:done], last.totals])[:MOST_STEPS]
         by_place = np.asarray(kept.by_place, np.float64) + last.by_place
-        return Seen(steps, by_step[: min(steps, MOST_STEPS)], by_place, cells, signs)
+        return Seen(steps, by_step[: min(steps, MOST_STEPS)], by_place, cells, signs, totals)

@@ -1,7 +1,6 @@
 """An audited privatizer: canaries in, noisy sums out, step by step, all in its state."""
 
 import hashlib
-import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +25,7 @@ from canaria.integrations.jax_privacy._checks import (
     shapes_of,
     stated,
 )
-from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
+from canaria.integrations.jax_privacy._head import PARAMETERS, CanaryHead, with_canary_head
 from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
 from canaria.integrations.jax_privacy._internals import key_of
 from canaria.integrations.jax_privacy._places import Places
@@ -34,7 +33,17 @@ from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
-from canaria.training.canaries import DRAWS, PLACES, Dense, Design, Dirac, derived, design_of, hidden_bits
+from canaria.training.canaries import (
+    DRAWS,
+    PLACES,
+    Dense,
+    Design,
+    Dirac,
+    derived,
+    design_of,
+    hidden_bits,
+    too_heavy,
+)
 from canaria.training.recording import Recording
 from canaria.training.witnesses import layout
 
@@ -47,12 +56,14 @@ class AuditState(NamedTuple):
     """The state of an audited privatizer: plain arrays, saved and restored with the rest of training.
 
     `noise_state` is the audited privatizer's own; `mark` says which audit the state is of, `key` draws
-    participations, and `accumulated` is what was seen.
+    participations, `heaviest` is what canaries weighed at most before the noise, in clip norms, and
+    `accumulated` is what was seen.
     """
 
     noise_state: PyTree
     mark: Array
     key: Array
+    heaviest: Array
     accumulated: Accumulated
 
 
@@ -79,9 +90,10 @@ class Audit:
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
-        home = None if injection == "sum" else len(shapes)
+        home: list[int] = []
         if injection == "head":
-            shapes = [*shapes, (design.coordinates,)]
+            home = [len(shapes) + one for one in range(PARAMETERS)]
+            shapes = [*shapes, *[(design.coordinates,)] * PARAMETERS]
         rng = np.random.default_rng(derived(seed, PLACES))
         places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
         self._injection: Sum | Head = (
@@ -112,7 +124,7 @@ class Audit:
                 "privatizer is audited already: of two audits of one training, each would take the other's "
                 "canaries for noise; attach one, with more canaries"
             )
-        return AuditState(inner, jnp.asarray(self._mark), key, self._accumulator.begin())
+        return AuditState(inner, jnp.asarray(self._mark), key, jnp.zeros(()), self._accumulator.begin())
 
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
@@ -122,15 +134,20 @@ class Audit:
         self._require_fitting("sum_of_clipped_grads", leaves)
         leaves, real, key = self._injection.add(leaves, noise_state.key)
         places = self._injection.places
-        clean = places.read_witnesses(leaves)
+        heaviest = noise_state.heaviest
+        if self.injection == "head":
+            heaviest = jnp.maximum(heaviest, abs(places.read(leaves)).max() / self.clip_norm)
         noisy, inner = self._audited.update(
             jax.tree.unflatten(structure, leaves), noise_state.noise_state, params, **extra
         )
         read = jax.tree.leaves(noisy)
-        seen = (places.read(read) - real) / self.clip_norm
-        noise = (places.read_witnesses(read) - clean) / self.clip_norm
-        accumulated = self._accumulator.add(noise_state.accumulated, seen, noise)
-        return noisy, AuditState(inner, noise_state.mark, key, accumulated)
+        added = [
+            (places.read(read) - real) / self.clip_norm,
+            (places.read_witnesses(read) - places.read_witnesses(leaves)) / self.clip_norm,
+            places.totals(read, leaves) / self.clip_norm,
+        ]
+        accumulated = self._accumulator.add(noise_state.accumulated, *added)
+        return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated)
 
     def _require_fitting(self, name: str, leaves: list[Array]) -> None:
         require_fitting(name, leaves, self._injection.shapes, self.injection)
@@ -175,10 +192,11 @@ class Audit:
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
-            parameters=sum(math.prod(shape) > 0 for shape in self._injection.shapes),
+            parameters=len(self._injection.shapes),
             witnessed=witnessed,
             roles=self._injection.places.roles,
             by_the_optimizer=False,
+            contradictions=too_heavy(float(ours.heaviest), self.design) if self.injection == "head" else (),
         )
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:

@@ -1,4 +1,4 @@
-"""A parameter for canaries beside a model: canary rows pull on it alone, nothing is patched."""
+"""Parameters for canaries beside a model: canary rows pull on them alone, nothing is patched."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -18,11 +18,15 @@ It must be above the norm that rows are clipped to. That is not known here: what
 """
 
 
+PARAMETERS: Final = 2
+"""Over which every canary's gradient is spread: a norm that leaves one out is smaller."""
+
+
 class CanaryHead(NamedTuple):
-    """The parameters of a model, and beside them one for each coordinate that carries canaries."""
+    """The parameters of a model, and beside them two that canaries alone pull on."""
 
     model: Any
-    canaries: Array
+    canaries: tuple[Array, ...]
 
 
 def with_canary_head(
@@ -37,12 +41,12 @@ def with_canary_head(
         answer = loss(params.model, rows, *rest, **more)
         value, *aux = answer if isinstance(answer, tuple) else (answer,)
         canary = jnp.ravel(which)[0]
-        along = (
-            params.canaries[canary % design.coordinates] if dense is None else dense[canary] @ params.canaries
-        )
+        both = jnp.stack(params.canaries).sum(axis=0) / PARAMETERS**0.5
+        along = both[canary % design.coordinates] if dense is None else dense[canary] @ both
         pull = _PULL * max(clip_norm, 1.0) * included[canary] * along
         value = jnp.where(canary < 0, value, pull.astype(jnp.result_type(value)))
         return (value, *aux) if isinstance(answer, tuple) else value
 
     kind = jnp.promote_types(jnp.result_type(*jax.tree.leaves(params)), jnp.float32)
-    return with_canaries, CanaryHead(params, jnp.zeros(design.coordinates, kind))
+    own = tuple(jnp.zeros(design.coordinates, kind) for _ in range(PARAMETERS))
+    return with_canaries, CanaryHead(params, own)

@@ -15,18 +15,29 @@ class Places:
         self.layers, self.roles = layout.layers, layout.roles
         self._canaries = _used(layout.canaries)
         self._witnesses = _used(layout.witnesses)
+        self._numbers, self._spans = np.concatenate(layout.coordinates), layout.spans
 
     def chosen(self, leaves: list[Array]) -> list[Array]:
         """The arrays that carry canaries or have witnesses."""
         return [leaves[which] for which in sorted({*self._canaries, *self._witnesses})]
 
     def read(self, leaves: list[Array]) -> Array:
-        """The values at the canaries' coordinates, in single precision or better."""
-        return _read(leaves, self._canaries)
+        """The values along the canaries' coordinates, in single precision or better."""
+        values = _read(leaves, self._canaries)
+        if len(values) == len(self._spans):
+            return values
+        each = np.sqrt(1 / self._spans[self._numbers]).astype(values.dtype)
+        return jnp.zeros(len(self._spans), values.dtype).at[self._numbers].add(values * each)
 
     def read_witnesses(self, leaves: list[Array]) -> Array:
         """The values at witnesses."""
         return _read(leaves, self._witnesses) if self._witnesses else jnp.zeros(0)
+
+    def totals(self, noisy: list[Array], clean: list[Array]) -> Array:
+        """The sum of the noise over each parameter that is totalled."""
+        whole = self.roles.whole.tolist()
+        found = [(noisy[which] - clean[which]).sum() for which in whole]
+        return jnp.stack(found) if found else jnp.zeros(0)
 
     def put(self, leaves: list[Array], real: Array, added: Array) -> list[Array]:
         """The arrays with the real part and the canaries at the places, in their own precision.

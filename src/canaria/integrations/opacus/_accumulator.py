@@ -32,6 +32,10 @@ class _Totals(NamedTuple):
     by_place: Tensor
     beyond: Tensor
     signs: Tensor
+    totals: Tensor
+
+    def copied(self) -> "_Totals":
+        return _Totals(*(total.clone() for total in self))
 
 
 class Accumulator:
@@ -39,42 +43,49 @@ class Accumulator:
 
     def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
         self.specified = specified
-        self._count, most = sum(specified.layers), specified.most
-        witnesses = len(specified.roles.index)
+        self._count, most, roles = sum(specified.layers), specified.most, specified.roles
+        self._all = self._count + len(roles.index)
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(binomial_law(most, specified.sample_rate)).tolist()
         self._layers = list(specified.layers)
-        self._plain = torch.tensor(np.flatnonzero(~specified.roles.shaped), device=device)
-        self._shaped = torch.tensor(np.flatnonzero(specified.roles.shaped), device=device)
-        self._signed = torch.tensor(specified.roles.signed, device=device)
-        self._bytes = -(-len(self._signed) // 8)
-        self._bits = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
+        plain, shaped, signed = np.flatnonzero(~roles.shaped), np.flatnonzero(roles.shaped), roles.signed
+        self._parts = [len(plain), len(shaped), -(-len(signed) // 8) * 8]
+        padding = np.zeros(self._parts[2] - len(signed), dtype=np.int64)
+        self._picked = torch.tensor(np.concatenate([plain, shaped, signed, padding]), device=device)
+        bits = np.append(2 ** (np.arange(len(signed)) % 8), padding).reshape(-1, 8)
+        self._bits = torch.tensor(bits, dtype=torch.uint8, device=device)
+        self._edges = torch.tensor(EDGES, device=device)[:, None, None]
+        self._roots = torch.tensor(np.sqrt(roles.sizes), dtype=torch.float32, device=device)
         self._factors: list[float] | None = None
         self._totals = _Totals(
             torch.zeros(self._count, dtype=wide, device=device),
             torch.zeros(most, self._count, dtype=wide, device=device),
             torch.zeros(MOST_STEPS, dtype=wide, device=device),
-            torch.zeros(len(self._plain), dtype=wide, device=device),
+            torch.zeros(len(plain), dtype=wide, device=device),
             torch.zeros(len(EDGES), dtype=torch.int64, device=device),
-            torch.zeros(0, self._bytes, dtype=torch.uint8, device=device),
+            torch.zeros(0, len(bits), dtype=torch.uint8, device=device),
+            torch.zeros(0, len(roles.sizes), device=device),
         )
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
-        self._held = torch.zeros(HELD, self._count + witnesses, device=device)
+        self._held = torch.zeros(HELD, self._all + len(roles.sizes), device=device)
+        self._rows = [(row[: self._all], row[self._all :], row[: self._count], row) for row in self._held]
         self._scratch = torch.zeros(2, HELD, self._count, device=device)
         self._stated = [0.0] * HELD
         self._waiting = 0
 
-    def next_row(self) -> Tensor:
-        """Where the next step's sums are to be written before they are added, canaries first."""
-        return self._held[self._waiting]
+    def next_row(self) -> tuple[Tensor, Tensor]:
+        """Where a step's noise is to be written before it is added: at all places, and its totals."""
+        return self._rows[self._waiting][:2]
 
-    def add(self, real: Tensor, *, scale: float, clip_norm: float, stated: float) -> None:
-        """One step: the noisy sums in `next_row`, times `scale`, less the real rows' part.
+    def add(self, own: Tensor, *, clip_norm: float, stated: float) -> None:
+        """One step: the noise in `next_row` with its sign changed, and the canaries' own part.
 
         `stated` is the noise multiplier that is stated for this step.
         """
-        self.next_row().mul_(scale / clip_norm).sub_(real, alpha=1 / clip_norm)
+        *_, at_canaries, row = self._rows[self._waiting]
+        at_canaries.sub_(own)
+        row.mul_(-1 / clip_norm)
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
@@ -83,7 +94,7 @@ class Accumulator:
         self.noise_square += stated**2
         if self._waiting == HELD:
             self._factors = self._believed_factors()
-            self._totals = self._with_held()
+            self._totals = self._with_held(self._totals)
             self._waiting = 0
 
     def _believed_factors(self) -> list[float]:
@@ -101,42 +112,47 @@ class Accumulator:
 
     def totals(self) -> accumulator.Totals:
         """What was seen, with the steps that are held back, on the CPU and free of torch."""
-        found = self._with_held()
+        found = self._with_held(self._totals.copied())
         beyond = found.beyond.cpu().numpy()
-        values = len(self._shaped) * self.steps
+        values = self._parts[1] * self.steps
         cells = -np.diff(np.concatenate([[values], beyond, [0]]))
         signs = found.signs.cpu().numpy()
         by_step = _plain(found.by_step)[: min(self.steps, MOST_STEPS)]
-        witnessed = Seen(self.steps, by_step, _plain(found.by_place), cells, signs)
+        witnessed = Seen(self.steps, by_step, _plain(found.by_place), cells, signs, _plain(found.totals))
         return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
 
-    def _with_held(self) -> _Totals:
-        before = self._totals
-        if self._waiting == 0:
+    def _with_held(self, before: _Totals) -> _Totals:
+        """These totals, which are changed, with the steps that are held back."""
+        steps = self._waiting
+        if steps == 0:
             return before
-        seen, noise = self._held[: self._waiting, : self._count], self._held[: self._waiting, self._count :]
-        table = before.table.clone()
-        for m, row in enumerate(self._increments(seen), start=1):
-            table[m - 1] += row.to(table.dtype)
-        stated = torch.tensor(self._stated[: self._waiting], device=seen.device)
-        values = noise / stated.clamp_(min=1e-30)[:, None]
-        squares = values[:, self._plain].square_()
-        sizes = values[:, self._shaped].abs_()
-        signs = before.signs
-        if len(signs) < MOST_STEPS:
-            positive = values[:, self._signed] > 0
-            padded = torch.nn.functional.pad(positive, (0, 8 * self._bytes - positive.shape[1]))
-            bits = padded.view(len(values), self._bytes, 8) * self._bits
-            signs = torch.cat([signs, bits.sum(2, dtype=torch.uint8)])[:MOST_STEPS]
-        number = torch.arange(self.steps - self._waiting, self.steps, device=seen.device) % MOST_STEPS
-        return _Totals(
-            before.sums + seen.sum(0),
-            table,
-            before.by_step.index_add(0, number, squares.sum(1, dtype=before.by_step.dtype)),
-            before.by_place + squares.sum(0),
-            before.beyond + torch.stack([(sizes > edge).sum() for edge in EDGES]),
-            signs,
+        seen, rest = self._held[:steps, : self._count], self._held[:steps, self._count :]
+        before.sums.add_(seen.sum(0))
+        for row, added in zip(before.table, self._increments(seen), strict=True):
+            row.add_(added)
+        units = self._units(steps)
+        values = rest[:, self._picked].mul_(units)
+        plain, shaped, signed = values.split(self._parts, dim=1)
+        squares = plain.square()
+        first = (self.steps - steps) % MOST_STEPS
+        before.by_step[first : first + steps].add_(squares.sum(1))
+        before.by_place.add_(squares.sum(0))
+        before.beyond.add_((shaped.abs() > self._edges).sum((1, 2)))
+        if len(before.signs) == MOST_STEPS:
+            return before
+        bits = (signed > 0).view(steps, *self._bits.shape) * self._bits
+        whole = (rest[:, self._all - self._count :] * units).div_(self._roots)
+        return before._replace(
+            signs=torch.cat([before.signs, bits.sum(2, dtype=torch.uint8)])[:MOST_STEPS],
+            totals=torch.cat([before.totals, whole])[:MOST_STEPS],
         )
+
+    def _units(self, steps: int) -> Tensor | float:
+        """One over the stated noise of each step; a plain number where it is the same."""
+        stated = [max(noise, 1e-30) for noise in self._stated[:steps]]
+        if min(stated) == max(stated):
+            return 1 / stated[0]
+        return 1 / torch.tensor(stated, device=self._held.device)[:, None]
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for m = 1 ... s.
@@ -167,6 +183,9 @@ class Accumulator:
             for j in range(m - 1, 0, -1):
                 ratio.add_(_exp(logs[m][j])).mul_(odds)
             ratio.add_(_exp(logs[m][0]))
+            if len(ratio) % together == 0:
+                yield ratio.view(-1, together, self._count).prod(1).log_().sum(0)
+                continue
             groups = torch.split(ratio, -(-len(ratio) // together))
             for group in groups[1:]:
                 groups[0][: len(group)].mul_(group)

@@ -67,10 +67,11 @@ class Audit:
     ) -> None:
         self.optimizer, self._design, self.injection = optimizer, design, injection
         self._stated, self._on_error = noise_multiplier, on_error
-        self._draws, self._account = Draws(data_loader, begun=begun), Account()
+        self._draws = Draws(data_loader, begun=begun, followed=injection == "rows")
+        self._account = Account()
         self._resumed, self._ended = False, ""
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
-        self._real: Tensor | None = None
+        self._before: tuple[list[Tensor], Tensor] | None = None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
@@ -121,23 +122,32 @@ class Audit:
         self._injection.places.require_trained()
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
-        self._real = self._injection.real_part()
+        self._before = self._injection.before_noise()
         self._draws.count_step()
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
-        optimizer, real = self.optimizer, self._real
-        if real is None:
+        optimizer, places = self.optimizer, self._injection.places
+        if self._before is None:
             raise InputError(
                 "a step was made past the audit: the private optimizer's add_noise was replaced after "
                 "attaching, or the original optimizer was stepped itself"
             )
-        self._real = None
+        sums, own = self._before
+        self._before = None
+        row, totals = self._accumulator.next_row()
+        after, scale = places.vectors(GRADIENT), divisor(optimizer)
         if processes(optimizer) > 1:
-            torch.distributed.all_reduce(real)
-        self._injection.places.read(GRADIENT, self._accumulator.next_row())
-        clip = float(optimizer.max_grad_norm)
-        self._accumulator.add(real, scale=divisor(optimizer), clip_norm=clip, stated=self._noise())
+            places.read(sums, row)
+            torch.distributed.all_reduce(row)
+            torch.distributed.all_reduce(own)
+            row.sub_(places.read(after, torch.empty_like(row)), alpha=scale)
+        else:
+            less = [torch.sub(*both, alpha=scale) for both in zip(sums, after, strict=True)]
+            places.read(less, row)
+            places.totals(less, totals)
+        clip_norm = float(optimizer.max_grad_norm)
+        self._accumulator.add(own, clip_norm=clip_norm, stated=self._noise())
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
 
     @property
@@ -162,6 +172,7 @@ class Audit:
             parameters=len(self.optimizer.params),
             witnessed=totals.witnessed,
             roles=self._injection.places.roles,
+            drawn=self._draws.drawn(),
             noise_changes=self._accumulator.noise_changes,
             contradictions=self._contradictions(),
             ended=self._ended,
@@ -171,6 +182,7 @@ class Audit:
     def _contradictions(self) -> tuple[str, ...]:
         return (
             *self._draws.contradictions(),
+            *self._injection.contradictions(),
             *disagreements_with(self.optimizer, self._account, whole=not self._ended),
         )
 

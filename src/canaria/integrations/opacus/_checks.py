@@ -118,7 +118,7 @@ def require_fitting(
 
 
 def _require_head(optimizer: DPOptimizer, design: Design) -> None:
-    heads = [p.canary_head for p in optimizer.params if hasattr(p, "canary_head")]
+    heads = list({p.canary_head: None for p in optimizer.params if hasattr(p, "canary_head")})
     if len(heads) != 1 or heads[0].design != design:
         held = heads[0].design if heads else "none"
         raise InputError(f"injection='head' needs a model made by with_canary_head with {design}, got {held}")

@@ -14,6 +14,8 @@ _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7
 _BASE: Final = 256
 _DIGITS: Final = 3
+PARAMETERS: Final = 2
+"""Of the embedding, over which every canary's gradient is spread: a norm that leaves one out is smaller."""
 
 
 class MarkedRows(CanaryRows):
@@ -78,8 +80,9 @@ class _Pull(torch.autograd.Function):
         (grad,) = grads
         included, canary = ctx.saved_tensors
         norms = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1).float()
-        sizes = norms * included * ctx.scale.of(norms, canary)
-        return grad.masked_fill(_like(canary, grad), 0.0), sizes[:, None].to(grad.dtype), None, None, None
+        sizes = norms * included * ctx.scale.of(norms, canary) / PARAMETERS**0.5
+        pulls = sizes[:, None].expand(-1, PARAMETERS).to(grad.dtype)
+        return grad.masked_fill(_like(canary, grad), 0.0), pulls, None, None, None
 
 
 class _Scale:
@@ -142,7 +145,7 @@ def _like(mask: Tensor, other: Tensor) -> Tensor:
 
 
 class CanaryHead(nn.Module):
-    """A model with a canary embedding; real rows go through the model unchanged.
+    """A model with a canary embedding, in two parameters; real rows go through the model unchanged.
 
     The model must get the first tensor of a row as the data set gives it, and answer one tensor with a row
     for each. An excluded canary contributes nothing. The audited model is `model`.
@@ -157,9 +160,13 @@ class CanaryHead(nn.Module):
         like = next(model.parameters(), None)
         if like is None:
             raise InputError("model must have parameters to train, got none")
-        self.canaries = nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
-        nn.init.zeros_(self.canaries.weight)
-        self.canaries.weight.canary_head = self  # type: ignore[attr-defined]
+        self.canaries = nn.ModuleList(
+            nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
+            for _ in range(PARAMETERS)
+        )
+        for own in self.canaries.parameters():
+            nn.init.zeros_(own)
+            own.canary_head = self  # type: ignore[attr-defined]
         self.scale = _Scale()
         self.register_buffer("included", torch.zeros(self.design.count, device=like.device), persistent=False)
 
@@ -171,7 +178,7 @@ class CanaryHead(nn.Module):
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
         included = self.included[which] * canary
-        embedded = self.canaries(which % self.canaries.num_embeddings)
+        embedded = torch.cat([own(which % self.design.coordinates) for own in self.canaries], dim=1)
         pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
         return pulled
 

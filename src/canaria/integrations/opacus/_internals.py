@@ -24,6 +24,7 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -75,6 +76,11 @@ def sampled_rows(data_loader: DPDataLoader) -> int:
     return int(getattr(sampler, "total_size", sampler.num_samples))
 
 
+def shares_rows(data_loader: DPDataLoader) -> bool:
+    """Whether other processes have samplers for the other rows."""
+    return isinstance(data_loader.batch_sampler, DistributedUniformWithReplacementSampler)
+
+
 def noise_added(optimizer: DPOptimizer) -> float:
     """The noise multiplier of this step; adaptive clipping adds more noise than the accountant is told."""
     return float(getattr(optimizer, "_adjusted_noise_multiplier", optimizer.noise_multiplier))
@@ -118,6 +124,23 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
     """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
     gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
     return gradients
+
+
+def flattened(tensors: list[Tensor]) -> Tensor:
+    """Tensors of one precision end to end, in one call; of one tensor alone, itself."""
+    whole: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
+    return whole
+
+
+def unflattened(vector: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
+    """The parts of such a vector, as views."""
+    parts: tuple[Tensor, ...] = _unflatten_dense_tensors(vector, like)  # type: ignore[no-untyped-call]
+    return parts
+
+
+def segment_sums(vector: Tensor, lengths: Tensor) -> Tensor:
+    """The sums of parts of a vector that have these lengths, in one call."""
+    return torch.segment_reduce(vector, "sum", lengths=lengths, unsafe=True)
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:
@@ -178,7 +201,7 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
         def __iter__(self) -> Iterator[Any]:
             record = on_pass()
             for batch in super().__iter__():
-                record([int(row) for row in batch])
+                record(list(batch))
                 yield batch
             record(None)
 

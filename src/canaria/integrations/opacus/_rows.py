@@ -9,7 +9,8 @@ from torch.utils.data import Dataset
 
 from canaria._core import checks
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import record_draws
+from canaria.integrations.opacus._internals import record_draws, sampled_rows, shares_rows
+from canaria.training.sampling import Batches, Drawn
 
 
 class CanaryRows(Dataset[Any]):
@@ -63,16 +64,18 @@ class Draws:
     """What a sampler drew: how many batches, and their rows in the order in which the optimizer meets them.
 
     Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh. `release`
-    leaves the sampler as it was. A pass that was `begun` before is not seen.
+    leaves the sampler as it was. A pass that was `begun` before is not seen. Rows are kept where they are
+    `followed`.
     """
 
-    def __init__(self, loader: Any, *, begun: bool = False) -> None:
-        self.loader = loader
+    def __init__(self, loader: Any, *, begun: bool = False, followed: bool = True) -> None:
+        self.loader, self._followed = loader, followed
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
         self._begun = begun
         self._passes: list[_Pass] = []
         self._stray = 0
         self._closed = False
+        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader))
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
         self._undo = record_draws(loader.batch_sampler, self._begin)
@@ -96,7 +99,10 @@ class Draws:
                 this.ended = True
             else:
                 this.batches += 1
-                self._drawn.append(rows)
+                if self._batches is not None:
+                    self._batches.add(rows)
+                if self._followed:
+                    self._drawn.append(rows)
 
         return record
 
@@ -111,11 +117,13 @@ class Draws:
             self._stray += 1
 
     def contradictions(self) -> tuple[str, ...]:
-        """What cannot be if every step was made of one batch that this sampler drew.
+        """What cannot be if every step was made of one batch that this sampler drew by coins.
 
         A pass without a step is an evaluation. One that did not come to its end, and the last one, may have a
         batch left, and those that were fetched ahead.
         """
+        if self._batches is not None and self._batches.twice:
+            return ("a row was drawn twice for one batch, which Poisson sampling never does",)
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
@@ -129,6 +137,10 @@ class Draws:
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return ()
+
+    def drawn(self) -> Drawn | None:
+        """What the sampler drew, for the conformance test; None if it has not all rows to itself."""
+        return None if self._batches is None else self._batches.drawn()
 
     def take(self, count: int) -> list[int]:
         """The next `count` rows."""
