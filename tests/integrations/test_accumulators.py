@@ -18,35 +18,51 @@ from canaria.training.canaries import Dense, Design, Dirac, hidden_bits
 from canaria.training.witnesses import MOST_STEPS, layout
 
 
-def by_numpy(specified: Accumulator, rows: np.ndarray, noise: np.ndarray, sigma: float) -> Totals:
-    return specified.totals(rows, noise, np.full(len(rows), sigma))
+def by_numpy(specified: Accumulator, steps: "Steps", sigma: float) -> Totals:
+    return specified.totals(*steps, np.full(len(steps.rows), sigma))
 
 
-def by_torch(specified: Accumulator, rows: np.ndarray, noise: np.ndarray, sigma: float) -> Totals:
+def by_torch(specified: Accumulator, steps: "Steps", sigma: float) -> Totals:
     kept = in_torch.Accumulator(specified, torch.device("cpu"))
-    for row in np.concatenate([rows, noise], axis=1):
-        kept.next_row().copy_(torch.tensor(row))
-        kept.add(torch.zeros(len(row)), scale=1.0, clip_norm=1.0, stated=sigma)
+    for one in zip(*steps, strict=True):
+        add_to(kept, *one, sigma)
     return kept.totals()
 
 
-def by_jax(specified: Accumulator, rows: np.ndarray, noise: np.ndarray, sigma: float) -> Totals:
+def add_to(
+    kept: in_torch.Accumulator, row: np.ndarray, noise: np.ndarray, whole: np.ndarray, sigma: float
+) -> None:
+    """A step with clip norm 2, half of it canaries."""
+    read, totals = kept.next_row()
+    read.copy_(torch.tensor(-2 * np.concatenate([row / 2, noise])))
+    totals.copy_(torch.tensor(-2 * whole))
+    kept.add(torch.tensor(row), clip_norm=2.0, stated=sigma)
+
+
+def by_jax(specified: Accumulator, steps: "Steps", sigma: float) -> Totals:
     kept = in_jax.Accumulator(specified, sigma)
     state = jax.jit(
         lambda *steps: jax.lax.scan(lambda now, step: (kept.add(now, *step), None), kept.begin(), steps)
-    )(jnp.asarray(rows, jnp.float32), jnp.asarray(noise, jnp.float32))[0]
+    )(*(jnp.asarray(part, jnp.float32) for part in steps))[0]
     return kept.totals(state)
 
 
 each_framework = pytest.mark.parametrize("accumulated", [by_torch, by_jax])
 
 
-class Run(NamedTuple):
-    """What an accumulator gets."""
+class Steps(NamedTuple):
+    """What an accumulator gets: at canaries, at witnesses, and of whole parameters, a row for each step."""
 
-    specified: Accumulator
     rows: np.ndarray
     noise: np.ndarray
+    whole: np.ndarray
+
+
+class Run(NamedTuple):
+    """An accumulator, and what it gets."""
+
+    specified: Accumulator
+    steps: Steps
     sigma: float
 
 
@@ -70,7 +86,9 @@ def drawn(
             rows[:, canary % design.coordinates] += taking[:, canary]
     rows += rng.normal(size=rows.shape) * sigma * np.repeat(factors or [1.0] * len(shapes), laid.layers)
     noise = rng.normal(size=(steps, len(laid.roles.index))) * sigma
-    return Run(Accumulator.of(design, laid.layers, laid.roles, sample_rate=rate), rows, noise, sigma)
+    whole = rng.normal(size=(steps, len(laid.roles.sizes))) * sigma * np.sqrt(laid.roles.sizes)
+    specified = Accumulator.of(design, laid.layers, laid.roles, sample_rate=rate)
+    return Run(specified, Steps(rows, noise, whole), sigma)
 
 
 @each_framework
@@ -98,7 +116,7 @@ def test_where_the_noise_of_a_parameter_is_off(
 ) -> None:
     """Parameters with more and with fewer coordinates than it takes to see it."""
     run = drawn(Dirac(400, 2), [(150,), (140,), (20,)], 0.1, 2.0, 40, factors)
-    found = run.specified.believed_factors(run.rows[:16], np.full(16, 2.0))
+    found = run.specified.believed_factors(run.steps.rows[:16], np.full(16, 2.0))
     assert min(found) < 0.4 or max(found) > 2.5
     assert_same(accumulated(*run), by_numpy(*run))
 
@@ -123,13 +141,12 @@ def test_dense_canaries(accumulated: Callable[..., Totals], design: Dense) -> No
 def test_noise_that_changes_in_torch(sigmas: np.ndarray) -> None:
     """Every step has its own noise in the table; parameters may be off at the same time."""
     run = drawn(Dirac(400, 2), [(150,), (140,), (20,)], 0.1, 1.0, len(sigmas), [1.0, 0.1, 1.0])
-    rows, noise = run.rows * sigmas[:, None], run.noise * sigmas[:, None]
+    steps = [part * sigmas[:, None] for part in run.steps]
     kept = in_torch.Accumulator(run.specified, torch.device("cpu"))
-    for row, sigma in zip(np.concatenate([rows, noise], axis=1), sigmas, strict=True):
-        kept.next_row().copy_(torch.tensor(row))
-        kept.add(torch.zeros(len(row)), scale=1.0, clip_norm=1.0, stated=float(sigma))
+    for *one, sigma in zip(*steps, sigmas.tolist(), strict=True):
+        add_to(kept, *one, sigma)
     assert kept.noise_changes
-    assert_same(kept.totals(), run.specified.totals(rows, noise, sigmas))
+    assert_same(kept.totals(), run.specified.totals(*steps, sigmas))
 
 
 def assert_same(found: Totals, expected: Totals, rough: float = 1.0) -> None:
@@ -142,6 +159,7 @@ def assert_same(found: Totals, expected: Totals, rough: float = 1.0) -> None:
     assert got.by_place == pytest.approx(wanted.by_place, rel=1e-4)
     assert np.array_equal(got.cells, wanted.cells)
     assert np.array_equal(got.signs, wanted.signs)
+    assert got.totals == pytest.approx(wanted.totals, rel=1e-4, abs=1e-6)
 
 
 SHAPES = [(7, 11), (), (1,), (40,)]
@@ -164,7 +182,10 @@ def test_canaries_and_witnesses_have_the_same_places() -> None:
     )
     for parameter, numbers in zip(parameters, marked, strict=True):
         parameter.grad = torch.tensor(numbers)
-    assert in_torch.read("grad", torch.empty(in_torch.all)).tolist() == [*canaries, *witnesses]
+    assert in_torch.read(in_torch.vectors("grad"), torch.empty(in_torch.all)).tolist() == [
+        *canaries,
+        *witnesses,
+    ]
     leaves = [jnp.asarray(numbers) for numbers in marked]
     assert in_jax.read(leaves).tolist() == canaries
     assert in_jax.read_witnesses(leaves).tolist() == witnesses

@@ -409,7 +409,7 @@ class TestHead:
             SILENT, params, injection="head", canaries=design, rng=0, **{**STATED, "clip_norm": 0.5}
         )
         headed, both = audit.with_canary_head(lambda *args: (loss(*args), args[2]), params)
-        assert both.canaries.dtype == jnp.float32
+        assert [own.dtype for own in both.canaries] == [jnp.float32, jnp.float32]
         which, chosen = audit.rows(np.arange(30 + design.count), 30)
         options = {"batch_argnums": (1, 2), "l2_clip_norm": 0.5, "has_aux": True, "dtype": jnp.float32}
         grad = jax.jit(clipped_grad(headed, **options))

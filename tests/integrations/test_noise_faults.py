@@ -79,10 +79,10 @@ def test_one_torch_generator_for_all_parameters_is_found(injection: str) -> None
 
 @pytest.mark.parametrize("injection", ["rows", "head"])
 def test_a_tiny_clip_norm_is_no_accusation(injection: str) -> None:
-    """Opacus adds 1e-6 to the norms that it divides by."""
+    """Opacus adds 1e-6 to the norms that it divides by; the weight has a standard error of 0.03."""
     audit, _ = audited(injection, clip=1e-6, batches=4, sigma=1.0, steps=100)
     assert audit.conformance().conforms
-    assert audit.conformance().weight == pytest.approx(1, abs=0.05)
+    assert audit.conformance().weight == pytest.approx(1, abs=0.12)
 
 
 def test_what_hooks_do_to_the_noisy_gradient_is_no_accusation() -> None:

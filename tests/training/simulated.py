@@ -73,9 +73,10 @@ def watched(
         places = np.arange(design.count) % design.coordinates
         included = np.bincount(places, weights=bits > 0, minlength=design.coordinates).astype(int)
         seen = rng.binomial(included, RATE, (len(sigmas), design.coordinates)).astype(float)
+    whole = np.stack([one.sum(axis=1) for one in noise], axis=1)
     seen += at_canaries * sigmas[:, None]
     added = Accumulator.of(design, laid.layers, laid.roles, sample_rate=RATE)
-    totals = added.totals(seen, at_witnesses * sigmas[:, None], sigmas)
+    totals = added.totals(seen, at_witnesses * sigmas[:, None], whole * sigmas[:, None], sigmas)
     return Recording(
         design=design,
         bits=bits,

@@ -58,10 +58,32 @@ def test_where_weights_are_scarce_canaries_come_first() -> None:
 
 
 def test_canaries_with_a_parameter_of_their_own_fill_it() -> None:
-    found = layout([(20, 10), (50,), (10,)], 50, np.random.default_rng(0), home=1, coarse=[2])
-    assert [len(some) for some in found.canaries] == [0, 50, 0]
-    assert len(found.witnesses[0]) == 200
-    assert len(found.witnesses[1]) == len(found.witnesses[2]) == 0
+    shapes = [(20, 10), (50,), (50,), (10,)]
+    found = layout(shapes, 50, np.random.default_rng(0), home=[1, 2], coarse=[3])
+    assert [len(some) for some in found.canaries] == [0, 50, 50, 0]
+    assert found.layers == (50,)
+    assert (found.spans == 2).all()
+    assert [len(some) for some in found.witnesses] == [200, 0, 0, 0]
+    assert found.roles.whole.tolist() == [0, 1, 2]
+
+
+def test_some_canaries_span_several_parameters() -> None:
+    """One weight of each, none used twice, and small parameters at most to the half."""
+    shapes = [(40, 30), (40,), (40, 30), (3,), (1,)]
+    found = layout(shapes, 400, np.random.default_rng(0), spanning=True)
+    assert sum(found.layers) == 400
+    assert found.layers[-1] == 16
+    assert (found.spans[:-16] == 1).all()
+    assert (found.spans[-16:] >= 2).all()
+    assert found.spans.max() == 3
+    for canaries, coordinates, witnesses in zip(
+        found.canaries, found.coordinates, found.witnesses, strict=True
+    ):
+        assert len(np.unique(np.concatenate([canaries, witnesses]))) == len(canaries) + len(witnesses)
+        assert len(np.unique(coordinates)) == len(coordinates)
+    assert len(found.canaries[3]) <= 2
+    alone = layout([(100,)], 64, np.random.default_rng(0), spanning=True)
+    assert (alone.spans == 1).all()
 
 
 def test_aligned_witnesses_of_equal_parameters_are_the_same() -> None:
@@ -76,12 +98,13 @@ def test_aligned_witnesses_of_equal_parameters_are_the_same() -> None:
 def test_of_many_steps_squares_are_added_up_and_the_first_signs_kept() -> None:
     roles = layout([(10, 10)], 20, np.random.default_rng(0)).roles
     values = np.random.default_rng(1).normal(size=(MOST_STEPS + 100, len(roles.index)))
-    seen = Seen.of(values, roles)
+    seen = Seen.of(values, values[:, :1], roles)
     assert seen.steps == MOST_STEPS + 100
     squares = (values[:, ~roles.shaped] ** 2).sum(axis=1)
     assert seen.by_step[7] == pytest.approx(squares[7] + squares[MOST_STEPS + 7])
     assert seen.by_step[200] == pytest.approx(squares[200])
-    assert len(seen.signs) == MOST_STEPS
+    assert len(seen.signs) == len(seen.totals) == MOST_STEPS
+    assert seen.totals[5, 0] == values[5, 0] / 10
     assert seen.cells.sum() == roles.shaped.sum() * seen.steps
 
 

@@ -129,8 +129,8 @@ def too_heavy(heaviest: float, design: Design) -> tuple[str, ...]:
     if isinstance(design, Dense) or not heaviest > design.most * (1 + _TOO_HEAVY):
         return ()
     return (
-        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where {design.most} is the "
-        "most: gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
+        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where {design.most} is "
+        "the most: gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
     )
 
 

@@ -77,7 +77,8 @@ def parts_of(
             found["repeats"] = _repeats(signs, rng)
         found["copies"] = _copies(signs, parameter, index, rng, names)
     if seen.totals.size > 0:
-        found["totals"] = _totals(seen.totals, roles.whole, factor, names)
+        alone = np.setdiff1d(roles.whole, roles.parameter)
+        found["totals"] = _totals(seen.totals, roles.whole, factor, names, alone)
     return found
 
 
@@ -89,7 +90,7 @@ def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[st
         facts["steps"] = (
             f"noise that is missing in one step is looked for at {len(seen.by_place)} weights only"
         )
-    watched = len(np.unique(roles.parameter[~roles.shaped]))
+    watched = len(np.union1d(roles.parameter[~roles.shaped], roles.whole))
     if watched < parameters:
         facts["parameters"] = (
             f"the noise of {watched} of {parameters} is seen by itself; the others have no weight to spare"
@@ -225,18 +226,17 @@ def _copies(signs: Hits, parameter: Integers, index: Integers, rng: np.random.Ge
     return Part(sidak(smallest, len(found)), telling.where)
 
 
-def _totals(totals: Floats, parameter: Integers, factor: float, names: int) -> Part:
-    """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike."""
+def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alone: Integers) -> Part:
+    """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike.
+
+    Parameters that are `alone` have no witnesses: where their totals vanish, noise is missing.
+    """
     steps, count = totals.shape
     squares = np.sum(totals**2, axis=0)
     tails = np.array([_chi_squared(factor * float(square), steps) for square in squares])
     least = int(np.argmin(tails))
-    found = [
-        Part(
-            sidak(float(tails[least]), count),
-            f"noise that is used twice in {_named(parameter[least], names)}",
-        )
-    ]
+    text = f"noise that is used twice in {_named(int(parameter[least]), names)}"
+    found = [Part(sidak(float(tails[least]), count), text)]
     if steps > 1:
         unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
         first, second = np.triu_indices(count + 1, 1)
@@ -249,7 +249,10 @@ def _totals(totals: Floats, parameter: Integers, factor: float, names: int) -> P
             text = _shared(one, int(parameter[other]), names)
         found.append(Part(sidak(float(angles[least]), len(angles)), text))
     telling = min(found, key=lambda part: part.p_value)
-    return Part(sidak(telling.p_value, len(found)), telling.where)
+    missing = np.flatnonzero((squares < _LITTLE * steps) & np.isin(parameter, alone))
+    if len(missing):
+        telling = found[0]._replace(where=_named(int(parameter[missing[0]]), names))
+    return Part(sidak(telling.p_value, len(found)), telling.where, missing=len(missing) > 0)
 
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:

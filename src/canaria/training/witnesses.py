@@ -11,8 +11,8 @@ faults show:
 
 Kept are, in units of the stated noise: the sum of squares of every step and of every witness, how many values
 of some witnesses lie in each of a few cells, and the signs of the first steps. Beside witnesses, the noise of
-all weights of a parameter is added up in every step: where noise is used twice, in whatever order, such totals
-are larger, smaller or more alike than they may be.
+all weights of a parameter is added up in every step: where noise is used twice, in whatever order, these
+totals are larger, smaller or more alike than they may be.
 """
 
 import math
@@ -54,7 +54,7 @@ class Layout(NamedTuple):
         canaries: Of each parameter the weights that carry canaries.
         coordinates: The coordinate of each of them.
         witnesses: Of each parameter its witnesses.
-        layers: The number of coordinates in each parameter that carries some; last of those that span several.
+        layers: The number of coordinates in each parameter that carries some, and of those that span several.
         roles: What each witness is for, in the order of `witnesses`.
 
     """

@@ -132,7 +132,7 @@ class Accumulator:
             row.add_(added)
         units = self._units(steps)
         values = rest[:, self._picked].mul_(units)
-        plain, shaped, signed = values.split(self._parts, dim=1)
+        plain, shaped, signed = torch.split(values, self._parts, dim=1)
         squares = plain.square()
         first = (self.steps - steps) % MOST_STEPS
         before.by_step[first : first + steps].add_(squares.sum(1))

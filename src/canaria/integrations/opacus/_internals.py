@@ -127,7 +127,9 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
 
 
 def flattened(tensors: list[Tensor]) -> Tensor:
-    """Tensors of one precision end to end, in one call; of one tensor alone, itself."""
+    """A copy of tensors of one precision, end to end, in one call."""
+    if len(tensors) == 1:
+        return tensors[0].reshape(-1).clone()
     whole: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
     return whole
 

@@ -77,13 +77,13 @@ class Places:
         return waiting_batches(self._groups[0].parameters[0])
 
     def vectors(self, attribute: str) -> list[Tensor]:
-        """What the parameters hold as `attribute` (such as "grad"), end to end, in single precision or better."""
+        """A copy of what the parameters hold as `attribute` (such as "grad"), end to end."""
         return [flattened([getattr(p, attribute) for p in group.parameters]) for group in self._groups]
 
     def put(self, attribute: str, vectors: list[Tensor]) -> None:
-        """Let the parameters hold the parts of such vectors as `attribute`."""
+        """Let the parameters hold a copy of such vectors as `attribute`, which others may write to."""
         for group, vector in zip(self._groups, vectors, strict=True):
-            parts = unflattened(vector, group.parameters)
+            parts = unflattened(vector.clone(), group.parameters)
             for parameter, part in zip(group.parameters, parts, strict=True):
                 setattr(parameter, attribute, part)
 
@@ -145,9 +145,8 @@ class Places:
 
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the per-sample gradient of these rows along the coordinates."""
-        for (parameter, chosen), part in zip(
-            self._carrying, self._split(self._unfolded(values)), strict=True
-        ):
+        parts = torch.split(self._unfolded(values), [len(chosen) for _, chosen in self._carrying], dim=-1)
+        for (parameter, chosen), part in zip(self._carrying, parts, strict=True):
             sample = per_sample_gradients(parameter)
             sample.view(len(sample), parameter.numel())[rows[:, None], chosen] = part.to(sample.dtype)
 
@@ -163,26 +162,21 @@ class Places:
             parts.append(weights.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
         return self._folded(torch.cat(parts).float())
 
-    def _split(self, values: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(values, [len(chosen) for _, chosen in self._carrying], dim=-1)
-
 
 def _grouped(parameters: Sequence[Any], layout: Layout, device: torch.device) -> list[_Group]:
     """The parameters that have places, those of one precision together, and the places in each vector."""
     members: list[list[int]] = []
     size = 0
     for place, parameter in enumerate(parameters):
-        if (
-            len(layout.canaries[place]) + len(layout.witnesses[place]) == 0
-            and place not in layout.roles.whole
-        ):
+        read = len(layout.canaries[place]) + len(layout.witnesses[place])
+        if read == 0 and place not in layout.roles.whole:
             continue
         size += parameter.numel()
         if not members or parameter.dtype != parameters[members[-1][-1]].dtype or size > _MOST_TOGETHER:
             members.append([])
             size = parameter.numel()
         members[-1].append(place)
-    groups, read = [], [0, sum(map(len, layout.canaries))]
+    groups, filled = [], [0, sum(map(len, layout.canaries))]
     for some in members:
         starts = np.cumsum([0, *(parameters[place].numel() for place in some)])
         reading = []
@@ -190,12 +184,13 @@ def _grouped(parameters: Sequence[Any], layout: Layout, device: torch.device) ->
             found = np.concatenate(
                 [start + places[place] for start, place in zip(starts, some, strict=False)]
             )
-            reading.append((torch.tensor(found, device=device), slice(read[kind], read[kind] + len(found))))
-            read[kind] += len(found)
+            where = slice(filled[kind], filled[kind] + len(found))
+            reading.append((torch.tensor(found, device=device), where))
+            filled[kind] = where.stop
         whole = np.isin(some, layout.roles.whole).all()
         lengths = torch.tensor(np.diff(starts), device=device) if whole else None
         carrying = reading[0]
         if len(members) == 1:
-            reading = [(torch.cat([index for index, _ in reading]), slice(0, read[1]))]
+            reading = [(torch.cat([index for index, _ in reading]), slice(0, filled[1]))]
         groups.append(_Group([parameters[place] for place in some], reading, carrying, lengths))
     return groups
