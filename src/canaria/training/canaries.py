@@ -16,7 +16,7 @@ _LEAST_RAW_NORM: Final = 0.01
 """It is never below this: to what they divide by, clippers add a little."""
 _TOO_HEAVY: Final = 0.05
 """By how much canaries may weigh more than they should; rounding is far below."""
-DRAWS, PLACES, TESTS = 1, 2, 3
+DRAWS, PLACES, TESTS, TOTALS = 1, 2, 3, 4
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177

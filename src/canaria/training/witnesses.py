@@ -39,8 +39,6 @@ _AT_LEAST: Final = 4
 """Every parameter gets so many coordinates with canaries, if there are enough for all."""
 _FINGERPRINT: Final = 256
 """Steps are compared by the signs of so many scattered witnesses."""
-_LARGEST_WHOLE: Final = 2**26
-"""Parameters with more weights than this are not totalled."""
 _SPANNING, _MOST_SPANNED = 16, 8
 """So many canaries, of eight times as many or more, span several parameters each, up to so many."""
 
@@ -148,7 +146,7 @@ def layout(
         if place in home:
             carrying[place] = np.arange(coordinates)
     whole = np.array([place for place in range(len(sizes)) if place not in coarse and totalled], np.int64)
-    whole = whole[(sizes[whole] > 0) & (sizes[whole] <= _LARGEST_WHOLE)]
+    whole = whole[sizes[whole] > 0]
     numbers = _numbered(single, spanned) if not home else [np.arange(len(some)) for some in carrying]
     layers = (coordinates,) if home else tuple(count for count in (*single.tolist(), several) if count)
     parameter, index, shaped = _roles(aligned, others, rng)
@@ -265,7 +263,8 @@ class Seen(NamedTuple):
         by_place: The same of every such witness, over all steps.
         cells: How many values of shaped witnesses lie in each cell: up to the first edge, to the second, ...
         signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
-        totals: The sum of the first steps over each parameter that is totalled, over the root of its size.
+        totals: The sum over each parameter that is totalled, over the root of its size, in all of the first
+            steps or in some of them.
 
     """
 

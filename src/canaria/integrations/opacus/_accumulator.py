@@ -72,30 +72,34 @@ class Accumulator:
         self._rows = [(row[: self._all], row[self._all :], row[: self._count], row) for row in self._held]
         self._scratch = torch.zeros(2, HELD, self._count, device=device)
         self._stated = [0.0] * HELD
+        self._totalled: list[int] = []
         self._waiting = 0
 
     def next_row(self) -> tuple[Tensor, Tensor]:
         """Where a step's noise is to be written before it is added: at all places, and its totals."""
         return self._rows[self._waiting][:2]
 
-    def add(self, own: Tensor, *, clip_norm: float, stated: float) -> None:
-        """One step: the noise in `next_row` with its sign changed, and the canaries' own part.
+    def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
+        """One step: what is in `next_row`, with its sign changed, and the canaries' own part, if it lacks.
 
-        `stated` is the noise multiplier that is stated for this step.
+        `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
         """
         *_, at_canaries, row = self._rows[self._waiting]
-        at_canaries.sub_(own)
+        if own is not None:
+            at_canaries.sub_(own)
         row.mul_(-1 / clip_norm)
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
+        if totalled:
+            self._totalled.append(self._waiting)
         self._waiting += 1
         self.steps += 1
         self.noise_square += stated**2
         if self._waiting == HELD:
             self._factors = self._believed_factors()
             self._totals = self._with_held(self._totals)
-            self._waiting = 0
+            self._waiting, self._totalled = 0, []
 
     def _believed_factors(self) -> list[float]:
         """How many times the stated noise each parameter has, as the specification says."""
@@ -130,7 +134,7 @@ class Accumulator:
         before.sums.add_(seen.sum(0))
         for row, added in zip(before.table, self._increments(seen), strict=True):
             row.add_(added)
-        units = self._units(steps)
+        units = self._units(self._stated[:steps])
         values = rest[:, self._picked].mul_(units)
         plain, shaped, signed = torch.split(values, self._parts, dim=1)
         squares = plain.square()
@@ -141,15 +145,18 @@ class Accumulator:
         if len(before.signs) == MOST_STEPS:
             return before
         bits = (signed > 0).view(steps, *self._bits.shape) * self._bits
-        whole = (rest[:, self._all - self._count :] * units).div_(self._roots)
-        return before._replace(
+        found = before._replace(
             signs=torch.cat([before.signs, bits.sum(2, dtype=torch.uint8)])[:MOST_STEPS],
-            totals=torch.cat([before.totals, whole])[:MOST_STEPS],
         )
+        if not self._totalled:
+            return found
+        units = self._units([self._stated[row] for row in self._totalled])
+        whole = torch.stack([self._rows[row][1] for row in self._totalled]).mul_(units).div_(self._roots)
+        return found._replace(totals=torch.cat([before.totals, whole])[:MOST_STEPS])
 
-    def _units(self, steps: int) -> Tensor | float:
+    def _units(self, stated: list[float]) -> Tensor | float:
         """One over the stated noise of each step; a plain number where it is the same."""
-        stated = [max(noise, 1e-30) for noise in self._stated[:steps]]
+        stated = [max(noise, 1e-30) for noise in stated]
         if min(stated) == max(stated):
             return 1 / stated[0]
         return 1 / torch.tensor(stated, device=self._held.device)[:, None]
@@ -158,7 +165,7 @@ class Accumulator:
         """What these steps add to the table, for m = 1 ... s.
 
         The ratio of densities is a polynomial in e^(y / sigma^2) with coefficients Bin(j; m, q) e^(-j^2 / (2
-        sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; sums are
+        sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; they are
         cut at a height that only a fault reaches.
         """
         most = len(self._totals.table)
@@ -177,19 +184,17 @@ class Accumulator:
                     grown = _logaddexp(logs[m][j] + j * scaled, grown)
                 yield grown.sum(0)
             return
-        odds = scaled.clamp_(max=_ROOM / together / max(most, 1)).exp_()
+        odds = scaled.exp_()
         for m in range(1, most + 1):
             ratio = torch.mul(odds, _exp(logs[m][m]), out=self._scratch[1, : len(seen)])
             for j in range(m - 1, 0, -1):
                 ratio.add_(_exp(logs[m][j])).mul_(odds)
             ratio.add_(_exp(logs[m][0]))
-            if len(ratio) % together == 0:
-                yield ratio.view(-1, together, self._count).prod(1).log_().sum(0)
-                continue
-            groups = torch.split(ratio, -(-len(ratio) // together))
-            for group in groups[1:]:
-                groups[0][: len(group)].mul_(group)
-            yield groups[0].log_().sum(0)
+            whole = len(ratio) // together * together
+            product = ratio[:whole].view(-1, together, self._count).prod(1)
+            if whole < len(ratio):
+                product = torch.cat([product, ratio[whole:].prod(0, keepdim=True)])
+            yield product.log_().clamp_(max=_ROOM).sum(0)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
@@ -197,6 +202,7 @@ class Accumulator:
             **{name: total.cpu() for name, total in self._totals._asdict().items()},
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
+            "totalled": self._totalled,
             "steps": self.steps,
             "noise_square": self.noise_square,
             "noise_changes": self.noise_changes,
@@ -210,6 +216,7 @@ class Accumulator:
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
+        self._totalled = list(state["totalled"])
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
         self.noise_changes = bool(state["noise_changes"])
         self._factors = state["factors"]

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -26,7 +27,6 @@ from canaria.integrations.opacus._checks import (
 )
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
-    GRADIENT,
     before_clipping,
     before_noise,
     before_update,
@@ -40,11 +40,22 @@ from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
 from canaria.training.accounts import Account
-from canaria.training.canaries import INJECTIONS, Dense, Design, Dirac, design_of, hidden_bits
+from canaria.training.canaries import (
+    INJECTIONS,
+    TOTALS,
+    Dense,
+    Design,
+    Dirac,
+    derived,
+    design_of,
+    hidden_bits,
+)
 from canaria.training.recording import Recording
+from canaria.training.witnesses import MOST_STEPS
 
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
+_ONE_OF: Final = 4
 
 
 class Audit:
@@ -71,7 +82,8 @@ class Audit:
         self._account = Account()
         self._resumed, self._ended = False, ""
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
-        self._before: tuple[list[Tensor], Tensor] | None = None
+        self._own: Tensor | None = None
+        self._waits = False
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
@@ -88,6 +100,8 @@ class Audit:
         self._injection: Injection = MAKERS[self.injection](
             self.optimizer, self._draws, self._design, self._bits, seed
         )
+        rng = np.random.default_rng(derived(seed, TOTALS))
+        self._looks = rng.integers(_ONE_OF, size=MOST_STEPS // _ONE_OF)
         places = self._injection.places
         specified = accumulator.Accumulator.of(
             self._design, places.layers, places.roles, sample_rate=self.sample_rate
@@ -122,33 +136,43 @@ class Audit:
         self._injection.places.require_trained()
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
-        self._before = self._injection.before_noise()
+        self._own, self._waits = self._injection.before_noise(), True
         self._draws.count_step()
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
         optimizer, places = self.optimizer, self._injection.places
-        if self._before is None:
+        if not self._waits:
             raise InputError(
                 "a step was made past the audit: the private optimizer's add_noise was replaced after "
                 "attaching, or the original optimizer was stepped itself"
             )
-        sums, own = self._before
-        self._before = None
+        self._waits = False
         row, totals = self._accumulator.next_row()
-        after, scale = places.vectors(GRADIENT), divisor(optimizer)
+        totalled = processes(optimizer) == 1 and self._totalled(self.steps)
         if processes(optimizer) > 1:
-            places.read(sums, row)
-            torch.distributed.all_reduce(row)
-            torch.distributed.all_reduce(own)
-            row.sub_(places.read(after, torch.empty_like(row)), alpha=scale)
+            everybody = places.read(torch.empty_like(row))
+            torch.distributed.all_reduce(everybody)
+            places.forget_sums()
+            places.subtract_gradients(divisor(optimizer))
+            places.read(row).add_(everybody)
+            if self._own is not None:
+                torch.distributed.all_reduce(self._own)
         else:
-            less = [torch.sub(*both, alpha=scale) for both in zip(sums, after, strict=True)]
-            places.read(less, row)
-            places.totals(less, totals)
+            places.subtract_gradients(divisor(optimizer))
+            places.read(row)
+            if totalled:
+                places.totals(totals)
         clip_norm = float(optimizer.max_grad_norm)
-        self._accumulator.add(own, clip_norm=clip_norm, stated=self._noise())
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
+
+    def _totalled(self, step: int) -> bool:
+        """Whether the noise of parameters is totalled: in the first steps, then in one of four, at random."""
+        if step < accumulator.HELD:
+            return True
+        block, place = divmod(step, _ONE_OF)
+        return block < len(self._looks) and int(self._looks[block]) == place
 
     @property
     def steps(self) -> int:

@@ -12,7 +12,6 @@ from torch import Tensor
 from canaria._core.arrays import Bits, Integers
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
-    CLIPPED_SUM,
     averages_losses,
     clipping_factors,
     clips_by_ghost,
@@ -44,8 +43,8 @@ class Injection:
     def put_canaries(self) -> None:
         """Replace the gradients of canary rows, before they are clipped."""
 
-    def before_noise(self) -> tuple[list[Tensor], Tensor]:
-        """The clipped sums with the canaries in them, end to end, and the canaries' part of them."""
+    def before_noise(self) -> Tensor | None:
+        """Take the clipped sums, and add the canaries, if that is to be done now; else tell their part."""
         raise NotImplementedError
 
     def contradictions(self) -> tuple[str, ...]:
@@ -93,71 +92,45 @@ class _Poisson:
     `slots` says where each thing counts. What is drawn is found by the gaps in between, which are geometric
     (exponentials, rounded), so only the few that are drawn cost a random number. Enough gaps are taken that
     they end before the last thing with a probability below 1e-15. Draws are made for several steps at once:
-    little work done often costs more than much work done rarely. On a CPU numpy draws.
+    little work done often costs more than much work done rarely.
     """
 
     def __init__(self, slots: Integers, width: int, rate: float, seed: int, device: torch.device) -> None:
-        self._on_cpu = device.type == "cpu"
         self._things, self._width = len(slots), width
-        expected = _AT_ONCE * self._things * rate
-        self._gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
-        self._scale = 0.0 if rate == 1 else -1 / math.log1p(-rate)
-        self._slots: Any = np.append(slots, 0)
-        self._generator: Any = np.random.default_rng(seed)
-        if not self._on_cpu:
-            self._slots = torch.tensor(self._slots, dtype=torch.int64, device=device)
-            self._generator = torch.Generator(device).manual_seed(seed)
-        self._drawn = torch.zeros(_AT_ONCE * width + 1, device=device)
-        self._begun, self._used = self._generator_state(), _AT_ONCE
+        expected = self._things * rate
+        gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
+        self._scale = 0.0 if rate == 1 else 1 / math.log1p(-rate)
+        self._slots = torch.tensor(np.append(slots, width), dtype=torch.int64, device=device)
+        self._generator = torch.Generator(device).manual_seed(seed)
+        self._gaps = torch.empty(_AT_ONCE, gaps, dtype=torch.float64, device=device)
+        self._drawn = torch.zeros(_AT_ONCE, gaps, dtype=torch.int64, device=device)
+        self._ones = torch.ones(gaps, device=device)
+        self._all_counted = torch.zeros(width + 1, device=device)
+        self._counted = self._all_counted[:-1]
+        self._begun, self._used = self._generator.get_state(), _AT_ONCE
 
     def counts(self) -> Tensor:
-        """How many were drawn in each slot."""
+        """How many were drawn in each slot; the next call writes over it."""
         if self._used == _AT_ONCE:
-            self._begun, self._used = self._generator_state(), 0
-            if self._on_cpu:
-                self._draw_on_cpu()
-            else:
-                self._draw_on_device()
-        first = self._used * self._width
+            self._begun, self._used = self._generator.get_state(), 0
+            gaps = self._gaps.uniform_(generator=self._generator).log_().mul_(self._scale).floor_().add_(1)
+            things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
+            torch.take(self._slots, things, out=self._drawn)
+        self._all_counted.zero_().index_add_(0, self._drawn[self._used], self._ones)
         self._used += 1
-        return self._drawn[first : first + self._width]
-
-    def _draw_on_cpu(self) -> None:
-        gaps = self._generator.standard_exponential(self._gaps)
-        gaps *= self._scale
-        np.floor(gaps, out=gaps)
-        gaps += 1
-        things = np.minimum(gaps.cumsum() - 1, _AT_ONCE * self._things).astype(np.int64)
-        step, thing = np.divmod(things[things < _AT_ONCE * self._things], max(self._things, 1))
-        counted = np.bincount(step * self._width + self._slots[thing], minlength=len(self._drawn))
-        self._drawn.copy_(torch.from_numpy(counted))
-
-    def _draw_on_device(self) -> None:
-        gaps = torch.empty(self._gaps, dtype=torch.float64, device=self._slots.device)
-        gaps.exponential_(generator=self._generator).mul_(self._scale).floor_().add_(1)
-        things = gaps.cumsum(0).sub_(1).clamp_(max=_AT_ONCE * self._things).long()
-        step = things // max(self._things, 1)
-        slots = self._slots[things - step * self._things].add_(step, alpha=self._width)
-        slots.masked_fill_(things >= _AT_ONCE * self._things, len(self._drawn) - 1)
-        self._drawn.zero_().index_add_(0, slots, self._drawn.new_ones(1).expand(len(slots)))
-
-    def _generator_state(self) -> Any:
-        return self._generator.bit_generator.state if self._on_cpu else self._generator.get_state()
+        return self._counted
 
     def state(self) -> Any:
         """What a checkpoint needs."""
-        begun = self._generator_state() if self._used == _AT_ONCE else self._begun
+        begun = self._generator.get_state() if self._used == _AT_ONCE else self._begun
         return {"begun": begun, "used": self._used}
 
     def restore(self, state: Any) -> None:
         """Go on from a checkpoint, made on the same kind of device."""
-        begun = state["begun"]
-        if isinstance(begun, dict) != self._on_cpu:
+        begun = state["begun"].cpu()
+        if begun.shape != self._begun.shape:
             raise InputError("the audit's draws were made on another kind of device; resume on that kind")
-        if self._on_cpu:
-            self._generator.bit_generator.state = begun
-        else:
-            self._generator.set_state(begun.cpu())
+        self._generator.set_state(begun)
         self._used = _AT_ONCE
         if state["used"] < _AT_ONCE:
             self.counts()
@@ -173,18 +146,20 @@ class _Sum(Injection):
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
+        included = np.flatnonzero(bits > 0) % width
+        if self._dense is None and (slots := self.places.slots) is not None:
+            included, width = slots[included], self.places.size
         rate = float(draws.loader.batch_sampler.sample_rate)
-        self._poisson = _Poisson(np.flatnonzero(bits > 0) % width, width, rate, derived(seed, DRAWS), device)
+        self._poisson = _Poisson(included, width, rate, derived(seed, DRAWS), device)
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
 
-    def before_noise(self) -> tuple[list[Tensor], Tensor]:
-        sums, counts = self.places.vectors(CLIPPED_SUM), self._poisson.counts()
-        added = self._dense.total(counts) if self._dense else counts
-        if not self._adds:
-            return sums, torch.zeros_like(added)
-        grown = self.places.add(sums, added, float(self._optimizer.max_grad_norm))
-        self.places.put(CLIPPED_SUM, sums)
-        return sums, grown
+    def before_noise(self) -> Tensor | None:
+        self.places.take_sums()
+        counts = self._poisson.counts()
+        if self._adds:
+            added = self._dense.total(counts) if self._dense else counts
+            self.places.add(added, float(self._optimizer.max_grad_norm))
+        return None
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -193,20 +168,22 @@ class _Sum(Injection):
         self._poisson.restore(state)
 
 
-class _Clipped(Injection):
+class _ByRows(Injection):
     """Canaries are rows that the optimizer clips: none may weigh more than the clip norm in the sum."""
 
-    def __init__(self, design: Design) -> None:
-        self._design = design
+    def __init__(self, optimizer: DPOptimizer, design: Design) -> None:
+        self._optimizer, self._design = optimizer, design
+        self._device = optimizer.params[0].device
+        self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
         self._heaviest: Tensor | None = None
 
-    def _part(self, sums: list[Tensor], real: Tensor | float, clip_norm: float) -> Tensor:
-        """The canaries' part of such sums, less that of the real rows."""
+    def _part(self, real: Tensor | float, clip_norm: float) -> Tensor:
+        """The canaries' part of the clipped sums, which are taken, less that of the real rows."""
         places = self.places
-        seen = places.read(sums, torch.empty(places.all, device=sums[0].device))[: places.count]
+        places.take_sums()
+        seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
         own = seen - real
-        rounding = _ROUNDINGS * max(torch.finfo(vector.dtype).eps for vector in sums)
-        heaviest = (own.abs().amax() - rounding * seen.abs().amax()) / clip_norm
+        heaviest = (own.abs().amax() - self._rounding * seen.abs().amax()) / clip_norm
         self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
         return own
 
@@ -214,14 +191,13 @@ class _Clipped(Injection):
         return () if self._heaviest is None else too_heavy(float(self._heaviest), self._design)
 
 
-class _Rows(_Clipped):
+class _Rows(_ByRows):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
     replaces_gradients = True
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
-        super().__init__(design)
-        self._optimizer = optimizer
+        super().__init__(optimizer, design)
         self.places = _spread(optimizer, design, seed, spanning=isinstance(design, Dirac))
         self._draws = draws
         self._first = draws.loader.dataset.real
@@ -248,20 +224,18 @@ class _Rows(_Clipped):
         real = drawn < self._first
         self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
 
-    def before_noise(self) -> tuple[list[Tensor], Tensor]:
+    def before_noise(self) -> Tensor | None:
         self._draws.finish()
-        sums, real = self.places.vectors(CLIPPED_SUM), self._sum
-        self._sum = 0.0
-        return sums, self._part(sums, real, float(self._optimizer.max_grad_norm))
+        real, self._sum = self._sum, 0.0
+        return self._part(real, float(self._optimizer.max_grad_norm))
 
 
-class _Head(_Clipped):
+class _Head(_ByRows):
     """The canary embedding's own gradient; no real row touches it."""
 
     def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, seed: int) -> None:
-        super().__init__(design)
+        super().__init__(optimizer, design)
         home = [place for place, p in enumerate(optimizer.params) if hasattr(p, "canary_head")]
-        self._optimizer = optimizer
         self.places = _spread(optimizer, design, seed, home)
         self._head = optimizer.params[home[0]].canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
@@ -269,11 +243,10 @@ class _Head(_Clipped):
         self._head.scale.twice = clips_by_ghost(optimizer)
         self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
-    def before_noise(self) -> tuple[list[Tensor], Tensor]:
+    def before_noise(self) -> Tensor | None:
         clip_norm = float(self._optimizer.max_grad_norm)
         self._head.scale.strength = raw_norm(clip_norm)
-        sums = self.places.vectors(CLIPPED_SUM)
-        return sums, self._part(sums, 0.0, clip_norm)
+        return self._part(0.0, clip_norm)
 
     def excuse(self) -> str:
         least = self._head.scale.least(float(self._optimizer.max_grad_norm))

@@ -7,6 +7,7 @@ changes, this is the file to read again.
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.data_loader import DPDataLoader
@@ -24,7 +25,9 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch._utils import _unflatten_dense_tensors
+
+from canaria._core.arrays import Integers
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -36,6 +39,7 @@ _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
 Undo = Callable[[], None]
+Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
 def clips_flat(optimizer: DPOptimizer) -> bool:
@@ -126,23 +130,28 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
     return gradients
 
 
-def flattened(tensors: list[Tensor]) -> Tensor:
-    """A copy of tensors of one precision, end to end, in one call."""
-    if len(tensors) == 1:
-        return tensors[0].reshape(-1).clone()
-    whole: Tensor = _flatten_dense_tensors(tensors)  # type: ignore[no-untyped-call]
-    return whole
-
-
 def unflattened(vector: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
-    """The parts of such a vector, as views."""
+    """Parts of a vector that have the shapes of these tensors, as views."""
     parts: tuple[Tensor, ...] = _unflatten_dense_tensors(vector, like)  # type: ignore[no-untyped-call]
     return parts
 
 
-def segment_sums(vector: Tensor, lengths: Tensor) -> Tensor:
+def copy_each(into: Tensors, tensors: Tensors) -> None:
+    """Copy tensors, in one call."""
+    torch._foreach_copy_(into, tensors)
+
+
+def add_each(to: Tensors, tensors: Tensors, scale: float) -> None:
+    """Add `scale` times tensors to others, in one call."""
+    torch._foreach_add_(to, tensors, alpha=scale)
+
+
+def segment_sums(vector: Tensor, lengths: Integers) -> Tensor:
     """The sums of parts of a vector that have these lengths, in one call."""
-    return torch.segment_reduce(vector, "sum", lengths=lengths, unsafe=True)
+    if vector.device.type == "cpu":
+        return torch.from_numpy(np.add.reduceat(vector.numpy(), np.cumsum(lengths) - lengths))
+    parts = torch.tensor(lengths, device=vector.device)
+    return torch.segment_reduce(vector, "sum", lengths=parts, unsafe=True)
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:

@@ -1,19 +1,23 @@
 """Reading and writing the weights that carry canaries, and reading witnesses.
 
-On a GPU a call costs more than what it computes. So parameters are laid end to end, in as few vectors as may
-be, and all places are reached by one index into each.
+A call costs more than what it computes, on a GPU above all. So the sums of all parameters of one precision
+are held end to end, in one vector, and all places are reached by one index into it.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
-    flattened,
+    CLIPPED_SUM,
+    GRADIENT,
+    add_each,
+    copy_each,
     per_sample_gradients,
     segment_sums,
     unflattened,
@@ -21,21 +25,40 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.training.witnesses import Layout
 
-_MOST_TOGETHER: Final = 2**26
-"""So many weights are laid end to end at most, for the memory that a copy of them takes."""
 
+class _Vector:
+    """Parameters of one precision, end to end, and the places among them.
 
-class _Group(NamedTuple):
-    """Parameters that are laid end to end in one vector, and the places in it.
-
-    `reading` has indices into the vector and the slice of what is read that they fill, `carrying` those with
-    canaries. `lengths` are the parameters' sizes if they are totalled.
+    `canaries` and `witnesses` are indices into the vector; `at_canaries` and `at_witnesses` say which of all
+    the weights with canaries, and of all witnesses, these are.
     """
 
-    parameters: list[Any]
-    reading: list[tuple[Tensor, slice]]
-    carrying: tuple[Tensor, slice]
-    lengths: Tensor | None
+    def __init__(self, parameters: Sequence[Any], members: list[int], layout: Layout) -> None:
+        self.parameters = [parameters[place] for place in members]
+        self.lengths = np.array([parameter.numel() for parameter in self.parameters])
+        self.whole = bool(np.isin(members, layout.roles.whole).all())
+        like = self.parameters[0]
+        self.values = torch.empty(int(self.lengths.sum()), dtype=like.dtype, device=like.device)
+        self.parts = unflattened(self.values, self.parameters)
+        self._added: Tensor | None = None
+        self._added_parts: tuple[Tensor, ...] = ()
+        self._scale = 0.0
+        starts = np.cumsum(self.lengths) - self.lengths
+        self.canaries, self.at_canaries = _found(starts, members, layout.canaries, like.device)
+        self.witnesses, self.at_witnesses = _found(starts, members, layout.witnesses, like.device)
+
+    def add(self, added: Tensor, scale: float) -> None:
+        """Add `scale` times this to the clipped sums of the parameters."""
+        if added is not self._added:
+            self._added, self._added_parts = added, unflattened(added, self.parameters)
+        self._scale = scale
+        add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], self._added_parts, scale)
+
+    def totals(self) -> Tensor:
+        """The sums of what is left over each parameter, without the canaries that were added."""
+        if self._added is not None:
+            self.values.add_(self._added, alpha=self._scale)
+        return segment_sums(self.values, self.lengths)
 
 
 class Places:
@@ -57,16 +80,16 @@ class Places:
         numbers = np.concatenate(layout.coordinates)
         self._weights, self._folding = len(numbers), None
         if self._weights > self.count:
-            each = 1 / np.sqrt(layout.spans[numbers])
-            self._folding = (
-                torch.tensor(numbers, device=device),
-                torch.tensor(each, dtype=torch.float32, device=device),
-            )
-        self._groups = _grouped(parameters, layout, device)
+            each = torch.tensor(1 / np.sqrt(layout.spans[numbers]), dtype=torch.float32, device=device)
+            self._folding = torch.tensor(numbers, device=device), each
+        kinds = dict.fromkeys(parameter.dtype for parameter in parameters)
+        members = [[place for place, p in enumerate(parameters) if p.dtype == kind] for kind in kinds]
+        self._vectors = [_Vector(parameters, some, layout) for some in members]
+        self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
 
     def require_trained(self) -> None:
         """Canaries in a parameter that is frozen would stay in its sum without noise."""
-        if not all(parameter.requires_grad for group in self._groups for parameter in group.parameters):
+        if not all(parameter.requires_grad for vector in self._vectors for parameter in vector.parameters):
             raise InputError(
                 "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
                 "changing what is trained"
@@ -74,36 +97,63 @@ class Places:
 
     def accumulated(self) -> bool:
         """Whether per-sample gradients of several batches wait for one step."""
-        return waiting_batches(self._groups[0].parameters[0])
+        return waiting_batches(self._vectors[0].parameters[0])
 
-    def vectors(self, attribute: str) -> list[Tensor]:
-        """A copy of what the parameters hold as `attribute` (such as "grad"), end to end."""
-        return [flattened([getattr(p, attribute) for p in group.parameters]) for group in self._groups]
+    def take_sums(self) -> None:
+        """Take the clipped sums as they are now; what others write to them later does not matter."""
+        for vector in self._vectors:
+            copy_each(vector.parts, [getattr(p, CLIPPED_SUM) for p in vector.parameters])
 
-    def put(self, attribute: str, vectors: list[Tensor]) -> None:
-        """Let the parameters hold a copy of such vectors as `attribute`, which others may write to."""
-        for group, vector in zip(self._groups, vectors, strict=True):
-            parts = unflattened(vector.clone(), group.parameters)
-            for parameter, part in zip(group.parameters, parts, strict=True):
-                setattr(parameter, attribute, part)
+    def forget_sums(self) -> None:
+        """Go on from 0 instead."""
+        for vector in self._vectors:
+            vector.values.zero_()
 
-    def read(self, vectors: list[Tensor], out: Tensor) -> Tensor:
-        """Write what such vectors have at all places into `out`."""
-        if self._folding is None:
-            return self._read(vectors, out)
-        raw = self._read(vectors, out.new_empty(self._weights + self.all - self.count))
-        out[: self.count] = self._folded(raw[: self._weights])
-        out[self.count :] = raw[self._weights :]
+    def subtract_gradients(self, scale: float) -> None:
+        """Take `scale` times the gradients that the optimizer will use from what was taken before."""
+        for vector in self._vectors:
+            add_each(vector.parts, [getattr(p, GRADIENT) for p in vector.parameters], -scale)
+
+    def read(self, out: Tensor) -> Tensor:
+        """Write what is left at all places into `out`."""
+        if len(self._vectors) == 1 and self._folding is None and out.dtype == self._vectors[0].values.dtype:
+            return torch.index_select(self._vectors[0].values, 0, self._index, out=out)
+        raw = out.new_empty(self._weights)
+        for vector in self._vectors:
+            raw[vector.at_canaries] = vector.values[vector.canaries].to(out.dtype)
+            out[self.count :][vector.at_witnesses] = vector.values[vector.witnesses].to(out.dtype)
+        out[: self.count] = self._folded(raw)
         return out
 
-    def _read(self, vectors: list[Tensor], out: Tensor) -> Tensor:
-        for group, vector in zip(self._groups, vectors, strict=True):
-            for index, where in group.reading:
-                if vector.dtype == out.dtype:
-                    torch.index_select(vector, 0, index, out=out[where])
-                else:
-                    out[where] = vector[index].to(out.dtype)
-        return out
+    def totals(self, out: Tensor) -> None:
+        """Write the sums of what is left, over each parameter that is totalled, into `out`."""
+        parts = [vector.totals() for vector in self._vectors if vector.whole]
+        if parts:
+            torch.cat(parts, out=out)
+
+    @property
+    def slots(self) -> Integers | None:
+        """Where in the only vector each coordinate lies; None if there are several, or some span several."""
+        if len(self._vectors) > 1 or self._folding is not None:
+            return None
+        return self._vectors[0].canaries.cpu().numpy()
+
+    @property
+    def size(self) -> int:
+        """The number of weights of all parameters."""
+        return sum(len(vector.values) for vector in self._vectors)
+
+    def add(self, values: Tensor, scale: float) -> None:
+        """Add `scale` times the values, one for each coordinate with canaries, to the clipped sums.
+
+        Or one for every weight, if there are so many.
+        """
+        for vector in self._vectors:
+            everywhere = values
+            if len(values) != self.size:
+                own = values[vector.at_canaries].to(vector.values.dtype)
+                everywhere = torch.zeros_like(vector.values).index_copy_(0, vector.canaries, own)
+            vector.add(everywhere, scale)
 
     def _folded(self, values: Tensor) -> Tensor:
         """The values along the coordinates, from those at the weights."""
@@ -112,40 +162,12 @@ class Places:
         numbers, each = self._folding
         return values.new_zeros(self.count).index_add_(0, numbers, values * each)
 
-    def _unfolded(self, values: Tensor) -> Tensor:
-        """The values at the weights, from those along the coordinates."""
-        if self._folding is None:
-            return values
-        numbers, each = self._folding
-        return values[..., numbers] * each
-
-    def totals(self, vectors: list[Tensor], out: Tensor) -> None:
-        """Write the sums of such vectors over each parameter that is totalled into `out`."""
-        parts = [
-            segment_sums(vector, group.lengths)
-            for group, vector in zip(self._groups, vectors, strict=True)
-            if group.lengths is not None
-        ]
-        if parts:
-            torch.cat(parts, out=out)
-
-    def add(self, vectors: list[Tensor], values: Tensor, scale: float) -> Tensor:
-        """Add `scale` times the values, one for each weight with canaries, to such vectors.
-
-        What the weights have grown by is returned: rounding may have swallowed some.
-        """
-        grown = []
-        for group, vector in zip(self._groups, vectors, strict=True):
-            index, where = group.carrying
-            before = vector[index]
-            after = torch.add(before, values[where].to(vector.dtype), alpha=scale)
-            vector.index_copy_(0, index, after)
-            grown.append(after.sub_(before))
-        return grown[0] if len(grown) == 1 else torch.cat([part.float() for part in grown])
-
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the per-sample gradient of these rows along the coordinates."""
-        parts = torch.split(self._unfolded(values), [len(chosen) for _, chosen in self._carrying], dim=-1)
+        if self._folding is not None:
+            numbers, each = self._folding
+            values = values[:, numbers] * each
+        parts = torch.split(values, [len(chosen) for _, chosen in self._carrying], dim=1)
         for (parameter, chosen), part in zip(self._carrying, parts, strict=True):
             sample = per_sample_gradients(parameter)
             sample.view(len(sample), parameter.numel())[rows[:, None], chosen] = part.to(sample.dtype)
@@ -163,34 +185,11 @@ class Places:
         return self._folded(torch.cat(parts).float())
 
 
-def _grouped(parameters: Sequence[Any], layout: Layout, device: torch.device) -> list[_Group]:
-    """The parameters that have places, those of one precision together, and the places in each vector."""
-    members: list[list[int]] = []
-    size = 0
-    for place, parameter in enumerate(parameters):
-        read = len(layout.canaries[place]) + len(layout.witnesses[place])
-        if read == 0 and place not in layout.roles.whole:
-            continue
-        size += parameter.numel()
-        if not members or parameter.dtype != parameters[members[-1][-1]].dtype or size > _MOST_TOGETHER:
-            members.append([])
-            size = parameter.numel()
-        members[-1].append(place)
-    groups, filled = [], [0, sum(map(len, layout.canaries))]
-    for some in members:
-        starts = np.cumsum([0, *(parameters[place].numel() for place in some)])
-        reading = []
-        for kind, places in enumerate((layout.canaries, layout.witnesses)):
-            found = np.concatenate(
-                [start + places[place] for start, place in zip(starts, some, strict=False)]
-            )
-            where = slice(filled[kind], filled[kind] + len(found))
-            reading.append((torch.tensor(found, device=device), where))
-            filled[kind] = where.stop
-        whole = np.isin(some, layout.roles.whole).all()
-        lengths = torch.tensor(np.diff(starts), device=device) if whole else None
-        carrying = reading[0]
-        if len(members) == 1:
-            reading = [(torch.cat([index for index, _ in reading]), slice(0, filled[1]))]
-        groups.append(_Group([parameters[place] for place in some], reading, carrying, lengths))
-    return groups
+def _found(
+    starts: Integers, members: list[int], places: tuple[Integers, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Indices into a vector of the places of its members, and their numbers among all places."""
+    ends = np.cumsum([len(some) for some in places])
+    indices = np.concatenate([start + places[place] for start, place in zip(starts, members, strict=True)])
+    numbers = np.concatenate([np.arange(ends[place] - len(places[place]), ends[place]) for place in members])
+    return torch.tensor(indices, device=device), torch.tensor(numbers, device=device)
