@@ -1,7 +1,7 @@
 """The accumulator of `canaria.training.accumulator`, in torch, on the device of the model."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -69,9 +69,9 @@ class Accumulator:
         )
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(HELD, self._all + len(roles.sizes), device=device)
-        self._rows = [(row[: self._all], row[self._all :], row[: self._count], row) for row in self._held]
+        self._rows = [(row[: self._all], row[self._all :], row[: self._count]) for row in self._held]
         self._scratch = torch.zeros(2, HELD, self._count, device=device)
-        self._stated = [0.0] * HELD
+        self._stated, self._scales = [0.0] * HELD, [0.0] * HELD
         self._totalled: list[int] = []
         self._waiting = 0
 
@@ -84,10 +84,9 @@ class Accumulator:
 
         `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
         """
-        *_, at_canaries, row = self._rows[self._waiting]
         if own is not None:
-            at_canaries.sub_(own)
-        row.mul_(-1 / clip_norm)
+            self._rows[self._waiting][2].sub_(own)
+        self._scales[self._waiting] = -1 / clip_norm
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
@@ -105,7 +104,8 @@ class Accumulator:
         """How many times the stated noise each parameter has, as the specification says."""
         if self._factors is not None:
             return self._factors
-        squares = self._held[: self._waiting, : self._count].square().mean(0)
+        seen = self._held[: self._waiting, : self._count] * self._column(self._scales[: self._waiting])
+        squares = seen.square_().mean(0)
         stated = sum(noise**2 for noise in self._stated[: self._waiting]) / self._waiting
         return [
             self.specified.believed_factor(float(part.mean()), float(part.std()), len(part), stated)
@@ -131,11 +131,11 @@ class Accumulator:
         if steps == 0:
             return before
         seen, rest = self._held[:steps, : self._count], self._held[:steps, self._count :]
-        before.sums.add_(seen.sum(0))
+        scale = self._column(self._scales[:steps])
+        before.sums.add_((seen * scale).sum(0) if isinstance(scale, Tensor) else seen.sum(0).mul_(scale))
         for row, added in zip(before.table, self._increments(seen), strict=True):
             row.add_(added)
-        units = self._units(self._stated[:steps])
-        values = rest[:, self._picked].mul_(units)
+        values = rest[:, self._picked].mul_(self._units(range(steps)))
         plain, shaped, signed = torch.split(values, self._parts, dim=1)
         squares = plain.square()
         first = (self.steps - steps) % MOST_STEPS
@@ -150,16 +150,19 @@ class Accumulator:
         )
         if not self._totalled:
             return found
-        units = self._units([self._stated[row] for row in self._totalled])
-        whole = torch.stack([self._rows[row][1] for row in self._totalled]).mul_(units).div_(self._roots)
+        whole = torch.stack([self._rows[row][1] for row in self._totalled])
+        whole.mul_(self._units(self._totalled)).div_(self._roots)
         return found._replace(totals=torch.cat([before.totals, whole])[:MOST_STEPS])
 
-    def _units(self, stated: list[float]) -> Tensor | float:
-        """One over the stated noise of each step; a plain number where it is the same."""
-        stated = [max(noise, 1e-30) for noise in stated]
-        if min(stated) == max(stated):
-            return 1 / stated[0]
-        return 1 / torch.tensor(stated, device=self._held.device)[:, None]
+    def _units(self, rows: Iterable[int]) -> Tensor | float:
+        """What makes multiples of the stated noise of these rows."""
+        return self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
+
+    def _column(self, values: list[float]) -> Tensor | float:
+        """One number for each row; a plain number where all are the same."""
+        if min(values) == max(values):
+            return values[0]
+        return torch.tensor(values, device=self._held.device)[:, None]
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for m = 1 ... s.
@@ -176,7 +179,8 @@ class Accumulator:
         least = min(stated) * min(factors)
         largest, smallest = most * (most + 6 * least) / least**2, -self._law[most][0]
         together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
-        scaled = torch.mul(seen, inverse, out=self._scratch[0, : len(seen)])
+        scale = self._column(self._scales[: len(seen)])
+        scaled = torch.mul(seen, inverse * scale, out=self._scratch[0, : len(seen)])
         if together == 0:
             for m in range(1, most + 1):
                 grown = _logaddexp(logs[m][0], scaled + logs[m][1])
@@ -186,10 +190,14 @@ class Accumulator:
             return
         odds = scaled.exp_()
         for m in range(1, most + 1):
-            ratio = torch.mul(odds, _exp(logs[m][m]), out=self._scratch[1, : len(seen)])
-            for j in range(m - 1, 0, -1):
-                ratio.add_(_exp(logs[m][j])).mul_(odds)
-            ratio.add_(_exp(logs[m][0]))
+            ratio = self._scratch[1, : len(seen)]
+            first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
+            if isinstance(first, Tensor) or isinstance(second, Tensor):
+                torch.mul(odds, first, out=ratio).add_(second)
+            else:
+                torch.add(torch.tensor(second), odds, alpha=first, out=ratio)
+            for j in range(m - 2, -1, -1):
+                ratio.mul_(odds).add_(_exp(logs[m][j]))
             whole = len(ratio) // together * together
             product = ratio[:whole].view(-1, together, self._count).prod(1)
             if whole < len(ratio):
@@ -202,6 +210,7 @@ class Accumulator:
             **{name: total.cpu() for name, total in self._totals._asdict().items()},
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
+            "scales": self._scales[: self._waiting],
             "totalled": self._totalled,
             "steps": self.steps,
             "noise_square": self.noise_square,
@@ -216,6 +225,7 @@ class Accumulator:
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
+        self._scales[: self._waiting] = state["scales"]
         self._totalled = list(state["totalled"])
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
         self.noise_changes = bool(state["noise_changes"])

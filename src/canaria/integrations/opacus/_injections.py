@@ -105,6 +105,7 @@ class _Poisson:
         self._gaps = torch.empty(_AT_ONCE, gaps, dtype=torch.float64, device=device)
         self._drawn = torch.zeros(_AT_ONCE, gaps, dtype=torch.int64, device=device)
         self._ones = torch.ones(gaps, device=device)
+        self._shared = len(np.unique(slots)) < len(slots)
         self._all_counted = torch.zeros(width + 1, device=device)
         self._counted = self._all_counted[:-1]
         self._begun, self._used = self._generator.get_state(), _AT_ONCE
@@ -116,7 +117,11 @@ class _Poisson:
             gaps = self._gaps.uniform_(generator=self._generator).log_().mul_(self._scale).floor_().add_(1)
             things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
             torch.take(self._slots, things, out=self._drawn)
-        self._all_counted.zero_().index_add_(0, self._drawn[self._used], self._ones)
+        drawn, counted = self._drawn[self._used], self._all_counted.zero_()
+        if self._shared:
+            counted.index_add_(0, drawn, self._ones)
+        else:
+            counted.index_fill_(0, drawn, 1.0)
         self._used += 1
         return self._counted
 

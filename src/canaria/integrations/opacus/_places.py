@@ -86,6 +86,8 @@ class Places:
         members = [[place for place, p in enumerate(parameters) if p.dtype == kind] for kind in kinds]
         self._vectors = [_Vector(parameters, some, layout) for some in members]
         self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
+        if self.size < 2**31:
+            self._index = self._index.int()
 
     def require_trained(self) -> None:
         """Canaries in a parameter that is frozen would stay in its sum without noise."""
