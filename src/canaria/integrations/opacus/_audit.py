@@ -148,24 +148,29 @@ class Audit:
                 "attaching, or the original optimizer was stepped itself"
             )
         self._waits = False
+        alone = processes(optimizer) == 1
+        totalled = alone and self._totalled(self.steps)
         row, totals = self._accumulator.next_row()
-        totalled = processes(optimizer) == 1 and self._totalled(self.steps)
-        if processes(optimizer) > 1:
-            everybody = places.read(torch.empty_like(row))
-            torch.distributed.all_reduce(everybody)
-            places.forget_sums()
-            places.subtract_gradients(divisor(optimizer))
-            places.read(row).add_(everybody)
-            if self._own is not None:
-                torch.distributed.all_reduce(self._own)
-        else:
-            places.subtract_gradients(divisor(optimizer))
-            places.read(row)
-            if totalled:
-                places.totals(totals)
+        everybody = None if alone else self._reduced_sums()
+        places.subtract_gradients(divisor(optimizer))
+        places.read(row)
+        if everybody is not None:
+            row.add_(everybody)
+        if totalled:
+            places.totals(totals)
         clip_norm = float(optimizer.max_grad_norm)
         self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
+
+    def _reduced_sums(self) -> Tensor:
+        """The clipped sums of all processes at the places, in the stead of our own."""
+        places = self._injection.places
+        sums = places.read(torch.empty(places.all, device=self.optimizer.params[0].device))
+        torch.distributed.all_reduce(sums)
+        places.forget_sums()
+        if self._own is not None:
+            torch.distributed.all_reduce(self._own)
+        return sums
 
     def _totalled(self, step: int) -> bool:
         """Whether the noise of parameters is totalled: in the first steps, then in one of four, at random."""

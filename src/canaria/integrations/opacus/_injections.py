@@ -114,7 +114,8 @@ class _Poisson:
         """How many were drawn in each slot; the next call writes over it."""
         if self._used == _AT_ONCE:
             self._begun, self._used = self._generator.get_state(), 0
-            gaps = self._gaps.uniform_(generator=self._generator).log_().mul_(self._scale).floor_().add_(1)
+            gaps = self._gaps.uniform_(generator=self._generator).neg_().log1p_()
+            gaps.mul_(self._scale).floor_().add_(1)
             things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
             torch.take(self._slots, things, out=self._drawn)
         drawn, counted = self._drawn[self._used], self._all_counted.zero_()

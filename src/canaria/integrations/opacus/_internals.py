@@ -27,8 +27,6 @@ from opacus.utils.uniform_sampler import (
 from torch import Tensor
 from torch._utils import _unflatten_dense_tensors
 
-from canaria._core.arrays import Integers
-
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
 CLIPPED_SUM: Final = "summed_grad"
@@ -146,12 +144,11 @@ def add_each(to: Tensors, tensors: Tensors, scale: float) -> None:
     torch._foreach_add_(to, tensors, alpha=scale)
 
 
-def segment_sums(vector: Tensor, lengths: Integers) -> Tensor:
+def segment_sums(vector: Tensor, lengths: Tensor) -> Tensor:
     """The sums of parts of a vector that have these lengths, in one call."""
     if vector.device.type == "cpu":
-        return torch.from_numpy(np.add.reduceat(vector.numpy(), np.cumsum(lengths) - lengths))
-    parts = torch.tensor(lengths, device=vector.device)
-    return torch.segment_reduce(vector, "sum", lengths=parts, unsafe=True)
+        return torch.from_numpy(np.add.reduceat(vector.numpy(), (lengths.cumsum(0) - lengths).numpy()))
+    return torch.segment_reduce(vector, "sum", lengths=lengths, unsafe=True)
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:

@@ -35,15 +35,16 @@ class _Vector:
 
     def __init__(self, parameters: Sequence[Any], members: list[int], layout: Layout) -> None:
         self.parameters = [parameters[place] for place in members]
-        self.lengths = np.array([parameter.numel() for parameter in self.parameters])
+        lengths = np.array([parameter.numel() for parameter in self.parameters])
         self.whole = bool(np.isin(members, layout.roles.whole).all())
         like = self.parameters[0]
-        self.values = torch.empty(int(self.lengths.sum()), dtype=like.dtype, device=like.device)
+        self._lengths = torch.tensor(lengths, device=like.device)
+        self.values = torch.empty(int(lengths.sum()), dtype=like.dtype, device=like.device)
         self.parts = unflattened(self.values, self.parameters)
         self._added: Tensor | None = None
         self._added_parts: tuple[Tensor, ...] = ()
         self._scale = 0.0
-        starts = np.cumsum(self.lengths) - self.lengths
+        starts = np.cumsum(lengths) - lengths
         self.canaries, self.at_canaries = _found(starts, members, layout.canaries, like.device)
         self.witnesses, self.at_witnesses = _found(starts, members, layout.witnesses, like.device)
 
@@ -58,7 +59,7 @@ class _Vector:
         """The sums of what is left over each parameter, without the canaries that were added."""
         if self._added is not None:
             self.values.add_(self._added, alpha=self._scale)
-        return segment_sums(self.values, self.lengths)
+        return segment_sums(self.values, self._lengths)
 
 
 class Places:
