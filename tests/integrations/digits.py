@@ -88,7 +88,7 @@ def private(
         dataset = with_canary_rows(dataset, canaries)
     if injection == "head":
         model, dataset = with_canary_head(model, dataset, canaries, per_coordinate)
-    kind: Any = torch.optim.Adam if adam else torch.optim.SGD
+    kind: Any = torch.optim.AdamW if adam else torch.optim.SGD
     engine = PrivacyEngine(accountant="rdp")
     made = engine.make_private(
         module=model,

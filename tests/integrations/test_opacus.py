@@ -94,7 +94,7 @@ def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
 
     def watched(*step: Any, **how: Any) -> None:
         keep(*step, **how)
-        seen.append(audit._accumulator._held[(audit.steps - 1) % 16, :100].numpy().copy())
+        seen.append(-audit._accumulator._held[(audit.steps - 1) % 16, :100].numpy())
 
     audit._accumulator.add = watched
     for _ in range(4):

@@ -391,7 +391,7 @@ def test_the_plain_function_warns_of_what_training_did_not_test() -> None:
     with pytest.warns(AuditWarning) as warned:
         assert_private_training(run, 3.0, 1e-5)
     notes = " ".join(str(one.message) for one in warned)
-    assert "the test passed, but not tested, parameters: the noise of 0 of 2" in notes
+    assert "the test passed, but not tested, independence: whether two parameters share" in notes
     assert "the test passed, but not tested, steps" in notes
 
 

@@ -70,7 +70,7 @@ def test_canaries_with_a_parameter_of_their_own_fill_it() -> None:
 def test_some_canaries_span_several_parameters() -> None:
     """One weight of each, none used twice, and small parameters at most to the half."""
     shapes = [(40, 30), (40,), (40, 30), (3,), (1,)]
-    found = layout(shapes, 400, np.random.default_rng(0), spanning=True)
+    found = layout(shapes, 400, np.random.default_rng(0), spanning=16)
     assert sum(found.layers) == 400
     assert found.layers[-1] == 16
     assert (found.spans[:-16] == 1).all()
@@ -82,7 +82,7 @@ def test_some_canaries_span_several_parameters() -> None:
         assert len(np.unique(np.concatenate([canaries, witnesses]))) == len(canaries) + len(witnesses)
         assert len(np.unique(coordinates)) == len(coordinates)
     assert len(found.canaries[3]) <= 2
-    alone = layout([(100,)], 64, np.random.default_rng(0), spanning=True)
+    alone = layout([(100,)], 64, np.random.default_rng(0), spanning=8)
     assert (alone.spans == 1).all()
 
 

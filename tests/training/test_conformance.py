@@ -13,12 +13,11 @@ from canaria.results.conformance import joined, needed
 from canaria.training import conformance
 from canaria.training.canaries import Dense, Design, Dirac
 from canaria.training.conformance import enough_draws, of_dense
+from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
 from tests.training.simulated import Fault, watched
 
 SUMS = ("offset", "weight", "layers", "noise")
 WITNESSED = ("size", "steps", "places", "shape", "repeats", "copies", "totals")
-SHAPES = [(64, 64), (64,), (64, 64), (64,), (64, 10), (10,)]
-Noise = list[np.ndarray]
 
 
 @pytest.mark.parametrize(
@@ -57,87 +56,6 @@ def test_a_thousand_correct_trainings() -> None:
     assert stats.kstest(found, "uniform").pvalue >= 1e-4
     for level in (0.05, 0.01, 0.001):
         assert stats.binom.sf(int((found <= level).sum()) - 1, len(found), level) >= 1e-4
-
-
-def one_stream(noise: Noise, rng: np.random.Generator) -> Noise:
-    """Every parameter gets the noise of one generator in the same state."""
-    return [noise[0][:, : one.shape[1]] for one in noise]
-
-
-def by_shape(noise: Noise, rng: np.random.Generator) -> Noise:
-    """Noise is kept for every shape, and used again in the same step."""
-    kept: dict[tuple[int, ...], np.ndarray] = {}
-    return [kept.setdefault(shape, one) for shape, one in zip(SHAPES, noise, strict=True)]
-
-
-def mirrored(noise: Noise, rng: np.random.Generator) -> Noise:
-    """The second half of a parameter gets minus the first."""
-    return [
-        np.concatenate([one[:, : one.shape[1] // 2], -one[:, : one.shape[1] // 2]], axis=1) for one in noise
-    ]
-
-
-def broadcast(noise: Noise, rng: np.random.Generator) -> Noise:
-    """All rows of a parameter get the same noise."""
-    return [
-        np.tile(one[:, : one.shape[1] // shape[0]], (1, shape[0])) if len(shape) > 1 else one
-        for shape, one in zip(SHAPES, noise, strict=True)
-    ]
-
-
-def half_missing(noise: Noise, rng: np.random.Generator) -> Noise:
-    """Half of one weight gets no noise."""
-    noise[2][:, 2048:] = 0
-    return noise
-
-
-def odd_steps_bare(noise: Noise, rng: np.random.Generator) -> Noise:
-    """Odd steps have none, the next ones as much as both."""
-    factors = np.where(np.arange(len(noise[0])) % 2, math.sqrt(2), 0.0)[:, None]
-    return [one * factors for one in noise]
-
-
-def used_again(noise: Noise, rng: np.random.Generator) -> Noise:
-    """The noise of the first half of training is used again, with alternating signs."""
-    half = len(noise[0]) // 2
-    signs = np.where(np.arange(half) % 2, 1, -1)[:, None]
-    return [np.concatenate([one[:half], signs * one[:half]]) for one in noise]
-
-
-def one_silent_step(noise: Noise, rng: np.random.Generator) -> Noise:
-    for one in noise:
-        one[17] = 0
-    return noise
-
-
-def in_common(noise: Noise, rng: np.random.Generator) -> Noise:
-    """A tenth of the variance is the same for all weights."""
-    shared = rng.normal(size=(len(noise[0]), 1))
-    return [math.sqrt(0.9) * one + math.sqrt(0.1) * shared for one in noise]
-
-
-FAULTS: list[tuple[Fault, str]] = [
-    (one_stream, "noise that parameters 1 and 3 of 6 share"),
-    (by_shape, "noise that parameters 1 and 3 of 6 share"),
-    (mirrored, "noise that is used twice in parameter"),
-    (broadcast, "noise that is used twice in parameter"),
-    (half_missing, "parameter 3 of 6"),
-    (odd_steps_bare, "the noise of step 1"),
-    (used_again, "the noise of step 51, which repeats that of step 1 with the sign changed"),
-    (one_silent_step, "the noise of step 18"),
-    (in_common, "noise that all parameters have in common"),
-    (lambda noise, _: [np.sign(one) for one in noise], "the law of the noise, which is not normal"),
-    (
-        lambda noise, rng: [rng.uniform(-math.sqrt(3), math.sqrt(3), one.shape) for one in noise],
-        "the law of the noise, which is not normal",
-    ),
-    (lambda noise, _: [np.clip(one, -3, 3) for one in noise], "the law of the noise, which is not normal"),
-    (lambda noise, _: [0.98 * one for one in noise], "the noise as a whole"),
-]
-NAMES = [
-    *("one stream", "by shape", "mirrored", "broadcast", "half of a weight", "odd steps", "used again"),
-    *("silent step", "in common", "coins", "uniform", "clamped", "98%"),
-]
 
 
 @pytest.mark.parametrize(("fault", "said"), FAULTS, ids=NAMES)

@@ -13,7 +13,7 @@ from rich.text import Text
 from canaria._core.rounding import percent, rounded_down
 from canaria.report import words
 from canaria.report.section import Section, at_once
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import Conformance, in_words
 from canaria.results.parts import Histogram
 
 _WIDTH: Final = 40
@@ -173,7 +173,7 @@ def _gaps(section: Section) -> Table:
 
 
 def _conformance(found: Conformance) -> Group:
-    parts = [(name, f"p = {value:.3g}") for name, value in found.parts.items()]
+    parts = [(name, in_words(value)) for name, value in found.parts.items()]
     return Group(Text(str(found)), _rows(_table("", ""), parts))
 
 

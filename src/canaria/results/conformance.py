@@ -6,6 +6,7 @@ from typing import Any, Final
 
 LEVEL: Final = 1e-3
 """The false-alarm rate of the test, unless another one is asked for."""
+_LEAST_PRINTED: Final = 1e-100
 LEAST_LEVEL: Final = 1e-12
 """The least false-alarm rate at which a test is judged; below it nothing would ever fail."""
 
@@ -38,6 +39,11 @@ class Conformance:
         """Whether the p-value is at least `level`, which is 0.001 by default."""
         return self.p_value >= self.level
 
+    @property
+    def in_words(self) -> str:
+        """The p-value as it is printed."""
+        return in_words(self.p_value)
+
     def to_dict(self) -> dict[str, Any]:
         """The outcome as plain data for JSON."""
         return {**asdict(self), "conforms": self.conforms}
@@ -51,8 +57,13 @@ class Conformance:
         level = "" if self.level == LEVEL else f" (held at {self.level:.2g})"
         return (
             f"noise multiplier {self.noise:.3g} (stated {self.stated_noise:.3g}), canary weight "
-            f"{self.weight:.2f} (expected 1); p = {self.p_value:.2g}{level}: {verdict}{where}"
+            f"{self.weight:.2f} (expected 1); {self.in_words}{level}: {verdict}{where}"
         )
+
+
+def in_words(p_value: float) -> str:
+    """A p-value as it is printed; how far below a hundred zeros it lies says nothing."""
+    return f"p = {p_value:.2g}" if p_value >= _LEAST_PRINTED else f"p < {_LEAST_PRINTED:g}"
 
 
 def needed(parts: int, level: float) -> float:

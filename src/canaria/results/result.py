@@ -31,7 +31,7 @@ from canaria.evidence.bound import Bound, lower_bound, plain
 from canaria.game.play import Transcript
 from canaria.game.scores import audit_scores
 from canaria.results import limits
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import Conformance, in_words
 from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.rules import Rule
@@ -324,7 +324,7 @@ class Result:
             follows = shown if apart == ". " else shown[0].lower() + shown[1:]
             shown = f"{self._promise} is {self.answer}{apart}{follows}"
         if self._misstated is not None:
-            shown += f" The release does NOT match what was stated (conformance p = {self._misstated:.2g})."
+            shown += f" The release does NOT match what was stated (conformance {in_words(self._misstated)})."
         if self.contradictions:
             shown += f" Training was NOT what was stated: {'; '.join(self.contradictions)}."
         return shown[0].upper() + shown[1:]
@@ -428,7 +428,7 @@ class Result:
         if self.claim is not None:
             lines.append(f"{self._promise} is {self.answer}")
         if self._misstated is not None:
-            lines.append(f"the release does NOT match what was stated: p = {self._misstated:.2g}")
+            lines.append(f"the release does NOT match what was stated: {in_words(self._misstated)}")
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
         for name, value in rows:
             if value is not None:

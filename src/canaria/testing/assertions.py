@@ -107,7 +107,7 @@ class Verdict:
             lines.append(
                 f"training {'matches' if self.conforms else 'does NOT match'} what was stated: noise "
                 f"multiplier {found.noise:.3g} (stated {found.stated_noise:.3g}), canary weight "
-                f"{found.weight:.2f} (expected 1); p = {found.p_value:.2g}, where less than "
+                f"{found.weight:.2f} (expected 1); {found.in_words}, where less than "
                 f"{found.level:.2g} is a failure{where}"
             )
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]

@@ -384,7 +384,7 @@ def _seed(config: pytest.Config) -> int:
 def _in_short(verdict: "Verdict") -> str:
     bound, found = verdict.bound, verdict.conformance
     right, taken = bound.tally
-    training = "" if found is None else f"; conformance p = {found.p_value:.2g}"
+    training = "" if found is None else f"; conformance {found.in_words}"
     seen = f"({right} of {taken} right{training})"
     if bound.family is not None:
         return f"refuted: {bound.claim or 'nothing'}, claimed {verdict.promise} {seen}"

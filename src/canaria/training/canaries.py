@@ -21,6 +21,7 @@ DRAWS, PLACES, TESTS, TOTALS = 1, 2, 3, 4
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
 _LARGEST_DENSE: Final = 8000
+_MOST_SPANNING: Final = 16
 
 INJECTIONS: Final = {
     "rows": (
@@ -33,8 +34,8 @@ INJECTIONS: Final = {
     ),
     "head": (
         "the sampling rate, per-sample gradients, the clipper, the noise",
-        "per-sample gradients of the audited model's own layers, and whether they are clipped together "
-        "(canaries have a parameter of their own)",
+        "per-sample gradients of the audited model's own layers, and whether these are clipped together "
+        "(canaries have parameters of their own)",
     ),
 }
 """What each injection of canaries exercises up to the noisy sum, and what it does not."""
@@ -78,6 +79,11 @@ class Dirac:
         It is smaller than `per_coordinate` if the canaries spread more evenly.
         """
         return -(-self.count // self.coordinates)
+
+    @property
+    def spanning(self) -> int:
+        """How many coordinates span several parameters, where canaries are rows: some of eight or more."""
+        return min(_MOST_SPANNING, self.coordinates // 8)
 
 
 @dataclass(frozen=True)
@@ -140,10 +146,8 @@ def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tupl
     `by_the_optimizer` says that it sees what the optimizer uses, not only what the noise was added to.
     """
     touched, *untouched = INJECTIONS[injection]
-    if injection != "sum" and isinstance(design, Dirac):
-        untouched.append(
-            "which norm is clipped (a canary's gradient has one coordinate; that of a Dense one has many)"
-        )
+    if injection == "rows" and isinstance(design, Dirac) and design.spanning == 0:
+        untouched.append("which norm is clipped (a canary's gradient has one coordinate)")
     if by_the_optimizer:
         return f"{touched}, scaling and reduction", "; ".join(untouched)
     return touched, "; ".join([*untouched, "what becomes of the noisy sum after the privatizer"])

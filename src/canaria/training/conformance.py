@@ -36,6 +36,8 @@ from canaria.training.noise import CERTAIN, Part
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
+_SMALLEST: Final = 1e-300
+"""P-values are not computed more exactly."""
 _FEWEST_DRAWS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
 _MOST_SPREAD: Final = 0.15
@@ -268,6 +270,7 @@ def _joined(
     where["noise"] = f"the sums of parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else "the sums"
     for name, part_of_noise in (witnessed or {}).items():
         parts[name], where[name] = part_of_noise[:2]
+    parts = {name: max(p_value, _SMALLEST) for name, p_value in parts.items()}
     missing = [name for name, part_of_noise in (witnessed or {}).items() if part_of_noise.missing]
     shown, stated, weight = found
     return Conformance(

@@ -39,8 +39,8 @@ _AT_LEAST: Final = 4
 """Every parameter gets so many coordinates with canaries, if there are enough for all."""
 _FINGERPRINT: Final = 256
 """Steps are compared by the signs of so many scattered witnesses."""
-_SPANNING, _MOST_SPANNED = 16, 8
-"""So many canaries, of eight times as many or more, span several parameters each, up to so many."""
+_MOST_SPANNED: Final = 8
+"""A coordinate that spans several parameters spans so many, if there are."""
 
 
 class Layout(NamedTuple):
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
         return np.bincount(np.concatenate(self.coordinates), minlength=sum(self.layers))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Roles:
     """What each witness is for.
 
@@ -103,7 +103,7 @@ def layout(
     *,
     home: Sequence[int] = (),
     coarse: Sequence[int] = (),
-    spanning: bool = False,
+    spanning: int = 0,
     totalled: bool = True,
 ) -> Layout:
     """Places for canaries and witnesses in parameters of these shapes, at random.
@@ -115,7 +115,7 @@ def layout(
         rng: What the places are drawn from.
         home: The parameters that canaries fill, if they have some of their own; every canary spans them all.
         coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
-        spanning: Whether some canaries span several parameters, if there are enough of both.
+        spanning: How many of the coordinates, the last ones, span several parameters.
         totalled: Whether the noise of parameters can be totalled.
 
     Returns:
@@ -129,7 +129,7 @@ def layout(
     open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
     aligned = _aligned(open_shapes, room // 2, rng)
     known = np.array([len(some) for some in aligned])
-    several = min(_SPANNING, coordinates // 8) if spanning and not home else 0
+    several = 0 if home else spanning
     single = np.zeros(len(sizes), dtype=np.int64)
     if not home:
         single = np.array(shares(np.maximum(sizes - known, 0).tolist(), coordinates - several))
@@ -155,7 +155,7 @@ def layout(
         tuple(numbers),
         tuple(np.concatenate(both) for both in zip(aligned, others, strict=True)),
         layers,
-        Roles(parameter, index, shaped, whole, sizes[whole]),
+        Roles(parameter=parameter, index=index, shaped=shaped, whole=whole, sizes=sizes[whole]),
     )
 
 

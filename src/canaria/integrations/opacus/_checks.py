@@ -87,6 +87,8 @@ def require_fitting(
             f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
             f"take at most {most} canaries, or more per coordinate"
         )
+    if len({p.device for p in optimizer.params}) > 1:
+        raise InputError("the model is spread over several devices, which cannot be audited; use one, or DDP")
     rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
     if rough and injection != "head":
         raise InputError(

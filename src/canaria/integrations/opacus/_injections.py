@@ -204,7 +204,8 @@ class _Rows(_ByRows):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
-        self.places = _spread(optimizer, design, seed, spanning=isinstance(design, Dirac))
+        spanning = design.spanning if isinstance(design, Dirac) else 0
+        self.places = _spread(optimizer, design, seed, spanning=spanning)
         self._draws = draws
         self._first = draws.loader.dataset.real
         device = optimizer.params[0].device
@@ -277,7 +278,7 @@ MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows
 
 
 def _spread(
-    optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: bool = False
+    optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: int = 0
 ) -> Places:
     laid = layout(
         [tuple(p.shape) for p in optimizer.params],

@@ -4,6 +4,7 @@ The rest of this folder uses the private optimizer and data loader by their docu
 changes, this is the file to read again.
 """
 
+import copyreg
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -201,7 +202,8 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
 
     At the end of the pass it is called with None.
 
-    The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it.
+    The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it. Copies of it, and
+    what is pickled, are not recorded.
     """
     kind = type(sampler)
 
@@ -212,6 +214,9 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
                 record(list(batch))
                 yield batch
             record(None)
+
+        def __reduce__(self) -> Any:
+            return copyreg.__newobj__, (kind,), self.__dict__  # type: ignore[attr-defined]
 
     sampler.__class__ = Recorded
     return lambda: setattr(sampler, "__class__", kind)
