@@ -19,7 +19,7 @@ from canaria.training import conformance
 from tests.integrations.digits import DELTA, SIGMA, audited, private
 
 torch.set_num_threads(1)
-by_seeds = pytest.mark.parametrize("seeds", [6, pytest.param(20, marks=pytest.mark.full)])
+by_seeds = pytest.mark.parametrize("seeds", [4, pytest.param(20, marks=pytest.mark.full)])
 each_way = pytest.mark.parametrize("injection", ["sum", "rows", "head"])
 
 
@@ -241,7 +241,7 @@ def test_adaptive_is_no_worse_than_one_run(injection: str, canaries: Any, per_co
     assert np.mean(gains) > 0
 
 
-@pytest.mark.parametrize("trainings", [40, pytest.param(200, marks=pytest.mark.full)])
+@pytest.mark.parametrize("trainings", [16, pytest.param(200, marks=pytest.mark.full)])
 def test_correct_training_is_not_accused(trainings: int) -> None:
     """Small trainings: bounds above the true epsilon in at most 5%, conformance p-values uniform.
 

@@ -32,11 +32,11 @@ WITNESSED = ("size", "steps", "places", "shape", "repeats", "copies", "totals")
 def test_every_part_is_uniform_and_independent_for_correct_training(
     design: Design, sigmas: np.ndarray, parts_expected: tuple[str, ...]
 ) -> None:
-    """Theorem 26 (b) to (f): 200 runs, three parameters; false alarms 2e-3 each.
+    """Theorem 26 (b) to (h): 100 runs, three parameters; false alarms 2e-3 each.
 
     Twelve tests of Kolmogorov and Smirnov at 1e-4, and 55 correlations at 4.5 standard errors.
     """
-    runs = 200
+    runs = 100
     found = [conformance(watched(design, seed, sigmas, [(20, 20), (30,), (10, 10)])) for seed in range(runs)]
     assert tuple(found[0].parts) == parts_expected
     parts = np.array([list(one.parts.values()) for one in found]).T
