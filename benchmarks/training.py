@@ -109,7 +109,7 @@ def rows_of(cuda: bool) -> list[str]:
     if cuda:
         cases = [
             ("wide MLP, batch 512", wide, (784,), 512, "hooks", 1_000_000, "3%", 20),
-            ("wide MLP, batch 512, ghost clipping", wide, (784,), 512, "ghost", 1_000_000, "none", 20),
+            ("wide MLP, batch 512, ghost clipping", wide, (784,), 512, "ghost", 1_000_000, "3%", 80),
         ]
     rows = []
     for name, model, shape, batch, mode, canaries, limit, blocks in cases:

@@ -440,6 +440,27 @@ class TestHead:
         record = audit.recording(jax.jit(audit.privatizer.update)(total, audit.privatizer.init(both))[1])
         assert np.allclose(record.sums, units(record), atol=1e-3)
 
+    def test_parameters_that_are_clipped_apart_are_reported(self) -> None:
+        """Each to the clip norm, so that a row weighs more."""
+        rows, labels = digits()
+        audit = attach(SILENT, logistic(), injection="head", canaries=20, rng=0, **STATED)
+        headed, both = audit.with_canary_head(loss, logistic())
+        which, chosen = audit.rows(np.arange(50), 30)
+
+        def apart(which: Any, row: Any, label: Any) -> Any:
+            grads = jax.grad(headed)(both, (which[None], row[None]), label[None])
+            return jax.tree.map(lambda leaf: leaf / jnp.maximum(jnp.linalg.norm(leaf), 1.0), grads)
+
+        def found(total: Any) -> tuple[str, ...]:
+            state = audit.privatizer.update(total, audit.privatizer.init(both))[1]
+            return audit.recording(state).contradictions
+
+        each = jax.jit(jax.vmap(apart))(jnp.asarray(which), rows[chosen], labels[chosen])
+        (said,) = found(jax.tree.map(lambda leaf: leaf.sum(axis=0), each))
+        assert "canaries weighed 1.41 clip norms" in said
+        grad = jax.jit(clipped_grad(headed, batch_argnums=(1, 2), l2_clip_norm=1.0))
+        assert found(grad(both, (which, rows[chosen]), labels[chosen])) == ()
+
     def test_gradients_of_the_model_are_those_of_the_real_rows(self) -> None:
         rows, labels = digits()
         audit = attach(SILENT, logistic(), injection="head", canaries=20, rng=0, **STATED)
