@@ -87,6 +87,7 @@ def by_jax(fault: Fault | None, seed: int, steps: int = STEPS) -> Conformance:
         audit.privatizer.init(sums),
         length=steps,
     )[0]
+    jax.clear_caches()
     return audit.conformance(state)
 
 

@@ -1,5 +1,6 @@
 """Trainings about which an audit once said something wrong, or nothing: each has its test."""
 
+import copy
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from canaria import InputError, assert_private_training
 from canaria.evidence import AuditWarning
-from canaria.integrations.opacus import attach, with_canary_head
+from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
 from tests.integrations.digits import DELTA, Private, audited, digits, private
 
 TOKENS = 12
@@ -166,14 +167,25 @@ class TestTheClipper:
         optimizer.clip_and_accumulate = broken
 
     @pytest.mark.parametrize(("injection", "weight"), [("rows", "1.7|2"), ("head", "1.41")])
-    @pytest.mark.parametrize("mode", ["hooks", "functorch"])
+    @pytest.mark.parametrize(("mode", "per_coordinate"), [("hooks", 1), ("functorch", 1), ("hooks", 8)])
     def test_parameters_that_are_clipped_apart_are_reported(
-        self, injection: str, weight: str, mode: str
+        self, injection: str, weight: str, mode: str, per_coordinate: int
     ) -> None:
-        audit, _ = audited(injection, steps=20, tamper=self.by_layer, mode=mode)
+        audit, _ = audited(
+            injection, steps=20, tamper=self.by_layer, mode=mode, per_coordinate=per_coordinate
+        )
         (said,) = audit.recording().contradictions
         assert re.search(f"canaries weighed ({weight})", said)
         assert "are not clipped to the clip norm as a whole" in audit.report(2.0, DELTA).verdict
+
+    def test_what_was_reported_is_not_forgotten_at_a_checkpoint(self) -> None:
+        audit, made = audited("head", steps=20, tamper=self.by_layer)
+        state = audit.state_dict()
+        audit.detach()
+        del made.optimizer.clip_and_accumulate
+        resumed = attach(made.optimizer, made.loader, injection="head", canaries=1000, state=state)
+        made.one_pass()
+        assert "canaries weighed 1.41" in resumed.report(2.0, DELTA).verdict
 
     @pytest.mark.parametrize("injection", ["rows", "head"])
     def test_no_clipping_at_all_is_reported(self, injection: str) -> None:
@@ -190,6 +202,57 @@ class TestTheClipper:
 
         audit, _ = audited(injection, steps=20, tamper=unclipped)
         assert "canaries weighed" in audit.report(2.0, DELTA).verdict
+
+
+def test_a_state_is_not_changed_by_what_comes_after() -> None:
+    """Or a checkpoint that is kept in memory would hold steps that it does not count."""
+    audit, made = audited("sum", steps=20)
+    state = audit.state_dict()
+    kept = copy.deepcopy(state)
+    made.one_pass()
+    made.one_pass()
+    assert torch.equal(kept.pop("draws")["begun"], state.pop("draws")["begun"])
+    tensors = [name for name, value in kept.items() if isinstance(value, Tensor)]
+    assert all(torch.equal(kept.pop(name), state.pop(name)) for name in tensors)
+    assert kept == state
+
+
+class Casting(nn.Module):
+    """A layer in double precision."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, out, dtype=torch.float64)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layer(rows.double()).float()
+
+
+@pytest.mark.parametrize("injection", ["sum", "rows", "head"])
+def test_parameters_of_several_precisions_are_not_accused(injection: str) -> None:
+    """In any order; their totals were once those of others."""
+    torch.manual_seed(0)
+    model: Any = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), Casting(16, 8), nn.ReLU(), nn.Linear(8, 10))
+    dataset: Any = digits(200)
+    if injection == "rows":
+        dataset = with_canary_rows(dataset, 200)
+    if injection == "head":
+        model, dataset = with_canary_head(model, dataset, 200)
+    model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(dataset, batch_size=len(dataset) // 10),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    audit = attach(optimizer, loader, injection=injection, canaries=200, rng=0)
+    while audit.steps < 30:
+        for rows, labels in loader:
+            nn.functional.cross_entropy(model(rows), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert audit.conformance().p_value >= 1e-4
+    assert audit.recording().contradictions == ()
 
 
 class TestTheAccountant:

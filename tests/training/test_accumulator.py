@@ -82,6 +82,10 @@ def test_some_canaries_span_several_parameters() -> None:
         assert len(np.unique(np.concatenate([canaries, witnesses]))) == len(canaries) + len(witnesses)
         assert len(np.unique(coordinates)) == len(coordinates)
     assert len(found.canaries[3]) <= 2
+    for seed in range(20):
+        tight = layout([(8, 6), (8,), (5, 5), (4,)], 80, np.random.default_rng(seed), spanning=10)
+        assert (tight.spans >= 1).all()
+        assert sum(map(len, tight.canaries)) <= 85
     alone = layout([(100,)], 64, np.random.default_rng(0), spanning=8)
     assert (alone.spans == 1).all()
 

@@ -240,7 +240,7 @@ def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alon
     if steps > 1:
         unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
         first, second = np.triu_indices(count + 1, 1)
-        alike = np.minimum(np.sum(unit[:, first] * unit[:, second], axis=0) ** 2, 1.0)
+        alike = np.minimum((unit.T @ unit)[first, second] ** 2, 1.0)
         angles = special.betaincc(0.5, (steps - 1) / 2, alike)
         least = int(np.argmin(angles))
         one, other = int(parameter[first[least]]), int(second[least])

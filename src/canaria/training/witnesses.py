@@ -162,8 +162,9 @@ def layout(
 def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Integers]:
     """The parameters that each of so many coordinates spans; of a small one at most half is used."""
     found, half = [], rooms // 2
-    for _ in range(count):
-        most = rng.permutation(np.flatnonzero(half > 0))[:_MOST_SPANNED]
+    for left in range(count, 0, -1):
+        spare = max(int(rooms.sum()) - left + 1, 1)  # of the others each must find a weight
+        most = rng.permutation(np.flatnonzero(half > 0))[: min(_MOST_SPANNED, spare)]
         if len(most) == 0:
             most = np.flatnonzero(rooms > 0)[:1]
         rooms, half = rooms - np.isin(np.arange(len(rooms)), most), half - np.isin(np.arange(len(half)), most)

@@ -136,7 +136,8 @@ class Audit:
         places = self._injection.places
         heaviest = noise_state.heaviest
         if self.injection == "head":
-            heaviest = jnp.maximum(heaviest, abs(places.read(leaves)).max() / self.clip_norm)
+            most = self.clip_norm * getattr(self.design, "most", 1)
+            heaviest = jnp.maximum(heaviest, abs(places.read(leaves)).max() / most)
         noisy, inner = self._audited.update(
             jax.tree.unflatten(structure, leaves), noise_state.noise_state, params, **extra
         )

@@ -207,11 +207,11 @@ class Accumulator:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
         return {
-            **{name: total.cpu() for name, total in self._totals._asdict().items()},
+            **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
             "scales": self._scales[: self._waiting],
-            "totalled": self._totalled,
+            "totalled": list(self._totalled),
             "steps": self.steps,
             "noise_square": self.noise_square,
             "noise_changes": self.noise_changes,
@@ -221,7 +221,7 @@ class Accumulator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         device = self._held.device
-        self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields))
+        self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]

@@ -81,6 +81,7 @@ class Audit:
         self._draws = Draws(data_loader, begun=begun, followed=injection == "rows")
         self._account = Account()
         self._resumed, self._ended = False, ""
+        self._earlier: tuple[str, ...] = ()
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
         self._own: Tensor | None = None
         self._waits = False
@@ -208,10 +209,14 @@ class Audit:
             excuse=self._injection.excuse(),
         )
 
+    def _seen_contradictions(self) -> tuple[str, ...]:
+        """What training did otherwise, here and before it was resumed."""
+        now = (*self._draws.contradictions(), *self._injection.contradictions())
+        return tuple(dict.fromkeys((*self._earlier, *now)))
+
     def _contradictions(self) -> tuple[str, ...]:
         return (
-            *self._draws.contradictions(),
-            *self._injection.contradictions(),
+            *self._seen_contradictions(),
             *disagreements_with(self.optimizer, self._account, whole=not self._ended),
         )
 
@@ -259,6 +264,7 @@ class Audit:
             **self._accumulator.state_dict(),
             "account": self._account.to_list(),
             "draws": self._injection.draws_state(),
+            "contradictions": list(self._seen_contradictions()),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -276,6 +282,7 @@ class Audit:
         self._build(int(state["seed"]))
         self._accumulator.load_state_dict(state)
         self._account, self._resumed = Account.of(state["account"]), True
+        self._earlier = tuple(state["contradictions"])
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:

@@ -152,6 +152,7 @@ class CanaryHead(nn.Module):
     """
 
     included: Tensor
+    _taking: Tensor
 
     def __init__(self, model: nn.Module, canaries: int, per_coordinate: int = 1) -> None:
         super().__init__()
@@ -169,6 +170,14 @@ class CanaryHead(nn.Module):
             own.canary_head = self  # type: ignore[attr-defined]
         self.scale = _Scale()
         self.register_buffer("included", torch.zeros(self.design.count, device=like.device), persistent=False)
+        counts = torch.zeros(self.design.coordinates, device=like.device)
+        self.register_buffer("_taking", counts, persistent=False)
+
+    def taken(self) -> Tensor:
+        """How many included canaries of each coordinate took part since this was asked last."""
+        taking = self._taking.clone()
+        self._taking.zero_()
+        return taking
 
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The model's answers; 0 for canary rows."""
@@ -178,7 +187,10 @@ class CanaryHead(nn.Module):
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
         included = self.included[which] * canary
-        embedded = torch.cat([own(which % self.design.coordinates) for own in self.canaries], dim=1)
+        places = which % self.design.coordinates
+        if torch.is_grad_enabled():
+            self._taking.index_add_(0, places, included.float())
+        embedded = torch.cat([own(places[:, None])[:, 0] for own in self.canaries], dim=1)
         pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
         return pulled
 

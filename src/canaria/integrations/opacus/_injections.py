@@ -183,13 +183,17 @@ class _ByRows(Injection):
         self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
         self._heaviest: Tensor | None = None
 
-    def _part(self, real: Tensor | float, clip_norm: float) -> Tensor:
-        """The canaries' part of the clipped sums, which are taken, less that of the real rows."""
+    def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor) -> Tensor:
+        """The canaries' part of the clipped sums, which are taken, less that of the real rows.
+
+        `taking` says how many included canaries of each coordinate took part.
+        """
         places = self.places
         places.take_sums()
         seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
         own = seen - real
-        heaviest = (own.abs().amax() - self._rounding * seen.abs().amax()) / clip_norm
+        most = clip_norm * taking.clamp(min=1)
+        heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
         self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
         return own
 
@@ -212,6 +216,7 @@ class _Rows(_ByRows):
         self._included = torch.tensor(bits > 0, dtype=torch.float32, device=device)
         self._vectors = _Vectors(design, device)
         self._sum: Tensor | float = 0.0
+        self._taking = torch.zeros(self.places.count, device=device)
 
     @torch.no_grad()
     def put_canaries(self) -> None:
@@ -226,6 +231,7 @@ class _Rows(_ByRows):
         which = drawn[rows] - self._first
         for parameter in parameters:
             per_sample_gradients(parameter)[rows] = 0
+        self._taking.index_add_(0, which % len(self._taking), self._included[which])
         sizes = raw_norm(self._optimizer.max_grad_norm) * self._included[which]
         self.places.put_rows(rows, sizes[:, None] * self._vectors.of(which))
         real = drawn < self._first
@@ -234,7 +240,8 @@ class _Rows(_ByRows):
     def before_noise(self) -> Tensor | None:
         self._draws.finish()
         real, self._sum = self._sum, 0.0
-        return self._part(real, float(self._optimizer.max_grad_norm))
+        taking, self._taking = self._taking, torch.zeros_like(self._taking)
+        return self._part(real, float(self._optimizer.max_grad_norm), taking)
 
 
 class _Head(_ByRows):
@@ -253,7 +260,7 @@ class _Head(_ByRows):
     def before_noise(self) -> Tensor | None:
         clip_norm = float(self._optimizer.max_grad_norm)
         self._head.scale.strength = raw_norm(clip_norm)
-        return self._part(0.0, clip_norm)
+        return self._part(0.0, clip_norm, self._head.taken())
 
     def excuse(self) -> str:
         least = self._head.scale.least(float(self._optimizer.max_grad_norm))

@@ -37,9 +37,11 @@ class _Vector:
         self.parameters = [parameters[place] for place in members]
         lengths = np.array([parameter.numel() for parameter in self.parameters])
         self.whole = bool(np.isin(members, layout.roles.whole).all())
+        self.at_totals = torch.tensor(np.searchsorted(layout.roles.whole, members))
         like = self.parameters[0]
+        kind = like.dtype if like.dtype == torch.float64 else torch.float32
         self._lengths = torch.tensor(lengths, device=like.device)
-        self.values = torch.empty(int(lengths.sum()), dtype=like.dtype, device=like.device)
+        self.values = torch.empty(int(lengths.sum()), dtype=kind, device=like.device)
         self.parts = unflattened(self.values, self.parameters)
         self._added: Tensor | None = None
         self._added_parts: tuple[Tensor, ...] = ()
@@ -74,17 +76,22 @@ class Places:
         self.all = self.count + len(layout.roles.index)
         device = parameters[0].device
         self._carrying = [
-            (parameter, torch.tensor(canaries, device=device))
+            (
+                parameter,
+                torch.tensor(canaries, device=device),
+                [torch.tensor(along, device=device) for along in _unravelled(canaries, parameter)],
+            )
             for parameter, canaries in zip(parameters, layout.canaries, strict=True)
             if len(canaries)
         ]
         numbers = np.concatenate(layout.coordinates)
         self._weights, self._folding = len(numbers), None
-        if self._weights > self.count:
+        if not np.array_equal(numbers, np.arange(self.count)):
             each = torch.tensor(1 / np.sqrt(layout.spans[numbers]), dtype=torch.float32, device=device)
             self._folding = torch.tensor(numbers, device=device), each
-        kinds = dict.fromkeys(parameter.dtype for parameter in parameters)
-        members = [[place for place, p in enumerate(parameters) if p.dtype == kind] for kind in kinds]
+        filled = [place for place, parameter in enumerate(parameters) if parameter.numel()]
+        kinds = dict.fromkeys(parameters[place].dtype for place in filled)
+        members = [[place for place in filled if parameters[place].dtype == kind] for kind in kinds]
         self._vectors = [_Vector(parameters, some, layout) for some in members]
         self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
         if self.size < 2**31:
@@ -130,9 +137,12 @@ class Places:
 
     def totals(self, out: Tensor) -> None:
         """Write the sums of what is left, over each parameter that is totalled, into `out`."""
-        parts = [vector.totals() for vector in self._vectors if vector.whole]
-        if parts:
-            torch.cat(parts, out=out)
+        whole = [vector for vector in self._vectors if vector.whole]
+        if len(whole) == 1:
+            out.copy_(whole[0].totals())
+            return
+        for vector in whole:
+            out[vector.at_totals] = vector.totals().to(out.dtype)
 
     @property
     def slots(self) -> Integers | None:
@@ -153,7 +163,7 @@ class Places:
         """
         for vector in self._vectors:
             everywhere = values
-            if len(values) != self.size:
+            if len(self._vectors) > 1 or len(values) != self.size:
                 own = values[vector.at_canaries].to(vector.values.dtype)
                 everywhere = torch.zeros_like(vector.values).index_copy_(0, vector.canaries, own)
             vector.add(everywhere, scale)
@@ -170,10 +180,10 @@ class Places:
         if self._folding is not None:
             numbers, each = self._folding
             values = values[:, numbers] * each
-        parts = torch.split(values, [len(chosen) for _, chosen in self._carrying], dim=1)
-        for (parameter, chosen), part in zip(self._carrying, parts, strict=True):
+        parts = torch.split(values, [len(chosen) for _, chosen, _ in self._carrying], dim=1)
+        for (parameter, _, indices), part in zip(self._carrying, parts, strict=True):
             sample = per_sample_gradients(parameter)
-            sample.view(len(sample), parameter.numel())[rows[:, None], chosen] = part.to(sample.dtype)
+            sample[(rows[:, None], *indices)] = part.to(sample.dtype)
 
     def read_rows(self, weights: Tensor) -> Tensor:
         """The per-sample gradients along the coordinates, summed over rows with these weights.
@@ -181,11 +191,16 @@ class Places:
         They are summed in the precision of the weights, as Opacus does: under autocast they come in less.
         """
         parts = []
-        for parameter, chosen in self._carrying:
+        for parameter, chosen, _ in self._carrying:
             sample = per_sample_gradients(parameter)
             flat = sample.reshape(len(sample), parameter.numel())
             parts.append(weights.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
         return self._folded(torch.cat(parts).float())
+
+
+def _unravelled(canaries: Integers, parameter: Any) -> tuple[Integers, ...]:
+    """Flat indices as one index for every dimension."""
+    return np.unravel_index(canaries, tuple(parameter.shape)) if parameter.dim() else ()
 
 
 def _found(
