@@ -81,7 +81,7 @@ def in_thirds(noise: Noise, rng: np.random.Generator) -> Noise:
 
 def in_another_order(noise: Noise, rng: np.random.Generator) -> Noise:
     """A parameter gets the noise of another one, backwards."""
-    noise[2] = noise[0][:, ::-1]
+    noise[2] = noise[0][:, ::-1].copy()
     return noise
 
 

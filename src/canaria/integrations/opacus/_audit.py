@@ -55,7 +55,7 @@ from canaria.training.witnesses import MOST_STEPS
 
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
-_ONE_OF: Final = 4
+_FIRST, _ONE_OF = 64, 4
 
 
 class Audit:
@@ -175,7 +175,7 @@ class Audit:
 
     def _totalled(self, step: int) -> bool:
         """Whether the noise of parameters is totalled: in the first steps, then in one of four, at random."""
-        if step < accumulator.HELD:
+        if step < _FIRST:
             return True
         block, place = divmod(step, _ONE_OF)
         return block < len(self._looks) and int(self._looks[block]) == place
