@@ -53,7 +53,7 @@ KINDS: dict[str, Maker] = {
 
 
 def audits(kind: str) -> int:
-    return 4_000 if kind == "Bets" else 10_000
+    return 2_000 if kind == "Bets" else 5_000
 
 
 def limit(audits: int) -> float:

@@ -16,7 +16,7 @@ from canaria.rules import All, Bet, Online, Ranked, Soft, Surest, Tails, Thresho
 from tests.game.audited import PRIVATE, refusal_rate
 
 N = 24
-by_size = pytest.mark.parametrize("audits", [2_000, pytest.param(10_000, marks=pytest.mark.full)])
+by_size = pytest.mark.parametrize("audits", [1_000, pytest.param(10_000, marks=pytest.mark.full)])
 
 
 def limit(audits: int) -> float:

@@ -30,7 +30,7 @@ def differences(kept: Any, found: Any, where: str = "") -> list[str]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "part", [*range(3), *(pytest.param(part, marks=pytest.mark.full) for part in range(3, 10))]
+    "part", [*range(2), *(pytest.param(part, marks=pytest.mark.full) for part in range(2, 10))]
 )
 @pytest.mark.parametrize("name", FOUND)
 def test_numbers_are_those_kept(name: str, part: int) -> None:

@@ -59,7 +59,7 @@ def train(this: int, injection: str, mode: str, fault: str) -> dict[str, Any]:
     if fault == "noiseless":
         optimizer.rank = 1
     audit = attach(optimizer, loader, injection=injection, canaries=1000, rng=this)
-    while audit.steps < 30:
+    while audit.steps < 20:
         for rows, labels in loader:
             criterion(wrapped(rows), labels).backward()
             optimizer.step()

@@ -59,7 +59,7 @@ def test_a_thousand_correct_trainings() -> None:
 
 
 @pytest.mark.parametrize(("fault", "said"), FAULTS, ids=NAMES)
-@pytest.mark.parametrize("runs", [2, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.full)])
 def test_faults_of_the_noise_are_found_and_named(fault: Fault, said: str, runs: int) -> None:
     """At 1,000 canaries and 100 steps, p <= 1e-4 in 19 of 20 runs; all were once missed."""
     found = [

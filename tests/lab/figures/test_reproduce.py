@@ -55,7 +55,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     "blow",
     [
         pytest.param(signal.SIGKILL, marks=pytest.mark.full, id="kill -9"),
-        pytest.param(signal.SIGINT, id="Ctrl-C"),
+        pytest.param(signal.SIGINT, marks=pytest.mark.full, id="Ctrl-C"),
     ],
 )
 def test_killed_and_resumed_is_the_same(
