@@ -94,3 +94,51 @@ def test_real_rows_are_clipped_as_opacus_clips_them(kind: torch.dtype) -> None:
     optimizer.clip_and_accumulate()
     for weight, expected in zip(weights, seen, strict=True):
         assert torch.allclose(weight.summed_grad, expected, atol=1e-2)
+
+
+def test_a_canary_that_rounding_swallows_is_not_counted() -> None:
+    """It is not in the sum that gets the noise; to count it would make the bound too high."""
+    parameter = torch.nn.Parameter(torch.zeros(20))
+    places = all_of([parameter])
+    parameter.summed_grad = torch.full((20,), 1e9)
+    places.take_sums()
+    places.add(torch.ones(20), 1.0)
+    parameter.grad = parameter.summed_grad.clone()
+    places.subtract_gradients(1.0)
+    assert places.read(torch.empty(places.all)).tolist() == [0.0] * 20
+
+
+def test_what_is_written_to_the_sums_later_does_not_matter() -> None:
+    """Also if the gradient is the very sum, as where no noise is added."""
+    parameter = torch.nn.Parameter(torch.zeros(20))
+    places = all_of([parameter])
+    parameter.summed_grad = torch.full((20,), 3.0)
+    places.take_sums()
+    places.add(torch.ones(20), 2.0)
+    parameter.grad = parameter.summed_grad
+    parameter.grad /= 10
+    places.subtract_gradients(10.0)
+    assert places.read(torch.empty(places.all)).tolist() == pytest.approx([-2.0] * 20)
+
+
+def test_half_precision_is_compared_in_single_precision() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(20, dtype=torch.bfloat16))
+    places = all_of([parameter])
+    parameter.summed_grad = torch.full((20,), 256.0, dtype=torch.bfloat16)
+    places.take_sums()
+    parameter.grad = torch.full((20,), 1.0, dtype=torch.bfloat16)
+    places.subtract_gradients(255.3)
+    assert places.read(torch.empty(places.all)).tolist() == pytest.approx([0.7] * 20, abs=1e-4)
+
+
+def test_rows_are_replaced_whatever_their_memory_looks_like() -> None:
+    """As of convolutions with channels last."""
+    parameter = torch.nn.Parameter(torch.zeros(2, 3, 4))
+    places = Places([parameter], layout([(2, 3, 4)], 24, np.random.default_rng(0)))
+    parameter.grad_sample = torch.zeros(5, 4, 3, 2).permute(0, 3, 2, 1)
+    values = torch.arange(48.0).view(2, 24)
+    places.put_rows(torch.tensor([1, 3]), values)
+    assert torch.equal(parameter.grad_sample[[1, 3]].reshape(2, 24), values)
+    assert (
+        places.read_rows(torch.tensor([0, 1.0, 0, 2.0, 0])).tolist() == (values[0] + 2 * values[1]).tolist()
+    )

@@ -16,6 +16,8 @@ _LEAST_RAW_NORM: Final = 0.01
 """It is never below this: to what they divide by, clippers add a little."""
 _TOO_HEAVY: Final = 0.05
 """By how much canaries may weigh more than they should; rounding is far below."""
+HEAD_PARAMETERS: Final = 2
+"""Of a canary head, over which every canary's gradient is spread: clipped apart, a canary weighs more."""
 DRAWS, PLACES, TESTS, TOTALS = 1, 2, 3, 4
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473

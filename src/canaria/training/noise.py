@@ -21,7 +21,7 @@ a random number of the auditor's own.
 
 import math
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from scipy import special, stats
@@ -62,7 +62,7 @@ def parts_of(
     found: dict[str, Part] = {}
     if steps * places > 0:
         total = float(seen.by_step.sum())
-        found["size"] = Part(_chi_squared(total * factor, steps * places), "the noise as a whole")
+        found["size"] = Part(chi_squared(total * factor, steps * places), "the noise as a whole")
         if steps > 1:
             found["steps"] = _steps(seen.by_step, steps, places, total)
         if places > 1:
@@ -233,7 +233,7 @@ def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alon
     """
     steps, count = totals.shape
     squares = np.sum(totals**2, axis=0)
-    tails = np.array([_chi_squared(factor * float(square), steps) for square in squares])
+    tails = np.array([chi_squared(factor * float(square), steps) for square in squares])
     least = int(np.argmin(tails))
     text = f"noise that is used twice in {_named(int(parameter[least]), names)}"
     found = [Part(sidak(float(tails[least]), count), text)]
@@ -257,13 +257,8 @@ def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alon
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:
     """How many signs of each step are positive: normal scores, of which the squares are added up."""
-    steps, width = signs.shape
-    count = signs.sum(axis=1)
-    below = special.bdtr(count - 1, width, 0.5)
-    at = np.exp(stats.binom.logpmf(count, width, 0.5))
-    uniform = np.where(count > 0, below, 0.0) + rng.random(steps) * at
-    scores = special.ndtri(np.clip(uniform, 1e-300, 1 - 1e-16))
-    return Part(_chi_squared(float(scores @ scores), steps), "noise that all parameters have in common")
+    scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
+    return Part(chi_squared(float(scores @ scores), len(scores)), "noise that all parameters have in common")
 
 
 def _shared(first: int, second: int, names: int) -> str:
@@ -276,7 +271,16 @@ def _named(parameter: int, names: int) -> str:
     return f"parameter {parameter + 1} of {names}"
 
 
-def _chi_squared(value: float, freedom: int) -> float:
+def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
+    """Normal scores of counts, each by its law and a random share of its own probability."""
+    at = law.pmf(counts) * rng.random(len(counts))
+    below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
+    tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
+    return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
+
+
+def chi_squared(value: float, freedom: int) -> float:
+    """The two-sided p-value of a sum of so many squares."""
     return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))
 
 

@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
 from canaria.results.conformance import sidak
-from canaria.training.noise import Part
+from canaria.training.noise import Part, chi_squared, normal_scores
 
 _MOST_ROWS: Final = 2**22
 """Of more rows than this, single rows are not followed."""
@@ -80,7 +80,7 @@ def part_of(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> Part 
     batches = len(drawn.sizes)
     if batches < _FEWEST_BATCHES or not 0 < sample_rate < 1:
         return None
-    sizes = _scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
+    sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
     mean = float(sizes.sum()) / math.sqrt(batches)
     found = [
         Part(float(2 * special.ndtr(-abs(mean))), "the mean size of the batches that the sampler drew"),
@@ -88,25 +88,15 @@ def part_of(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> Part 
     ]
     if len(drawn.taking):
         times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
-        taking = _scores(stats.binom(batches, sample_rate), times, rng)
+        taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
         found.append(_spread(taking, "how often rows were drawn"))
         law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
-        common = _scores(law, drawn.overlaps[1:], rng)
+        common = normal_scores(law, drawn.overlaps[1:], rng)
         found.append(_spread(common, "what the batches that the sampler drew have in common"))
     smallest = min(found, key=lambda part: part.p_value)
     return Part(sidak(smallest.p_value, len(found)), smallest.where)
 
 
-def _scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
-    """Normal scores of counts, each by its law and a random share of its own probability."""
-    at = law.pmf(counts) * rng.random(len(counts))
-    below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
-    tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
-    return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
-
-
 def _spread(scores: Floats, where: str) -> Part:
-    """The spread of scores around their mean, chi-squared, two-sided."""
-    value, freedom = float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1
-    tails = special.chdtr(freedom, value), special.chdtrc(freedom, value)
-    return Part(min(1.0, 2 * float(min(tails))), where)
+    """The spread of scores around their mean."""
+    return Part(chi_squared(float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1), where)

@@ -25,7 +25,7 @@ from canaria.integrations.jax_privacy._checks import (
     shapes_of,
     stated,
 )
-from canaria.integrations.jax_privacy._head import PARAMETERS, CanaryHead, with_canary_head
+from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
 from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
 from canaria.integrations.jax_privacy._internals import key_of
 from canaria.integrations.jax_privacy._places import Places
@@ -35,6 +35,7 @@ from canaria.results.result import Result
 from canaria.training import accumulator
 from canaria.training.canaries import (
     DRAWS,
+    HEAD_PARAMETERS,
     PLACES,
     Dense,
     Design,
@@ -92,8 +93,8 @@ class Audit:
         self._bits = hidden_bits(design.count, seed)
         home: list[int] = []
         if injection == "head":
-            home = [len(shapes) + one for one in range(PARAMETERS)]
-            shapes = [*shapes, *[(design.coordinates,)] * PARAMETERS]
+            home = [len(shapes) + one for one in range(HEAD_PARAMETERS)]
+            shapes = [*shapes, *[(design.coordinates,)] * HEAD_PARAMETERS]
         rng = np.random.default_rng(derived(seed, PLACES))
         places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
         self._injection: Sum | Head = (

@@ -8,7 +8,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Bits
-from canaria.training.canaries import Dense, Design
+from canaria.training.canaries import HEAD_PARAMETERS, Dense, Design
 
 _PULL: Final = 1e4
 """A canary's norm before clipping, in units of the clip norm or of 1, whichever is larger.
@@ -16,10 +16,6 @@ _PULL: Final = 1e4
 It must be above the norm that rows are clipped to. That is not known here: what is clipped may be rescaled
 (`normalize_by`, `rescale_to_unit_norm`), and the clip norm of an audit is what comes out.
 """
-
-
-PARAMETERS: Final = 2
-"""Over which every canary's gradient is spread: a norm that leaves one out is smaller."""
 
 
 class CanaryHead(NamedTuple):
@@ -41,12 +37,12 @@ def with_canary_head(
         answer = loss(params.model, rows, *rest, **more)
         value, *aux = answer if isinstance(answer, tuple) else (answer,)
         canary = jnp.ravel(which)[0]
-        both = jnp.stack(params.canaries).sum(axis=0) / PARAMETERS**0.5
+        both = jnp.stack(params.canaries).sum(axis=0) / HEAD_PARAMETERS**0.5
         along = both[canary % design.coordinates] if dense is None else dense[canary] @ both
         pull = _PULL * max(clip_norm, 1.0) * included[canary] * along
         value = jnp.where(canary < 0, value, pull.astype(jnp.result_type(value)))
         return (value, *aux) if isinstance(answer, tuple) else value
 
     kind = jnp.promote_types(jnp.result_type(*jax.tree.leaves(params)), jnp.float32)
-    own = tuple(jnp.zeros(design.coordinates, kind) for _ in range(PARAMETERS))
+    own = tuple(jnp.zeros(design.coordinates, kind) for _ in range(HEAD_PARAMETERS))
     return with_canaries, CanaryHead(params, own)

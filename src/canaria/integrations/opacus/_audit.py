@@ -56,6 +56,7 @@ from canaria.training.witnesses import MOST_STEPS
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
 _FIRST, _ONE_OF = 64, 4
+"""The noise of parameters is totalled in so many steps, and then in one of so many."""
 
 
 class Audit:

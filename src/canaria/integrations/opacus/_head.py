@@ -8,14 +8,12 @@ from torch import Tensor, nn
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.canaries import design_of
+from canaria.training.canaries import HEAD_PARAMETERS, design_of
 
 _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7
 _BASE: Final = 256
 _DIGITS: Final = 3
-PARAMETERS: Final = 2
-"""Of the embedding, over which every canary's gradient is spread: a norm that leaves one out is smaller."""
 
 
 class MarkedRows(CanaryRows):
@@ -80,8 +78,8 @@ class _Pull(torch.autograd.Function):
         (grad,) = grads
         included, canary = ctx.saved_tensors
         norms = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1).float()
-        sizes = norms * included * ctx.scale.of(norms, canary) / PARAMETERS**0.5
-        pulls = sizes[:, None].expand(-1, PARAMETERS).to(grad.dtype)
+        sizes = norms * included * ctx.scale.of(norms, canary) / HEAD_PARAMETERS**0.5
+        pulls = sizes[:, None].expand(-1, HEAD_PARAMETERS).to(grad.dtype)
         return grad.masked_fill(_like(canary, grad), 0.0), pulls, None, None, None
 
 
@@ -163,7 +161,7 @@ class CanaryHead(nn.Module):
             raise InputError("model must have parameters to train, got none")
         self.canaries = nn.ModuleList(
             nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
-            for _ in range(PARAMETERS)
+            for _ in range(HEAD_PARAMETERS)
         )
         for own in self.canaries.parameters():
             nn.init.zeros_(own)

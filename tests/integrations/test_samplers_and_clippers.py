@@ -1,0 +1,105 @@
+"""Samplers that are not Poisson's and clippers that do not clip as stated: each is found or reported."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+
+from canaria.integrations.opacus import attach
+from tests.integrations.digits import DELTA, audited, private
+
+
+class Reordered(UniformWithReplacementSampler):
+    """Calls itself a Poisson sampler, and shuffles, or draws the same in every pass."""
+
+    kind = "shuffled"
+
+    def __iter__(self) -> Any:
+        batches = list(super().__iter__())
+        if self.kind == "shuffled":
+            order = torch.randperm(self.num_samples).tolist()
+            size = self.num_samples // len(batches)
+            batches = [order[k * size : (k + 1) * size] for k in range(len(batches))]
+        if self.kind == "repeating":
+            self.first = getattr(self, "first", batches)
+            batches = self.first
+        yield from batches
+
+
+@pytest.mark.parametrize("injection", ["sum", "rows", "head"])
+@pytest.mark.parametrize("kind", ["shuffled", "repeating"])
+def test_other_batches_from_a_poisson_sampler_are_found(injection: str, kind: str) -> None:
+    made = private(injection)
+    sampler = made.loader.batch_sampler
+    sampler.__class__, sampler.kind = Reordered, kind
+    audit = attach(made.optimizer, made.loader, injection=injection, canaries=1000, rng=0)
+    while audit.steps < 100:
+        made.one_pass()
+    found = audit.conformance()
+    assert found.parts["sampling"] <= 1e-9
+    assert not found.conforms
+    assert "drew" in found.clearest or "drawn" in found.clearest
+
+
+def test_a_row_twice_in_a_batch_is_reported() -> None:
+    made = private("sum")
+    audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+    assert audit._draws.drawn() is not None
+    for batch in ([3, 4], [5, 5]):
+        audit._draws._batches.add(batch)
+    made.one_pass()
+    assert "drawn twice for one batch" in audit.report(2.0, DELTA).verdict
+
+
+class TestTheClipper:
+    """Each parameter is clipped to C by itself, so that a row weighs up to the root of their number."""
+
+    @staticmethod
+    def by_layer(optimizer: Any) -> None:
+        def broken() -> None:
+            for p in optimizer.params:
+                sample = p.grad_sample.flatten(1)
+                factors = (optimizer.max_grad_norm / (sample.norm(dim=1) + 1e-6)).clamp(max=1.0)
+                total = (factors @ sample).view_as(p)
+                p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
+
+        optimizer.clip_and_accumulate = broken
+
+    @pytest.mark.parametrize(("injection", "weight"), [("rows", "1.7|2"), ("head", "1.41")])
+    @pytest.mark.parametrize(("mode", "per_coordinate"), [("hooks", 1), ("functorch", 1), ("hooks", 8)])
+    def test_parameters_that_are_clipped_apart_are_reported(
+        self, injection: str, weight: str, mode: str, per_coordinate: int
+    ) -> None:
+        audit, _ = audited(
+            injection, steps=20, tamper=self.by_layer, mode=mode, per_coordinate=per_coordinate
+        )
+        (said,) = audit.recording().contradictions
+        assert re.search(f"canaries weighed ({weight})", said)
+        assert "are not clipped to the clip norm as a whole" in audit.report(2.0, DELTA).verdict
+
+    def test_what_was_reported_is_not_forgotten_at_a_checkpoint(self) -> None:
+        audit, made = audited("head", steps=20, tamper=self.by_layer)
+        state = audit.state_dict()
+        audit.detach()
+        del made.optimizer.clip_and_accumulate
+        resumed = attach(made.optimizer, made.loader, injection="head", canaries=1000, state=state)
+        made.one_pass()
+        assert "canaries weighed 1.41" in resumed.report(2.0, DELTA).verdict
+
+    @pytest.mark.parametrize("injection", ["rows", "head"])
+    def test_no_clipping_at_all_is_reported(self, injection: str) -> None:
+        def unclipped(optimizer: Any) -> None:
+            optimizer.max_grad_norm, stated = 1e6, optimizer.max_grad_norm
+            clip = optimizer.clip_and_accumulate
+
+            def broken() -> None:
+                optimizer.max_grad_norm = 1e6
+                clip()
+                optimizer.max_grad_norm = stated
+
+            optimizer.max_grad_norm, optimizer.clip_and_accumulate = stated, broken
+
+        audit, _ = audited(injection, steps=20, tamper=unclipped)
+        assert "canaries weighed" in audit.report(2.0, DELTA).verdict
