@@ -96,35 +96,37 @@ class _Poisson:
     """
 
     def __init__(self, slots: Integers, width: int, rate: float, seed: int, device: torch.device) -> None:
-        self._things, self._width = len(slots), width
+        self._things = len(slots)
         expected = self._things * rate
         gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
         self._scale = 0.0 if rate == 1 else 1 / math.log1p(-rate)
         self._slots = torch.tensor(np.append(slots, width), dtype=torch.int64, device=device)
         self._generator = torch.Generator(device).manual_seed(seed)
         self._gaps = torch.empty(_AT_ONCE, gaps, dtype=torch.float64, device=device)
-        self._drawn = torch.zeros(_AT_ONCE, gaps, dtype=torch.int64, device=device)
-        self._ones = torch.ones(gaps, device=device)
-        self._shared = len(np.unique(slots)) < len(slots)
+        self._drawn = torch.full((1 + _AT_ONCE, gaps), width, device=device)
+        self._changes = [self._drawn[step : step + 2].view(-1) for step in range(_AT_ONCE)]
+        self._signs = torch.ones(2 * gaps, device=device)
+        self._signs[:gaps] = -1
         self._all_counted = torch.zeros(width + 1, device=device)
         self._counted = self._all_counted[:-1]
         self._begun, self._used = self._generator.get_state(), _AT_ONCE
 
     def counts(self) -> Tensor:
-        """How many were drawn in each slot; the next call writes over it."""
+        """How many were drawn in each slot; the next call changes it to its own."""
         if self._used == _AT_ONCE:
-            self._begun, self._used = self._generator.get_state(), 0
-            gaps = self._gaps.uniform_(generator=self._generator).neg_().log1p_()
-            gaps.mul_(self._scale).floor_().add_(1)
-            things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
-            torch.take(self._slots, things, out=self._drawn)
-        drawn, counted = self._drawn[self._used], self._all_counted.zero_()
-        if self._shared:
-            counted.index_add_(0, drawn, self._ones)
-        else:
-            counted.index_fill_(0, drawn, 1.0)
+            self._draw()
+        self._all_counted.index_add_(0, self._changes[self._used], self._signs)
         self._used += 1
         return self._counted
+
+    def _draw(self) -> None:
+        """Draw for the next steps; the first row stays what was drawn last."""
+        self._begun, self._used = self._generator.get_state(), 0
+        gaps = self._gaps.uniform_(generator=self._generator).neg_().log1p_()
+        gaps.mul_(self._scale).floor_().add_(1)
+        things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
+        self._drawn[0] = self._drawn[-1]
+        torch.take(self._slots, things, out=self._drawn[1:])
 
     def state(self) -> Any:
         """What a checkpoint needs."""
@@ -138,9 +140,10 @@ class _Poisson:
             raise InputError("the audit's draws were made on another kind of device; resume on that kind")
         self._generator.set_state(begun)
         self._used = _AT_ONCE
-        if state["used"] < _AT_ONCE:
+        self._all_counted.zero_()
+        self._drawn.fill_(len(self._counted))
+        for _ in range(state["used"] % _AT_ONCE):
             self.counts()
-            self._used = int(state["used"])
 
 
 class _Sum(Injection):
@@ -153,7 +156,9 @@ class _Sum(Injection):
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
         included = np.flatnonzero(bits > 0) % width
-        if self._dense is None and (slots := self.places.slots) is not None:
+        slots = None if self._dense else self.places.slots
+        self._add = self.places.add if slots is None else self.places.add_in_slots
+        if slots is not None:
             included, width = slots[included], self.places.size
         rate = float(draws.loader.batch_sampler.sample_rate)
         self._poisson = _Poisson(included, width, rate, derived(seed, DRAWS), device)
@@ -164,7 +169,7 @@ class _Sum(Injection):
         counts = self._poisson.counts()
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
-            self.places.add(added, float(self._optimizer.max_grad_norm))
+            self._add(added, float(self._optimizer.max_grad_norm))
         return None
 
     def draws_state(self) -> Any:

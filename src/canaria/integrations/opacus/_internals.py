@@ -26,7 +26,6 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 from torch import Tensor
-from torch._utils import _unflatten_dense_tensors
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -129,12 +128,6 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
     return gradients
 
 
-def unflattened(vector: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
-    """Parts of a vector that have the shapes of these tensors, as views."""
-    parts: tuple[Tensor, ...] = _unflatten_dense_tensors(vector, like)  # type: ignore[no-untyped-call]
-    return parts
-
-
 def copy_each(into: Tensors, tensors: Tensors) -> None:
     """Copy tensors, in one call."""
     torch._foreach_copy_(into, tensors)
@@ -145,11 +138,11 @@ def add_each(to: Tensors, tensors: Tensors, scale: float) -> None:
     torch._foreach_add_(to, tensors, alpha=scale)
 
 
-def segment_sums(vector: Tensor, lengths: Tensor) -> Tensor:
-    """The sums of parts of a vector that have these lengths, in one call."""
+def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
+    """The sums of the parts of a vector between these places, in one call."""
     if vector.device.type == "cpu":
-        return torch.from_numpy(np.add.reduceat(vector.numpy(), (lengths.cumsum(0) - lengths).numpy()))
-    return torch.segment_reduce(vector, "sum", lengths=lengths, unsafe=True)
+        return torch.from_numpy(np.add.reduceat(vector.numpy(), ends[:-1].numpy()))
+    return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:

@@ -5,7 +5,7 @@ are held end to end, in one vector, and all places are reached by one index into
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ from canaria.integrations.opacus._internals import (
     copy_each,
     per_sample_gradients,
     segment_sums,
-    unflattened,
     waiting_batches,
 )
 from canaria.training.witnesses import Layout
+
+_BLOCK: Final = 512
+"""Parameters begin at multiples of this in a vector: blocks can be summed at once."""
 
 
 class _Vector:
@@ -36,24 +38,26 @@ class _Vector:
     def __init__(self, parameters: Sequence[Any], members: list[int], layout: Layout) -> None:
         self.parameters = [parameters[place] for place in members]
         lengths = np.array([parameter.numel() for parameter in self.parameters])
+        blocks = -(-lengths // _BLOCK)
+        starts = _BLOCK * (np.cumsum(blocks) - blocks)
         self.whole = bool(np.isin(members, layout.roles.whole).all())
         self.at_totals = torch.tensor(np.searchsorted(layout.roles.whole, members))
         like = self.parameters[0]
         kind = like.dtype if like.dtype == torch.float64 else torch.float32
-        self._lengths = torch.tensor(lengths, device=like.device)
-        self.values = torch.empty(int(lengths.sum()), dtype=kind, device=like.device)
-        self.parts = unflattened(self.values, self.parameters)
+        self._ends = torch.tensor(np.append(0, np.cumsum(blocks)), device=like.device)
+        self._slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        self.values = torch.zeros(_BLOCK * int(blocks.sum()), dtype=kind, device=like.device)
+        self.parts = self._split(self.values)
         self._added: Tensor | None = None
-        self._added_parts: tuple[Tensor, ...] = ()
+        self._added_parts: list[Tensor] = []
         self._scale = 0.0
-        starts = np.cumsum(lengths) - lengths
         self.canaries, self.at_canaries = _found(starts, members, layout.canaries, like.device)
         self.witnesses, self.at_witnesses = _found(starts, members, layout.witnesses, like.device)
 
     def add(self, added: Tensor, scale: float) -> None:
         """Add `scale` times this to the clipped sums of the parameters."""
         if added is not self._added:
-            self._added, self._added_parts = added, unflattened(added, self.parameters)
+            self._added, self._added_parts = added, self._split(added)
         self._scale = scale
         add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], self._added_parts, scale)
 
@@ -61,7 +65,11 @@ class _Vector:
         """The sums of what is left over each parameter, without the canaries that were added."""
         if self._added is not None:
             self.values.add_(self._added, alpha=self._scale)
-        return segment_sums(self.values, self._lengths)
+        return segment_sums(self.values.view(-1, _BLOCK).sum(1), self._ends)
+
+    def _split(self, vector: Tensor) -> list[Tensor]:
+        """Its parts, one for each parameter, as views."""
+        return [vector[where].view_as(p) for where, p in zip(self._slices, self.parameters, strict=True)]
 
 
 class Places:
@@ -153,20 +161,18 @@ class Places:
 
     @property
     def size(self) -> int:
-        """The number of weights of all parameters."""
+        """The length of all vectors."""
         return sum(len(vector.values) for vector in self._vectors)
 
     def add(self, values: Tensor, scale: float) -> None:
-        """Add `scale` times the values, one for each coordinate with canaries, to the clipped sums.
-
-        Or one for every weight, if there are so many.
-        """
+        """Add `scale` times the values, one for each coordinate with canaries, to the clipped sums."""
         for vector in self._vectors:
-            everywhere = values
-            if len(self._vectors) > 1 or len(values) != self.size:
-                own = values[vector.at_canaries].to(vector.values.dtype)
-                everywhere = torch.zeros_like(vector.values).index_copy_(0, vector.canaries, own)
-            vector.add(everywhere, scale)
+            own = values[vector.at_canaries].to(vector.values.dtype)
+            vector.add(torch.zeros_like(vector.values).index_copy_(0, vector.canaries, own), scale)
+
+    def add_in_slots(self, values: Tensor, scale: float) -> None:
+        """Add `scale` times the values, which lie as `slots` says, to the clipped sums."""
+        self._vectors[0].add(values, scale)
 
     def _folded(self, values: Tensor) -> Tensor:
         """The values along the coordinates, from those at the weights."""
