@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench figures pictures validity fuzz docs wheel clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench figures pictures validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -45,6 +45,9 @@ bench-lora:  ## LoRA on a language model with 100,000 canaries; on a GPU machine
 
 bench-curves: .venv/installed-test  ## Gaussian claims against JAX Privacy's f-DP methods, on the same scores
 	$(BIN)/python benchmarks/curves.py --write
+
+bench-shares: .venv/installed-test  ## what Gaussian claims would show with other shares of the level for their looks
+	$(BIN)/python benchmarks/shares.py --write
 
 bench: .venv/installed-test  ## ours and every peer: how fast, how tight, how valid, into benchmarks/RESULTS.md; an hour
 	cd benchmarks && ../$(BIN)/python -m side_by_side
