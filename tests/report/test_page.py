@@ -34,7 +34,7 @@ def _is_drawn(path: Path, width: int, scheme: str) -> None:
         places, drawn = seen.ask(
             "[document.querySelectorAll('.chart').length, document.querySelectorAll('.chart svg').length]"
         )
-        assert places == drawn == 36
+        assert places == drawn == 37
         assert seen.ask(
             "[...document.querySelectorAll('.chart svg')].every(svg => svg.querySelector('path'))"
         )

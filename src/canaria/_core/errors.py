@@ -24,6 +24,12 @@ class TrainingDivergedError(CanariaError, ArithmeticError):
     __module__ = "canaria.training"
 
 
+class NoiseAlarmError(CanariaError, RuntimeError):
+    """Raised if a watched training run adds another noise than was stated, to stop it."""
+
+    __module__ = "canaria.training"
+
+
 class AuditWarning(UserWarning):
     """Issued if an audit shows less than its user may believe."""
 

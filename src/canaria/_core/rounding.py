@@ -1,7 +1,7 @@
 """Numbers as people read them: a bound is never rounded up."""
 
 import math
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 
 def rounded_down(value: float, digits: int = 3) -> str:
@@ -18,6 +18,19 @@ def rounded_down(value: float, digits: int = 3) -> str:
     if exact >= 10**9:
         return f"{value:.4e}"
     return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))
+
+
+def rounded_up(value: float, digits: int = 3) -> str:
+    """The same, rounded up: for the upper end of an interval.
+
+    Example:
+        >>> rounded_up(2.0101), rounded_up(float("inf"))
+        ('2.011', 'inf')
+
+    """
+    if not math.isfinite(value) or value >= 10**9:
+        return rounded_down(value, digits)
+    return str(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING))
 
 
 def significant(value: float, digits: int = 5) -> float:

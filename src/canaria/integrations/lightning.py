@@ -13,6 +13,7 @@ from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
 from canaria.integrations.opacus._internals import accountant_of, steps_counted
+from canaria.training import Watch
 
 
 class CanaryAudit(Callback):
@@ -20,8 +21,10 @@ class CanaryAudit(Callback):
 
     So does the accountant's, which Lightning does not know of, and comes back if it has counted nothing yet.
 
-    Takes the settings of `canaria.integrations.opacus.attach`. The module's one optimizer and the training
-    data loader must be those that `PrivacyEngine.make_private` returned.
+    Takes the settings of `canaria.integrations.opacus.attach`, and a `Watch` if the noise is to be watched:
+    its readings go to the trainer's logger unless it has one of its own, and an alarm that stops training
+    ends it as a trainer ends. The module's one optimizer and the training data loader must be those that
+    `PrivacyEngine.make_private` returned.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class CanaryAudit(Callback):
         rng: Seed = None,
         noise_multiplier: float | None = None,
         on_error: str = "warn",
+        watch: Watch | None = None,
     ) -> None:
         if injection == "rows":
             raise InputError(
@@ -46,6 +50,7 @@ class CanaryAudit(Callback):
             "noise_multiplier": noise_multiplier,
             "on_error": on_error,
         }
+        self._watch = watch
         self._audit: Audit | None = None
         self._state: dict[str, Any] | None = None
 
@@ -70,6 +75,9 @@ class CanaryAudit(Callback):
             if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
                 accountant.load_state_dict(self._state["accountant"])
         self._audit = attach(optimizer, trainer.train_dataloader, **self._how, state=self._state, begun=True)
+        if self._watch is not None:
+            self._watch.under(lambda: setattr(trainer, "should_stop", True), trainer.logger)
+            self._audit.watch_with(self._watch)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""

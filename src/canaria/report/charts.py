@@ -55,6 +55,7 @@ def charts(section: Section) -> dict[str, dict[str, Any]]:
     """
     made = {
         "claim": _claim(section),
+        "rungs": _rungs(section),
         "confidence": _confidence(section),
         "guesses": _guesses(section),
         "scores": _scores(section),
@@ -115,6 +116,52 @@ def _claim(section: Section) -> Any:
     bars = base.mark_bar(height=16, cornerRadiusEnd=3).encode(color=colour, tooltip=tooltip)
     labels = base.mark_text(align="left", dx=5).encode(text="label:N")
     return alt.layer(bars, labels).properties(height=32 * len(values))
+
+
+def _rungs(section: Section) -> Any:
+    """A forest plot: each rung from its lower bound on, or as an interval, against the claim."""
+    result = section.result
+    if not result.rungs:
+        return None
+    alt = _altair()
+    ends = [end for rung in result.rungs for end in (rung.least, rung.most) if end is not None]
+    claimed = [] if result.claimed is None else [result.claimed]
+    top = 1.25 * max([end for end in (*ends, *claimed) if math.isfinite(end)], default=0.0) or 1.0
+    names = [f"{place}. {rung.name}" for place, rung in enumerate(result.rungs, start=1)]
+    values = [
+        {
+            "what": name,
+            "low": min(rung.least, top),
+            "high": min(top if rung.most is None else rung.most, top),
+            "open": rung.most is None or rung.most > top,
+            "label": rung.epsilon,
+            "assumes": rung.reason,
+        }
+        for name, rung in zip(names, result.rungs, strict=True)
+        if rung.least is not None
+    ]
+    y = alt.Y("what:N", title=None, sort=names, scale=alt.Scale(domain=names))
+    scale = alt.Scale(domain=[0.0, top], nice=False)
+    x = alt.X("low:Q", title="ε", scale=scale, axis=alt.Axis(tickCount=6))
+    tooltip = [alt.Tooltip("label:N", title="shown"), alt.Tooltip("assumes:N")]
+    base = alt.Chart(_rows(values)).encode(y=y, tooltip=tooltip)
+    lines = base.mark_rule(strokeWidth=3, color=_BLUE).encode(x=x, x2="high:Q")
+    starts = base.mark_point(filled=True, size=70, opacity=1, color=_BLUE).encode(x=x)
+    whither = alt.datum.open
+    arrows = base.transform_filter(whither).mark_point(shape="triangle-right", filled=True, size=60)
+    closed = base.transform_filter(~whither).mark_point(filled=True, size=70, opacity=1, color=_BLUE)
+    marks = [
+        lines,
+        starts,
+        arrows.encode(x=alt.X("high:Q"), color=alt.value(_BLUE)),
+        closed.encode(x=alt.X("high:Q")),
+    ]
+    if claimed and math.isfinite(claimed[0]):
+        told = [{"claim": claimed[0], "what": f"claim: ε = {claimed[0]:.4g}"}]
+        colour = alt.Color("what:N", title=None, scale=alt.Scale(range=[_PURPLE]))
+        rule = alt.Chart(_rows(told)).mark_rule(strokeDash=[6, 4], strokeWidth=1.5)
+        marks.append(rule.encode(x=alt.X("claim:Q"), color=colour, tooltip=["what:N"]))
+    return alt.layer(*marks).properties(height=34 * len(names))
 
 
 def _with_lines(section: Section, chart: Any) -> Any:

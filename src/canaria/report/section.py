@@ -112,6 +112,11 @@ class Section:
         return words.NO_LADDER if self.result.refuted else None
 
     @property
+    def rungs_note(self) -> str:
+        """How to read the ladder of assumptions."""
+        return words.RUNGS.format(sure=f"{percent(self.result.bound.confidence)}%")
+
+    @property
     def adjacency(self) -> str:
         """What the adjacency means."""
         return words.ADJACENCY[self.result.bound.adjacency]

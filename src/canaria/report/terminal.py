@@ -48,6 +48,7 @@ def _parts(section: Section) -> list[Any]:
             border_style="red" if result.alarming else "blue",
         ),
         _titled("The bound", _bars(_marks(section))),
+        *([_titled("The more is assumed", _rungs(section), section.rungs_note)] * bool(result.rungs)),
         _titled("Evidence", _evidence(section)),
         *(
             [_titled("From the guesses to the bound", _derivation(section), words.DERIVED)]
@@ -103,6 +104,10 @@ def _bars(marks: list[tuple[str, float]]) -> Table:
         for name, value in marks
     ]
     return _rows(_table("", "", ""), rows)
+
+
+def _rungs(section: Section) -> Table:
+    return _rows(_table("", ""), [(rung.epsilon, rung.reason) for rung in section.result.rungs])
 
 
 def _evidence(section: Section) -> Table:

@@ -114,6 +114,12 @@ CONFORMANCE: Final = (
     "sensitive than the bound, but it assumes the stated noise distribution, and it is not a bound on ε. "
     "Correct code gives a p-value below 0.001 in about one run in 1,000."
 )
+RUNGS: Final = (
+    "The first line is the bound, which holds for any mechanism. Each further line assumes more, and says "
+    "what. The audit does not prove what is assumed, but a line is withdrawn where what was seen speaks "
+    "against it. Every line is a statement of its own, at {sure} confidence; those without an upper end are "
+    "lower bounds."
+)
 KINDS: Final = {
     "Counts": "unchanged, because this number of guesses was fixed in advance",
     "Ranking": "after correcting for every number of guesses and every ordering that was examined",

@@ -8,6 +8,7 @@ from canaria.results.conformance import Conformance
 from canaria.results.parts import Histogram, Ladder, Step
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
+from canaria.results.rungs import Rung
 from canaria.results.verify import Check, check, read_checked
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Histogram",
     "Ladder",
     "Result",
+    "Rung",
     "Step",
     "Stored",
     "check",

@@ -20,6 +20,7 @@ from canaria.results.conformance import LEAST_LEVEL, Conformance
 from canaria.results.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
 from canaria.results.parts import Histogram, Ladder, Step
 from canaria.results.result import FORMAT, Result
+from canaria.results.rungs import MOST_RUNGS, Rung
 
 _LONGEST_LIST: Final = 20_000
 
@@ -105,6 +106,7 @@ def _result(record: object, source: str) -> Result:
         histogram=_histogram(record["histogram"]),
         ladder=_ladder(record["ladder"]),
         conformance=_conformance(record["conformance"]),
+        rungs=tuple(map(_rung, _list("rungs", record["rungs"], MOST_RUNGS))),
         contradictions=tuple(
             _words("contradictions", line)
             for line in limits.texts("contradictions", record["contradictions"])
@@ -165,6 +167,18 @@ def _ladder(data: object) -> Ladder | None:
     _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
     top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
     return Ladder(top, limits.epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
+
+
+def _rung(data: object) -> Rung:
+    _require_only("a rung", data, tuple(Rung.__dataclass_fields__))
+    name, assumes, measured, withdrawn = (
+        _words(field, _field("a rung", data, field)) for field in ("name", "assumes", "measured", "withdrawn")
+    )
+    least, most = (
+        None if (value := _field("a rung", data, field)) is None else limits.epsilon(field, value)
+        for field in ("least", "most")
+    )
+    return Rung(name=name, assumes=assumes, least=least, most=most, measured=measured, withdrawn=withdrawn)
 
 
 def _conformance(data: object) -> Conformance | None:

@@ -34,6 +34,7 @@ from canaria.results import limits
 from canaria.results.conformance import Conformance, in_words
 from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
+from canaria.results.rungs import MOST_RUNGS, Rung
 from canaria.rules import Rule
 
 LARGEST_EXPLAINED: Final = 5000
@@ -75,8 +76,8 @@ class Result:
     """What an audit found.
 
     `name` says what was audited; `claim` is what was promised, at the delta of the bound. `contradictions`
-    are what training did otherwise than was stated, for certain. `facts` are further lines for the reader;
-    `command` and `seed` repeat the audit.
+    are what training did otherwise than was stated, for certain. `rungs` say what follows if more is assumed
+    than the bound does. `facts` are further lines for the reader; `command` and `seed` repeat the audit.
 
     >>> from canaria import Counts, lower_bound, Result
     >>> from canaria.claims import ApproximateDP
@@ -91,6 +92,7 @@ class Result:
     histogram: Histogram | None = None
     ladder: Ladder | None = None
     conformance: Conformance | None = None
+    rungs: tuple[Rung, ...] = ()
     contradictions: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
@@ -272,6 +274,8 @@ class Result:
         limits.text("name", self.name)
         limits.text("date", self.date)
         limits.texts("contradictions", self.contradictions)
+        if len(self.rungs) > MOST_RUNGS:
+            raise InputError(f"a result must have at most {MOST_RUNGS} rungs, got {len(self.rungs)}")
         for name, lines in (("facts", self.facts), ("versions", self.versions)):
             limits.lines(name, lines)
         for name, text in (("rule", self.bound.rule), ("about", self.bound.about), ("command", self.command)):
@@ -365,6 +369,7 @@ class Result:
             "histogram": None if self.histogram is None else asdict(self.histogram),
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "conformance": None if self.conformance is None else self.conformance.to_dict(),
+            "rungs": [rung.to_dict() for rung in self.rungs],
             "contradictions": list(self.contradictions),
             "facts": dict(self.facts),
             "seed": self.seed,
@@ -430,6 +435,10 @@ class Result:
         if self._misstated is not None:
             lines.append(f"the release does NOT match what was stated: {in_words(self._misstated)}")
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
+        if self.rungs:
+            width = max(len(rung.epsilon) for rung in self.rungs)
+            lines.append(f"what is shown at δ = {bound.delta:g}, the more the more is assumed")
+            lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in self.rungs]
         for name, value in rows:
             if value is not None:
                 lines.append(f"  {name if name != shown else '':<11} {value}")

@@ -223,6 +223,10 @@ def _misfits(result: Result) -> list[str]:
         counted = sum(histogram.included) + sum(histogram.excluded)
         if counted != bound.evidence.elements:
             faults.append(f"histogram counts {counted} scores of {bound.evidence.elements} elements")
+    if result.rungs and bound.family is None and not _same(result.rungs[0].least or 0.0, bound.epsilon):
+        faults.append(
+            f"the first rung is stored as {result.rungs[0].least}, not as the bound {bound.epsilon:g}"
+        )
     if result.ladder is not None:
         faults += _misfits_of_ladder(result.ladder, result.claimed, bound.epsilon)
     if (found := result.conformance) is not None and not math.isclose(

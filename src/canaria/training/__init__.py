@@ -1,12 +1,22 @@
-"""Audits of DP training in any framework: canaries, recording, conformance, planning.
+"""Audits of DP training in any framework: canaries, recording, conformance, watching, planning.
 
 The adapter of a framework (`canaria.integrations`) injects the canaries and leaves a `Recording`; everything
 after that happens here. No framework is imported.
 """
 
-from canaria._core.errors import TrainingDivergedError
+from canaria._core.errors import NoiseAlarmError, TrainingDivergedError
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.conformance import conformance
 from canaria.training.recording import Recording
+from canaria.training.watch import Reading, Watch
 
-__all__ = ["Dense", "Dirac", "Recording", "TrainingDivergedError", "conformance"]
+__all__ = [
+    "Dense",
+    "Dirac",
+    "NoiseAlarmError",
+    "Reading",
+    "Recording",
+    "TrainingDivergedError",
+    "Watch",
+    "conformance",
+]

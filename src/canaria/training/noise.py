@@ -55,8 +55,7 @@ def parts_of(
 ) -> dict[str, Part]:
     """The parts, by name; `factor` multiplies all squares, to test another size than the stated one.
 
-    Cells are those of the stated size, so that "shape" is left out for another one. `names` is the number of
-    parameters, for texts.
+    `names` is the number of parameters, for texts.
     """
     steps, places = seen.steps, len(seen.by_place)
     found: dict[str, Part] = {}
@@ -67,8 +66,8 @@ def parts_of(
             found["steps"] = _steps(seen.by_step, steps, places, total)
         if places > 1:
             found["places"] = _places(seen.by_place, roles.parameter[~roles.shaped], steps, total, names)
-    if seen.cells.sum() > 0 and factor == 1:
-        found["shape"] = _shape(seen.cells, rng)
+    if seen.cells.sum() > 0:
+        found["shape"] = _shape(seen.cells, math.sqrt(factor), rng)
     if len(roles.signed) > 1:
         count = len(roles.signed)
         signs = np.unpackbits(seen.signs, axis=1, count=count, bitorder="little").astype(np.bool_)
@@ -141,9 +140,12 @@ def _places(by_place: Floats, parameter: Integers, steps: int, total: float, nam
     return Part(sidak(smallest, len(alone) + len(tails)), _named(where, names), bool(silent))
 
 
-def _shape(cells: Integers, rng: np.random.Generator) -> Part:
-    """Counts from the farthest cell inwards, each given those farther out: independent binomials."""
-    beyond = 2 * special.ndtr(-np.array(EDGES))
+def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
+    """Counts from the farthest cell inwards, each given those farther out: independent binomials.
+
+    Edges are in units of the stated noise, of which 1 / `scale` is tested.
+    """
+    beyond = 2 * special.ndtr(-np.array(EDGES) * scale)
     chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
     left = np.cumsum(cells)[1:]
     tails = [

@@ -27,9 +27,11 @@ from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
+from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
 from canaria.training.noise import Part, parts_of, untested
+from canaria.training.rungs import rungs_of
 from canaria.training.sampling import Drawn, part_of
 from canaria.training.witnesses import Roles, Seen
 
@@ -144,7 +146,7 @@ class Recording:
     @property
     def _noise_multiplier(self) -> float:
         """The noise multiplier, but at least 0.001, so that scores stay finite without noise."""
-        return max(self.noise_multiplier, 1e-3)
+        return max(self.noise_multiplier, LEAST_NOISE)
 
     def rounds(self) -> tuple[Integers, ...]:
         """The order of the adaptive game; for Dirac canaries a round has one canary of every coordinate."""
@@ -275,6 +277,20 @@ class Recording:
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, parts)
 
+    def tested_at(self, noise_multiplier: float) -> Conformance | None:
+        """The conformance test at this noise multiplier; None where it cannot be made."""
+        if noise_multiplier <= 0 or self.design.coordinates < FEWEST or self.excuse:
+            return None
+        if isinstance(self.design, Dense) and not enough_draws(
+            self.layers or (self.design.coordinates,),
+            self.bits > 0,
+            self.steps,
+            self.sample_rate,
+            max(noise_multiplier, LEAST_NOISE),
+        ):
+            return None
+        return self.conformance(noise_multiplier=noise_multiplier)
+
     def report(
         self,
         claimed: float | Claim | None = None,
@@ -286,6 +302,7 @@ class Recording:
         adaptive: bool = False,
         adjacency: str = "unspecified",
         family: Family | str | None = None,
+        rungs: bool = True,
         name: str = "training run",
     ) -> Result:
         """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
@@ -300,6 +317,8 @@ class Recording:
             adaptive: Whether the bits of a round are revealed after it.
             adjacency: The adjacency of the claim, to be checked against that of the audit.
             family: The family of claims to test, as in `bound`.
+            rungs: Whether to show, beside the bound, what follows if more is assumed. That needs a delta, and
+                some seconds for the first run with these steps and this rate.
             name: What was audited.
 
         Returns:
@@ -312,15 +331,7 @@ class Recording:
         tested = self.family(family)
         claim = self._promised(claimed, delta, adjacency, tested)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
-        lawful = self.noise_multiplier > 0 and self.design.coordinates >= FEWEST and not self.excuse
-        if isinstance(self.design, Dense):
-            lawful = lawful and enough_draws(
-                self.layers or (self.design.coordinates,),
-                self.bits > 0,
-                self.steps,
-                self.sample_rate,
-                self._noise_multiplier,
-            )
+        found = self.tested_at(self.noise_multiplier)
         touched, untouched = exercised(self.injection, self.design, by_the_optimizer=self.by_the_optimizer)
         return Result(
             bound,
@@ -328,7 +339,8 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            conformance=self.conformance() if lawful else None,
+            rungs=rungs_of(self, bound, score) if rungs and delta else (),
+            conformance=found,
             facts={
                 "canaries": f"{self.design.words}; injected by {self.injection!r}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
@@ -336,7 +348,7 @@ class Recording:
                 f"{', root mean square' if self.noise_changes else ''})",
                 "exercised": touched,
                 "untouched": untouched,
-                **(self.not_tested() if lawful else {"conformance": self.excuse or NOT_TESTED}),
+                **(self.not_tested() if found else {"conformance": self.excuse or NOT_TESTED}),
                 **({"unseen": self.ended} if self.ended else {}),
             },
             contradictions=self.contradictions,

@@ -11,7 +11,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core import checks, seeds
-from canaria._core.errors import AuditWarning, InputError, shown
+from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import Claim
 from canaria.evidence.bound import Bound
@@ -36,6 +36,7 @@ from canaria.integrations.opacus._internals import (
     processes,
 )
 from canaria.integrations.opacus._rows import Draws
+from canaria.integrations.opacus._watch import Watched
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
@@ -51,6 +52,7 @@ from canaria.training.canaries import (
     hidden_bits,
 )
 from canaria.training.recording import Recording
+from canaria.training.watch import Reading, Watch
 from canaria.training.witnesses import MOST_STEPS
 
 _ATTACH: Final = 0x61747461
@@ -83,6 +85,8 @@ class Audit:
         self._account = Account()
         self._resumed, self._ended = False, ""
         self._earlier: tuple[str, ...] = ()
+        self._watched: Watched | None = None
+        self._watched_before: dict[str, Any] | None = None
         self.sample_rate = float(data_loader.batch_sampler.sample_rate)
         self._own: Tensor | None = None
         self._waits = False
@@ -116,6 +120,8 @@ class Audit:
             return
         try:
             do()
+        except NoiseAlarmError:
+            raise
         except Exception as error:
             if self._on_error == "raise":
                 raise
@@ -161,8 +167,11 @@ class Audit:
         if totalled:
             places.totals(totals)
         clip_norm = float(optimizer.max_grad_norm)
-        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
+        stated = self._noise()
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=stated, totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
+        if self._watched is not None and stated > 0:
+            self._watched.add(row[places.count :], clip_norm * stated, stated)
 
     def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
@@ -181,6 +190,52 @@ class Audit:
         block, place = divmod(step, _ONE_OF)
         return block < len(self._looks) and int(self._looks[block]) == place
 
+    def watch(
+        self,
+        *,
+        alpha: float = 1e-3,
+        every: int = 1,
+        on_alarm: str | Callable[[Reading], None] = "stop",
+        log: Any = None,
+        log_every: int = 50,
+        delta: float | None = None,
+    ) -> Watch:
+        """Watch the noise from the next step on, with an alarm; see `canaria.training.Watch`.
+
+        Bounds hold whether or not training is stopped: what is watched knows nothing of the hidden bits.
+
+        Args:
+            alpha: The probability with which correct training raises the alarm, at most, over all its steps.
+            every: The alarm is looked at every so many steps.
+            on_alarm: "stop", "warn", or a function of the `Reading`.
+            log: Where readings go, such as "terminal" or a TensorBoard writer.
+            log_every: Readings are logged every so many steps.
+            delta: The delta at which epsilon is implied.
+
+        Returns:
+            The watch, to be asked for its `reading()`.
+
+        Raises:
+            InputError: If an argument is not usable, or if no weight shows its noise alone.
+
+        Example:
+            ```python
+            audit = attach(optimizer, loader, injection="sum", canaries=1000)
+            audit.watch(alpha=1e-3, on_alarm="stop", log="terminal", delta=1e-5)
+            ```
+
+        """
+        watch = Watch(alpha=alpha, every=every, on_alarm=on_alarm, log=log, log_every=log_every, delta=delta)
+        self.watch_with(watch)
+        return watch
+
+    def watch_with(self, watch: Watch) -> None:
+        """Watch the noise with a `Watch` that was made before."""
+        if len(self._injection.places.roles.index) == 0:
+            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+        watch.begin(self.sample_rate, self._watched_before)
+        self._watched = Watched(watch, self.optimizer.params[0].device)
+
     @property
     def steps(self) -> int:
         """How many steps were seen."""
@@ -189,6 +244,8 @@ class Audit:
     def recording(self) -> Recording:
         """What was seen so far, on the CPU and free of torch."""
         totals = self._accumulator.totals()
+        if self._watched is not None:
+            self._watched.collect()
         return Recording(
             design=self._design,
             bits=self._bits.copy(),
@@ -266,7 +323,14 @@ class Audit:
             "account": self._account.to_list(),
             "draws": self._injection.draws_state(),
             "contradictions": list(self._seen_contradictions()),
+            "watched": self._watched_state(),
         }
+
+    def _watched_state(self) -> dict[str, Any] | None:
+        if self._watched is None:
+            return self._watched_before
+        self._watched.collect()
+        return self._watched.watch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint: same bits, same canaries, same draws."""
@@ -284,6 +348,7 @@ class Audit:
         self._accumulator.load_state_dict(state)
         self._account, self._resumed = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
+        self._watched_before = state.get("watched")
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:

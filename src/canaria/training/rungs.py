@@ -1,0 +1,151 @@
+"""The rungs of the ladder of assumptions that a recorded training run reaches."""
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core.arrays import Floats
+from canaria._core.rounding import rounded_down, rounded_up
+from canaria.claims import DpSgd
+from canaria.evidence.bound import Bound
+from canaria.evidence.matched import MatchedCounts
+from canaria.results.conformance import LEVEL, in_words, joined
+from canaria.results.rungs import Rung
+from canaria.rules import Matched
+from canaria.training.canaries import Dirac
+from canaria.training.measured import Squares
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
+
+ANY: Final = "for any mechanism"
+ALONE: Final = "if, besides, canaries do not influence each other"
+AS_STATED: Final = "if, besides, the noise is Gaussian and independent, and sampling is as stated"
+NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
+_CHANGES: Final = "the stated noise changes from step to step"
+_SURE: Final = 0.999
+"""The confidence of the noise at which the rest of the run is held against what the last rung assumes."""
+_LEAST_NOISE, _MOST_NOISE = 0.2, 1e6
+"""Noise multipliers that the accountant is asked for; with less noise epsilon is larger still."""
+
+
+def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ...]:
+    """The four rungs of a training run: three bounds, and an interval by the noise that was measured.
+
+    The first is the bound that was asked for, if that is for any mechanism.
+    """
+    delta, confidence = bound.delta, bound.confidence
+    how = f"{recording.steps:,} steps and sample rate {recording.sample_rate:.6g}"
+    family, tested = f"if it is DP-SGD with {how}", recording.family()
+    assert tested is not None
+    first = bound if bound.family is None else recording.bound(delta, confidence, score=score)
+    shown = [Rung(name=NAMES[0], assumes=ANY, least=first.epsilon)]
+    if recording.noise_changes:
+        others = zip(NAMES[1:], (family, ALONE, AS_STATED), strict=True)
+        return (*shown, *(Rung(name=name, assumes=one, withdrawn=_CHANGES) for name, one in others))
+    rule = Matched(tested, confidence, independent=True)
+    curve = recording.bound(delta, confidence, score=score, family=tested)
+    alone = recording.bound(delta, confidence, score=score, family=tested, rule=rule)
+    return (
+        *shown,
+        Rung(name=NAMES[1], assumes=family, least=curve.epsilon),
+        _independent(alone),
+        _measured(recording, delta, confidence),
+    )
+
+
+def _independent(bound: Bound) -> Rung:
+    evidence = bound.evidence
+    withdrawn = (isinstance(evidence, MatchedCounts) and evidence.withdrawn) or ""
+    least = None if withdrawn else bound.epsilon
+    return Rung(name=NAMES[2], assumes=ALONE, least=least, withdrawn=withdrawn)
+
+
+def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
+    """The last rung: the noise by its interval, and epsilon by the accountant at both of its ends."""
+    if objection := objection_to(recording):
+        return Rung(name=NAMES[3], assumes=AS_STATED, withdrawn=objection)
+    seen, stated = squares_of(recording), recording.noise_multiplier
+    low, high = (stated * ratio for ratio in seen.interval(confidence))
+    words = f"noise multiplier {rounded_down(low)} to {rounded_up(high)} (stated {stated:.4g})"
+    weight = weight_of(recording, (low + high) / 2, confidence)
+    if weight is not None:
+        words += f", canary weight {weight[0]:.2f} to {weight[1]:.2f} (expected 1)"
+    least = _claim(recording, high).least_epsilon_at(delta)
+    most = math.inf if low < _LEAST_NOISE else _claim(recording, low).epsilon_at(delta)
+    return Rung(name=NAMES[3], assumes=AS_STATED, least=least, most=max(least, most), measured=words)
+
+
+def _claim(recording: "Recording", noise: float) -> DpSgd:
+    return DpSgd(min(max(noise, _LEAST_NOISE), _MOST_NOISE), recording.sample_rate, recording.steps)
+
+
+def squares_of(recording: "Recording") -> Squares:
+    """All values that are noise and nothing else: of witnesses, and of coordinates without a canary."""
+    found = Squares(0.0, 0)
+    stated = recording.noise_multiplier
+    if recording.witnessed is not None:
+        places = len(recording.witnessed.by_place)
+        found = Squares(float(recording.witnessed.by_step.sum()), places * recording.steps)
+    if isinstance(recording.design, Dirac):
+        empty = recording.sums[_included(recording) == 0] / (stated * math.sqrt(recording.steps))
+        found = found.plus(Squares(float(empty @ empty), len(empty)))
+    return found
+
+
+def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[float, float] | None:
+    """Between which values the weight of a canary lies, by the normal law of its estimate; None if open.
+
+    The estimate is the least-squares slope of the sums over the number of included canaries.
+    """
+    if not isinstance(recording.design, Dirac):
+        return None
+    included, rate, steps = _included(recording), recording.sample_rate, recording.steps
+    centred = included - included.mean()
+    total = float(centred @ centred)
+    if total == 0:
+        return None
+    slope = float(centred @ recording.sums) / total / (steps * rate)
+    variance = float(centred**2 @ (steps * noise**2 + steps * rate * (1 - rate) * included))
+    error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / (steps * rate)
+    return slope - error, slope + error
+
+
+def objection_to(recording: "Recording") -> str:
+    """What speaks against Gaussian, independent noise and stated sampling; empty if nothing does."""
+    if recording.contradictions:
+        return f"training was not what was stated: {'; '.join(recording.contradictions)}"
+    if recording.noise_multiplier == 0:
+        return "no noise is stated"
+    if recording.excuse:
+        return f"canaries may not have been clipped: conformance is {recording.excuse}"
+    seen = squares_of(recording)
+    if seen.count == 0:
+        return "no weight shows its noise alone"
+    return _misfit(recording, seen) if seen.total > 0 else ""
+
+
+def _misfit(recording: "Recording", seen: Squares) -> str:
+    """What does not fit noise of the size that was measured: each part at the size, of three, that suits it.
+
+    They are the ends and the middle of an interval that is all but certain.
+    """
+    low, high = seen.interval(_SURE)
+    sizes = (low, math.sqrt(seen.total / seen.count), high)
+    found = [recording.tested_at(recording.noise_multiplier * ratio) for ratio in sizes]
+    parts: dict[str, float] = {}
+    for one in filter(None, found):
+        parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in one.parts.items()}
+    parts.pop("size", None)
+    if found[1] is None or not parts or joined(parts) >= LEVEL:
+        return ""
+    return f"what was seen does not fit it ({in_words(joined(parts))}), clearest in {found[1].clearest}"
+
+
+def _included(recording: "Recording") -> Floats:
+    """The number of included canaries of each coordinate."""
+    width = recording.design.coordinates
+    counts = np.bincount(np.arange(len(recording.bits)) % width, recording.bits > 0, width)
+    return counts.astype(np.float64)

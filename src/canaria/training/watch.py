@@ -1,0 +1,231 @@
+"""Watching the noise while training runs, with an alarm that may be looked at in every step.
+
+Witnesses never carry a canary, so what they show is free of the hidden bits: a training run may be stopped
+because of it, and its bound still holds. The alarm is an e-value (Theorem 32), not a p-value: however often
+it is looked at, correct training is stopped with a probability of at most `alpha`.
+"""
+
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from canaria._core import checks
+from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
+from canaria._core.rounding import rounded_down, rounded_up
+from canaria.claims import DpSgd
+from canaria.training.measured import Squares
+
+ON_ALARM: Final = ("stop", "warn")
+_LEAST_NOISE: Final = 0.2
+"""With less noise than this, epsilon is not computed: it is larger still."""
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a watched training run shows so far.
+
+    Attributes:
+        steps: The number of steps that were watched.
+        stated: The stated noise multiplier, its root mean square over the steps.
+        noise: Between which values the noise multiplier lies, at 95% confidence over all steps together.
+        log_e_value: The natural logarithm of the e-value against the stated noise.
+        alpha: The e-value is above 1 / alpha, ever, with a probability of at most alpha if noise is right.
+        epsilon: What the accountant gives for that noise and these steps; None if it was not asked for.
+
+    """
+
+    steps: int
+    stated: float
+    noise: tuple[float, float]
+    log_e_value: float
+    alpha: float
+    epsilon: tuple[float, float] | None = None
+
+    @property
+    def alarming(self) -> bool:
+        """Whether the noise is not what was stated."""
+        return self.log_e_value >= -math.log(self.alpha)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What loggers get."""
+        found = {
+            "canaria/noise_low": self.noise[0],
+            "canaria/noise_high": self.noise[1],
+            "canaria/log10_e_value": self.log_e_value / math.log(10),
+        }
+        if self.epsilon is not None:
+            found |= {"canaria/epsilon_low": self.epsilon[0], "canaria/epsilon_high": self.epsilon[1]}
+        return found
+
+    def __str__(self) -> str:
+        """One line for a terminal."""
+        low, high = self.noise
+        told = (
+            f"step {self.steps}: noise multiplier {rounded_down(low)} to {rounded_up(high)} "
+            f"(stated {self.stated:.4g}), e-value {_power(self.log_e_value)} (alarm at {1 / self.alpha:g})"
+        )
+        if self.epsilon is not None:
+            told += f", ε so far {rounded_down(self.epsilon[0], 2)} to {rounded_up(self.epsilon[1], 2)}"
+        return told
+
+
+class Watch:
+    """An alarm that watches the noise of training; `Audit.watch` makes one, or give one to `CanaryAudit`.
+
+    Args:
+        alpha: The probability with which correct training raises the alarm, at most, over all its steps.
+        every: The e-value is looked at every so many steps.
+        on_alarm: What happens at the alarm, once. "stop": training ends, by a `NoiseAlarmError`, or under
+            Lightning as a trainer ends. "warn": a warning. Or a function, which gets the `Reading`.
+        log: Where readings go: "terminal", a TensorBoard writer, MLflow, a run of Weights & Biases, a logger
+            of Lightning, or a function of the metrics and the step.
+        log_every: Readings are logged every so many steps, and at the alarm.
+        delta: The delta at which epsilon is implied; it is computed when the number of steps has doubled.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1e-3,
+        every: int = 1,
+        on_alarm: str | Callable[[Reading], None] = "stop",
+        log: Any = None,
+        log_every: int = 50,
+        delta: float | None = None,
+    ) -> None:
+        if not 0 < checks.real("alpha", alpha) < 1:
+            raise InputError(f"alpha must be strictly between 0 and 1, got {shown(alpha)}")
+        if not callable(on_alarm) and on_alarm not in ON_ALARM:
+            raise InputError(f"on_alarm must be 'stop', 'warn' or a function, got {shown(on_alarm)}")
+        self.alpha, self.every = float(alpha), checks.integer("every", every, 1)
+        self.on_alarm, self.log_every = on_alarm, checks.integer("log_every", log_every, 1)
+        self.delta = None if delta is None else checks.delta(delta)
+        self.log = log
+        self.alarm: Reading | None = None
+        self._write = _writer(log)
+        self._rate: float | None = None
+        self._seen, self._steps, self._noise_square = Squares(0.0, 0), 0, 0.0
+        self._next_epsilon = 1
+        self._stop: Callable[[], None] | None = None
+
+    def under(self, stop: Callable[[], None], logger: Any) -> None:
+        """Stop training by this call instead of an error, and log there if no other logger was given."""
+        self._stop = stop
+        if self.log is None:
+            self._write = _writer(logger)
+
+    def begin(self, sample_rate: float, state: dict[str, Any] | None = None) -> None:
+        """Watch a run with this sampling rate, from the start or from the state of an interrupted one."""
+        if self._rate is not None:
+            raise InputError("this watch has watched another training; make a new one for this")
+        self._rate = sample_rate
+        if state:
+            self._seen = Squares(float(state["total"]), int(state["count"]))
+            self._steps, self._noise_square = int(state["steps"]), float(state["noise_square"])
+
+    def add(self, squares: Squares, stated: float) -> None:
+        """One step: the squares of its witnesses, over the stated noise.
+
+        Raises:
+            NoiseAlarmError: If this raises the alarm, and the alarm stops training.
+
+        """
+        self._seen, self._steps = self._seen.plus(squares), self._steps + 1
+        self._noise_square += stated**2
+        alarming = self._steps % self.every == 0 and self._alarming()
+        if alarming or self._steps % self.log_every == 0 or self._steps == 1:
+            self._write(self.reading())
+        if alarming:
+            self._raise_alarm()
+
+    def _alarming(self) -> bool:
+        return self.alarm is None and self._seen.log_e_value() >= -math.log(self.alpha)
+
+    def _raise_alarm(self) -> None:
+        self.alarm = self.reading()
+        if callable(self.on_alarm):
+            self.on_alarm(self.alarm)
+            return
+        low, high = self.alarm.noise
+        told = (
+            f"the noise is not what was stated: after {self._steps} steps the noise multiplier is between "
+            f"{rounded_down(low)} and {rounded_up(high)}, and {self.alarm.stated:.4g} is stated (e-value "
+            f"{_power(self.alarm.log_e_value)}, where correct training exceeds {1 / self.alpha:g} with a "
+            f"probability of at most {self.alpha:g})"
+        )
+        if self.on_alarm == "stop" and self._stop is None:
+            raise NoiseAlarmError(told)
+        if self.on_alarm == "stop" and self._stop is not None:
+            self._stop()
+        warnings.warn(told, AuditWarning, stacklevel=2)
+
+    def reading(self) -> Reading:
+        """What is seen so far, with the implied epsilon where the number of steps has doubled."""
+        stated = math.sqrt(self._noise_square / max(self._steps, 1))
+        low, high = (stated * ratio for ratio in self._seen.running_interval(0.05))
+        return Reading(
+            steps=self._steps,
+            stated=stated,
+            noise=(low, high),
+            log_e_value=self._seen.log_e_value(),
+            alpha=self.alpha,
+            epsilon=self._implied(low, high),
+        )
+
+    def _implied(self, low: float, high: float) -> tuple[float, float] | None:
+        if self.delta is None or self._rate is None or self._steps < self._next_epsilon or high == math.inf:
+            return None
+        self._next_epsilon = 2 * self._steps
+        least = DpSgd(max(high, _LEAST_NOISE), self._rate, self._steps).least_epsilon_at(self.delta)
+        if low < _LEAST_NOISE:
+            return least, math.inf
+        return least, DpSgd(low, self._rate, self._steps).epsilon_at(self.delta)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {
+            "total": self._seen.total,
+            "count": self._seen.count,
+            "steps": self._steps,
+            "noise_square": self._noise_square,
+        }
+
+
+def _writer(log: Any) -> Callable[[Reading], None]:
+    """How a logger takes readings: each by the call that its kind has in common."""
+    if log is None:
+        return lambda reading: None
+    if log == "terminal":
+        return lambda reading: print(reading, file=sys.stderr)  # noqa: T201
+    if hasattr(log, "log_metrics"):
+        return lambda reading: log.log_metrics(reading.metrics, step=reading.steps)
+    if hasattr(log, "add_scalar"):
+        return partial(_write_scalars, log)
+    if hasattr(log, "log"):
+        return lambda reading: log.log({**reading.metrics, "canaria/step": reading.steps}, commit=False)
+    if callable(log):
+        return lambda reading: log(reading.metrics, reading.steps)
+    raise InputError(
+        "log must be 'terminal', a TensorBoard writer, MLflow, a run of Weights & Biases, a logger of "
+        f"Lightning, or a function of metrics and step, got {shown(log)}"
+    )
+
+
+def _write_scalars(log: Any, reading: Reading) -> None:
+    for name, value in reading.metrics.items():
+        log.add_scalar(name, value, reading.steps)
+
+
+def _power(log_e_value: float) -> str:
+    """An e-value as text, whatever its size."""
+    return f"{math.exp(log_e_value):.2g}" if abs(log_e_value) < 200 else f"1e{log_e_value / math.log(10):.0f}"
