@@ -1,8 +1,9 @@
 """What an attached audit costs a training step, as a ratio. Run by `make bench-training`.
 
 Two trainings of one model, with and without the audit, alternate in blocks of 32 steps in one process; the
-ratio of their times is what counts, its error comes from the blocks. With `--cuda` a model of more than ten
-million weights carries a million canaries. `--write` puts the table into RESULTS.md.
+ratio of their times is what counts, its error comes from the blocks. What watching costs is the ratio of an
+audit that is watched to one that is not. With `--cuda` a model of more than ten million weights carries a
+million canaries. `--write` puts the table into RESULTS.md.
 """
 
 import argparse
@@ -85,10 +86,18 @@ class Step:
         return seconds
 
 
-def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step, float, float, float]:
-    """Step time without audit, and the ratio with it to that: median over blocks, and its error."""
+def overhead(
+    make: Callable[[], Step], canaries: int, blocks: int, *, watched: bool = False
+) -> tuple[Step, float, float, float]:
+    """Step time without audit, and the ratio with it to that: median over blocks, and its error.
+
+    Or, where it is watched, without and with watching.
+    """
     bare, audited = make(), make()
-    attach(audited.optimizer, audited.loader, injection="sum", canaries=canaries, rng=0)
+    audit = attach(audited.optimizer, audited.loader, injection="sum", canaries=canaries, rng=0)
+    if watched:
+        attach(bare.optimizer, bare.loader, injection="sum", canaries=canaries, rng=0)
+        audit.watch()
     for step in (bare, audited):
         step.timed(32)
     plain, ratios = [], []
@@ -103,18 +112,22 @@ def overhead(make: Callable[[], Step], canaries: int, blocks: int) -> tuple[Step
 
 def rows_of(cuda: bool) -> list[str]:
     cases = [
-        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5%", 60),
-        ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2%", 12),
+        ("MLP, batch 256", mlp, (64,), 256, "hooks", 20_000, "5%", 60, False),
+        ("MLP, batch 256, watching alone", mlp, (64,), 256, "hooks", 20_000, "1%", 60, True),
+        ("CNN for Fashion-MNIST, batch 256", cnn, (1, 28, 28), 256, "hooks", 20_000, "2%", 12, False),
     ]
     if cuda:
+        name, ghost = "wide MLP, batch 512", "wide MLP, batch 512, ghost clipping"
         cases = [
-            ("wide MLP, batch 512", wide, (784,), 512, "hooks", 1_000_000, "3%", 20),
-            ("wide MLP, batch 512, ghost clipping", wide, (784,), 512, "ghost", 1_000_000, "3%", 80),
+            (name, wide, (784,), 512, "hooks", 1_000_000, "1%", 20, False),
+            (f"{name}, watching alone", wide, (784,), 512, "hooks", 1_000_000, "1%", 20, True),
+            (ghost, wide, (784,), 512, "ghost", 1_000_000, "3%", 80, False),
+            (f"{ghost}, watching alone", wide, (784,), 512, "ghost", 1_000_000, "1%", 80, True),
         ]
     rows = []
-    for name, model, shape, batch, mode, canaries, limit, blocks in cases:
+    for name, model, shape, batch, mode, canaries, limit, blocks, watched in cases:
         make = partial(Step, model, shape, batch, "cuda" if cuda else "cpu", mode)
-        step, plain, ratio, error = overhead(make, canaries, blocks)
+        step, plain, ratio, error = overhead(make, canaries, blocks, watched=watched)
         rows.append(
             f"| {name} | {machine(cuda)} | {step.weights:,} | {canaries:,} | {1e3 * plain:.2f} ms | "
             f"{100 * (ratio - 1):+.1f}% ± {100 * error:.1f} | {limit} |"

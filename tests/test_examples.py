@@ -9,10 +9,12 @@ import sys
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from canaria.claims.accounting import dpsgd_epsilon
 from tests.scripts import EXAMPLES, load
 
 TRAINING = EXAMPLES.parent / "docs" / "training.md"
@@ -84,6 +86,21 @@ def test_broken_training_is_caught_and_correct_training_is_not(
     if fault == "halved":
         assert report.conformance.p_value < 1e-6
     assert report.bound.epsilon == pytest.approx(bound_in_the_docs(fault), abs=0.02)
+    if fault in ("none", "halved"):
+        last = report.rungs[3]
+        truth = dpsgd_epsilon(2.4224 / (2 if fault == "halved" else 1), 1e-5, 100, 0.1, "pld")
+        assert last.least < truth < last.most
+        assert close_to_the_docs(report, fault)
+
+
+def close_to_the_docs(report: Any, fault: str) -> bool:
+    """Whether the docs show the rungs as they are printed, up to the last digits, in which machines differ."""
+    pattern = rf"--fault {fault}\n(what is shown.*?)\n```"
+    shown = re.search(pattern, TRAINING.read_text(), re.S)
+    printed = str(report).partition("what is shown")[2].partition("\n  guesses")[0]
+    numbers = [re.findall(r"\d+\.\d+", text) for text in ("" if shown is None else shown[1], printed)]
+    words = [re.sub(r"[\d.]+| +", " ", text) for text in ("" if shown is None else shown[1][13:], printed)]
+    return words[0] == words[1] and np.allclose(*(np.array(some, float) for some in numbers), atol=0.02)
 
 
 @pytest.mark.full

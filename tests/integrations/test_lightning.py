@@ -7,35 +7,13 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from canaria import InputError
 from canaria.integrations.lightning import CanaryAudit
 from tests.integrations.digits import DELTA, private
+from tests.integrations.lit import ADVICE, Digits
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*The number of training batches"),
-    pytest.mark.filterwarnings("ignore:.*isinstance.*LeafSpec.*"),
-    pytest.mark.filterwarnings("ignore:.*resume.*"),
-    pytest.mark.filterwarnings("ignore:.*batch_idx.*"),
-    pytest.mark.filterwarnings("ignore:.*batch_size.*"),
-]
-
-
-class Digits(pl.LightningModule):
-    """A module whose model and optimizer are private already."""
-
-    def __init__(self, model: Any, optimizer: Any) -> None:
-        super().__init__()
-        self.model, self.private = model, optimizer
-
-    def training_step(self, batch: Any, _: int) -> Any:
-        rows, labels = batch
-        return nn.functional.cross_entropy(self.model(rows), labels)
-
-    def configure_optimizers(self) -> Any:
-        return self.private
+pytestmark = ADVICE
 
 
 def trainer(passes: int, *callbacks: Any) -> pl.Trainer:

@@ -10,7 +10,6 @@ from canaria._core.arrays import Floats
 from canaria._core.rounding import rounded_down, rounded_up
 from canaria.claims import DpSgd
 from canaria.evidence.bound import Bound
-from canaria.evidence.matched import MatchedCounts
 from canaria.results.conformance import LEVEL, in_words, joined
 from canaria.results.rungs import Rung
 from canaria.rules import Matched
@@ -57,8 +56,7 @@ def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ..
 
 
 def _independent(bound: Bound) -> Rung:
-    evidence = bound.evidence
-    withdrawn = (isinstance(evidence, MatchedCounts) and evidence.withdrawn) or ""
+    withdrawn = bound.evidence.withdrawn or ""
     least = None if withdrawn else bound.epsilon
     return Rung(name=NAMES[2], assumes=ALONE, least=least, withdrawn=withdrawn)
 

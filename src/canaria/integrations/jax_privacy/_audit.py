@@ -30,6 +30,7 @@ from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
 from canaria.integrations.jax_privacy._internals import key_of
 from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
+from canaria.integrations.jax_privacy._watch import Watched
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
@@ -46,6 +47,7 @@ from canaria.training.canaries import (
     too_heavy,
 )
 from canaria.training.recording import Recording
+from canaria.training.watch import Reading, Watch
 from canaria.training.witnesses import layout
 
 _ATTACH: Final = 0x61747461
@@ -115,6 +117,7 @@ class Audit:
         )
         made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
+        self._watched: Watched | None = None
         self.privatizer: PyTree = optax.GradientTransformationExtraArgs(self._init, self._update)
 
     def _init(self, params: PyTree) -> AuditState:
@@ -174,6 +177,45 @@ class Audit:
         -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
         """
         return rows_of(indices, real, self.design.count)
+
+    def watch(
+        self,
+        *,
+        alpha: float = 1e-3,
+        every: int = 1,
+        on_alarm: str | Callable[[Reading], None] = "stop",
+        log: Any = None,
+        log_every: int = 50,
+        delta: float | None = None,
+    ) -> Watch:
+        """Watch the noise, with an alarm: call `look` with the state after every step, or every few.
+
+        Bounds hold whether or not training is stopped: what is watched knows nothing of the hidden bits. The
+        arguments are those of `canaria.training.Watch`.
+
+        Example:
+            ```python
+            audit.watch(alpha=1e-3, on_alarm="stop", log="terminal", delta=1e-5)
+            for batch in batches:
+                params, noise_state = step(params, noise_state, batch)
+                audit.look(noise_state)
+            ```
+
+        """
+        watch = Watch(alpha=alpha, every=every, on_alarm=on_alarm, log=log, log_every=log_every, delta=delta)
+        roles, count = self._injection.places.roles, sum(self._injection.places.layers)
+        if len(roles.index) == 0:
+            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+        watch.begin(self.sample_rate)
+        witnesses = slice(count, count + len(roles.index))
+        self._watched = Watched(watch, witnesses, self.noise_multiplier)
+        return watch
+
+    def look(self, state: PyTree) -> None:
+        """Show the watch the steps up to this state; at most 16 may have been made since the last look."""
+        if self._watched is None:
+            raise InputError("nothing watches this training; call audit.watch() first")
+        self._watched.look(_state_in(state).accumulated)
 
     def recording(self, state: PyTree) -> Recording:
         """What was seen up to this state (the privatizer's, or one that holds it), free of JAX."""

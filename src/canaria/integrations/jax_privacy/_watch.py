@@ -1,0 +1,31 @@
+"""Witnesses in the state of an audited privatizer, watched from outside of it."""
+
+import numpy as np
+
+from canaria._core.arrays import Floats
+from canaria.integrations.jax_privacy._accumulator import Accumulated
+from canaria.training.accumulator import HELD
+from canaria.training.measured import Squares
+from canaria.training.watch import Watch
+
+
+class Watched:
+    """Hands the squares of new steps to a `Watch`.
+
+    The state holds the last steps as they were; of more steps since the last look, the first are not watched.
+    """
+
+    def __init__(self, watch: Watch, witnesses: slice, stated: float) -> None:
+        self.watch = watch
+        self._witnesses, self._stated = witnesses, stated
+        self._looked = 0
+
+    def look(self, accumulated: Accumulated) -> None:
+        """Look at the steps that were made since the last time."""
+        steps = int(accumulated.steps)
+        new = range(max(self._looked, steps - HELD), steps)
+        self._looked = steps
+        held: Floats = np.asarray(accumulated.held, np.float64)[:, self._witnesses] / self._stated
+        for step in new:
+            row = held[step % HELD]
+            self.watch.add(Squares(float(row @ row), len(row)), self._stated)
