@@ -88,6 +88,23 @@ def test_watching_changes_no_bound() -> None:
     assert (bounds[0] == bounds[1]).all()
 
 
+def test_looking_rarely_sees_the_same() -> None:
+    """Also where steps wait over the end of a block of sixteen."""
+    readings = []
+    for every in (1, 3, 8):
+        audit, made = attached()
+        watch = audit.watch(every=every)
+        for _ in range(3):
+            made.one_pass()
+        readings.append(watch)
+    totals = [watch._seen.total / watch._seen.count for watch in readings]
+    assert [watch.reading().steps for watch in readings] == [30, 30, 24]
+    assert totals[0] == pytest.approx(totals[1], rel=1e-6)
+    assert totals[0] == pytest.approx(totals[2], rel=0.05)
+    with pytest.raises(InputError, match="every must be at most 16 steps, got 17"):
+        attached()[0].watch(every=17)
+
+
 def test_a_resumed_audit_goes_on_watching() -> None:
     audit, made = attached()
     audit.watch()

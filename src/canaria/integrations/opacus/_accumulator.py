@@ -100,6 +100,14 @@ class Accumulator:
             self._totals = self._with_held(self._totals)
             self._waiting, self._totalled = 0, []
 
+    def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
+        """The noise at witnesses in the last steps, and of each the stated noise, as it is and there."""
+        rows = [(self._waiting - ago) % HELD for ago in range(steps, 0, -1)]
+        first, last = rows[0], rows[-1] + 1
+        values = self._held[first:last] if first < last else self._held[rows]
+        told = [(self._stated[row], -self._stated[row] / self._scales[row]) for row in rows]
+        return values[:, self._count : self._all], told
+
     def _believed_factors(self) -> list[float]:
         """How many times the stated noise each parameter has, as the specification says."""
         if self._factors is not None:

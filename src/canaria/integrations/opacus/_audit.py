@@ -41,6 +41,7 @@ from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
 from canaria.training.accounts import Account
+from canaria.training.accumulator import HELD
 from canaria.training.canaries import (
     INJECTIONS,
     TOTALS,
@@ -167,11 +168,10 @@ class Audit:
         if totalled:
             places.totals(totals)
         clip_norm = float(optimizer.max_grad_norm)
-        stated = self._noise()
-        self._accumulator.add(self._own, clip_norm=clip_norm, stated=stated, totalled=totalled)
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
-        if self._watched is not None and stated > 0:
-            self._watched.add(row[places.count :], clip_norm * stated, stated)
+        if self._watched is not None and self._watched.due():
+            self._watched.add(*self._accumulator.witnesses(self._watched.watch.every))
 
     def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
@@ -206,7 +206,7 @@ class Audit:
 
         Args:
             alpha: The probability with which correct training raises the alarm, at most, over all its steps.
-            every: The alarm is looked at every so many steps.
+            every: The alarm is looked at every so many steps, at most 16; rarely costs less.
             on_alarm: "stop", "warn", or a function of the `Reading`.
             log: Where readings go, such as "terminal" or a TensorBoard writer.
             log_every: Readings are logged every so many steps.
@@ -233,6 +233,8 @@ class Audit:
         """Watch the noise with a `Watch` that was made before."""
         if len(self._injection.places.roles.index) == 0:
             raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+        if watch.every > HELD:
+            raise InputError(f"every must be at most {HELD} steps, got {watch.every}")
         watch.begin(self.sample_rate, self._watched_before)
         self._watched = Watched(watch, self.optimizer.params[0].device)
 
