@@ -11,6 +11,7 @@ print(audit.report(noise_state, claimed=2.0, delta=1e-5))
 
 from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
 from canaria.integrations.jax_privacy._head import CanaryHead
+from canaria.integrations.jax_privacy._isolation import check_isolation
 from canaria.training.canaries import Dense, Dirac
 
-__all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach"]
+__all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach", "check_isolation"]

@@ -40,10 +40,15 @@ def require_private(privatizer: object) -> None:
         )
 
 
-def stated(clip_norm: object, noise_multiplier: float, sample_rate: float) -> Stated:
+def positive_norm(clip_norm: object) -> float:
     norm = checks.real("clip_norm", norm_bound(clip_norm))
     if not 0 < norm < math.inf:
         raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
+    return norm
+
+
+def stated(clip_norm: object, noise_multiplier: float, sample_rate: float) -> Stated:
+    norm = positive_norm(clip_norm)
     if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
     if not 0 < checks.real("sample_rate", sample_rate) <= 1:

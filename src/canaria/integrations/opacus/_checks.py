@@ -20,13 +20,17 @@ from canaria.training.accounts import Account, disagreements
 from canaria.training.canaries import Design
 
 
-def require_private(optimizer: DPOptimizer) -> None:
+def require_flat(optimizer: DPOptimizer) -> None:
     if not isinstance(optimizer, DPOptimizer):
         raise InputError(
             f"optimizer must be the private one that make_private returns, got {type(optimizer).__name__}"
         )
     if not clips_flat(optimizer):
         raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
+
+
+def require_private(optimizer: DPOptimizer) -> None:
+    require_flat(optimizer)
     if is_sharded(optimizer):
         raise InputError("optimizer is for fully sharded training (FSDP), which cannot be audited; use DDP")
     if hasattr(optimizer, "canaria_audit"):

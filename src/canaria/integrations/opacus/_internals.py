@@ -6,6 +6,7 @@ changes, this is the file to read again.
 
 import copyreg
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from opacus.utils.uniform_sampler import (
     DistributedUniformWithReplacementSampler,
     UniformWithReplacementSampler,
 )
-from torch import Tensor
+from torch import Tensor, nn
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -33,6 +34,8 @@ CLIPPED_SUM: Final = "summed_grad"
 """The attribute of a parameter that holds the sum of clipped gradients, before noise."""
 GRADIENT: Final = "grad"
 """The attribute that holds what the wrapped optimizer will use."""
+_GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
+"""Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
@@ -155,6 +158,56 @@ def clipping_factors(optimizer: DPOptimizer) -> Tensor:
     norms = torch.stack(parts, dim=1).norm(2, dim=1)
     factors: Tensor = (optimizer.max_grad_norm / (norms + _SLACK)).clamp(max=1.0)
     return factors
+
+
+def clipped_sum(optimizer: DPOptimizer) -> list[Tensor]:
+    """What the batch that went back last adds to the clipped sum, by Opacus' own clipping.
+
+    Past whatever was put before it on this optimizer: canaries, if it is audited.
+    """
+    if clips_by_ghost(optimizer):
+        return [torch.zeros_like(p) if p.grad is None else p.grad for p in optimizer.params]
+    type(optimizer).clip_and_accumulate(optimizer)
+    return [p.summed_grad for p in optimizer.params]
+
+
+def forget_gradients(model: nn.Module, optimizer: DPOptimizer) -> None:
+    """Forget gradients of every kind, and activations that wait for a backward pass."""
+    for parameter in optimizer.params:
+        for name in _GRADIENTS:
+            setattr(parameter, name, None)
+        if hasattr(parameter, "_forward_counter"):
+            parameter._forward_counter = 0
+    for module in model.modules():
+        for waiting in ("activations", "max_batch_len"):
+            if hasattr(module, waiting):
+                delattr(module, waiting)
+
+
+@contextmanager
+def gradients_kept(optimizer: DPOptimizer) -> Iterator[None]:
+    """Put gradients of every kind back at the end."""
+    kept = [[getattr(p, name, None) for name in _GRADIENTS] for p in optimizer.params]
+    try:
+        yield
+    finally:
+        for parameter, held in zip(optimizer.params, kept, strict=True):
+            for name, value in zip(_GRADIENTS, held, strict=True):
+                setattr(parameter, name, value)
+
+
+@contextmanager
+def clipped_to(model: nn.Module, optimizer: DPOptimizer, norm: float) -> Iterator[None]:
+    """Clip to another norm; with ghost clipping it is the model that knows it."""
+    owners = [owner for owner in (model, optimizer) if hasattr(owner, "max_grad_norm")]
+    kept = [owner.max_grad_norm for owner in owners]
+    try:
+        for owner in owners:
+            owner.max_grad_norm = norm
+        yield
+    finally:
+        for owner, value in zip(owners, kept, strict=True):
+            owner.max_grad_norm = value
 
 
 def before_clipping(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:

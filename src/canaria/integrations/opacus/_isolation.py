@@ -1,0 +1,262 @@
+"""Does one row of a batch change what another contributes? Asked of model, loss and clipper as they are."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import torch
+from opacus.optimizers import DPOptimizer
+from torch import Tensor, nn
+
+from canaria._core import checks, seeds
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
+from canaria.integrations.opacus._checks import require_flat
+from canaria.integrations.opacus._internals import (
+    clipped_sum,
+    clipped_to,
+    forget_gradients,
+    gradients_kept,
+    is_distributed,
+)
+from canaria.training.isolation import Isolation, isolation_of
+
+Loss = Callable[[Any, Any], Any]
+"""loss(model, batch): that on which training calls backward()."""
+
+_ROWS: Final = 0x726F7773
+"""The stream of random numbers that chooses rows."""
+_UNCLIPPED: Final = 1e12
+"""A clip norm that no gradient reaches."""
+_RANDOM: Final = 1e-3
+"""Two evaluations of one batch that differ by more, as a share of their sum, draw random numbers."""
+_CHANGED: Final = 1e-2
+"""An output of a layer that changes by more than this, as a share of itself, depends on other rows."""
+
+
+def check_isolation(
+    model: nn.Module,
+    optimizer: DPOptimizer,
+    loss: Loss,
+    batch: Any,
+    *,
+    rows: int = 8,
+    rng: seeds.Seed = None,
+) -> Isolation:
+    """Check that no row of a batch changes what another contributes to the clipped sum.
+
+    If one does, adding or removing it moves the sum by more than the clip norm, and the stated epsilon does
+    not hold; no canary can see that. Rows are dropped one by one and two by two. Nothing is trained:
+    parameters, gradients, buffers and random numbers are afterwards what they were. Dropout is switched off
+    meanwhile.
+
+    Args:
+        model: The private model, in training mode.
+        optimizer: The private optimizer, of any way of clipping that is flat: hooks, functorch, ghost.
+        loss: What training does with a batch: called as `loss(model, batch)`, it returns that on which
+            `backward()` is called.
+        batch: A batch as the data loader gives it: tensors, or lists of one entry for each row, in tuples,
+            lists or dictionaries.
+        rows: How many rows to drop two by two: those that move the sum farthest. The cost is that of
+            rows x rows steps.
+        rng: Of a large batch, which rows to try.
+
+    Returns:
+        Whether rows are isolated, and if not, which row moves which, by how much, and the likely cause.
+
+    Raises:
+        InputError: If the batch has fewer than three rows, or the loss differs from call to call.
+
+    Example:
+        >>> import torch
+        >>> from opacus import GradSampleModule
+        >>> from opacus.optimizers import DPOptimizer
+        >>> model = GradSampleModule(torch.nn.Linear(3, 1))
+        >>> optimizer = DPOptimizer(
+        ...     torch.optim.SGD(model.parameters()),
+        ...     noise_multiplier=1.0,
+        ...     max_grad_norm=1.0,
+        ...     expected_batch_size=4,
+        ... )
+        >>> rows = torch.ones(4, 3)
+        >>> check_isolation(model, optimizer, lambda model, rows: model(rows).square().mean(), rows).holds
+        True
+
+    """
+    require_flat(optimizer)
+    if is_distributed(optimizer):
+        raise InputError("check isolation in one process, before the model is made distributed")
+    if not model.training:
+        raise InputError(
+            "model is in evaluation mode, in which it has no gradients of rows; call model.train()"
+        )
+    checks.integer("rows", rows, 2)
+    count = _length(batch)
+    with _untouched(model, optimizer):
+        step = _Step(model, optimizer, loss, batch)
+        _without_chance(model, partial(step.clipped, range(count)))
+        return isolation_of(
+            step.clipped,
+            step.unclipped,
+            count=count,
+            rows=rows,
+            rng=seeds.generator(rng, _ROWS),
+            clip_norm=float(optimizer.max_grad_norm),
+            cause_in_model=partial(_cause_in_model, step, count),
+        )
+
+
+class _Step:
+    """One step of training on some rows of a batch, up to the noise."""
+
+    def __init__(self, model: nn.Module, optimizer: DPOptimizer, loss: Loss, batch: Any) -> None:
+        self.model = model
+        self._optimizer = optimizer
+        self._loss = loss
+        self._batch = batch
+
+    def forward(self, rows: Sequence[int]) -> Any:
+        """The loss of these rows."""
+        forget_gradients(self.model, self._optimizer)
+        return self._loss(self.model, _taken(self._batch, list(rows)))
+
+    def clipped(self, rows: Sequence[int]) -> Floats:
+        """Their clipped sum."""
+        self.forward(rows).backward()
+        parts = [part.detach().flatten().float() for part in clipped_sum(self._optimizer)]
+        return torch.cat(parts).cpu().numpy()
+
+    def unclipped(self, rows: Sequence[int]) -> Floats:
+        """Their sum without clipping."""
+        with clipped_to(self.model, self._optimizer, _UNCLIPPED):
+            return self.clipped(rows)
+
+
+@contextmanager
+def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
+    training = {module: module.training for module in model.modules()}
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    with torch.random.fork_rng(), gradients_kept(optimizer):
+        try:
+            yield
+        finally:
+            forget_gradients(model, optimizer)
+            for module, mode in training.items():
+                module.training = mode
+            for buffer, value in buffers:
+                buffer.detach().copy_(value)
+
+
+def _without_chance(model: nn.Module, evaluate: Callable[[], Floats]) -> None:
+    """Switch dropout off: first where it is a layer, then wherever a module without weights is one."""
+    for kinds in ((nn.modules.dropout._DropoutNd,), (nn.Module,)):
+        for module in model.modules():
+            weightless = next(module.parameters(recurse=False), None) is None
+            if isinstance(module, kinds) and weightless and module is not model:
+                module.training = isinstance(module, nn.modules.batchnorm._NormBase)
+        if not _is_random(evaluate):
+            return
+    raise InputError(
+        "the loss of one batch differs from call to call, so that rows cannot be compared; switch off what "
+        "draws random numbers in it (dropout, augmentation) for this check"
+    )
+
+
+def _is_random(evaluate: Callable[[], Floats]) -> bool:
+    torch.manual_seed(1)
+    first = torch.from_numpy(evaluate())
+    torch.manual_seed(2)
+    second = torch.from_numpy(evaluate())
+    return bool((first - second).norm() > _RANDOM * first.norm())
+
+
+def _cause_in_model(step: _Step, count: int, dropped: int) -> str:
+    """The first module whose output for the other rows changes if this one is dropped, in words."""
+    kept = [row for row in range(count) if row != dropped]
+    whole, fewer = _outputs(step, range(count)), _outputs(step, kept)
+    for (module, name, output), (*_, other) in zip(whole, fewer, strict=False):
+        if not _comparable(output, other, count):
+            continue
+        by_row, rest = output.reshape(count, -1)[kept], other.reshape(count - 1, -1)
+        if (by_row - rest).norm() > _CHANGED * by_row.norm():
+            return _named(module, name)
+    return ""
+
+
+def _comparable(output: Tensor, other: Tensor, count: int) -> bool:
+    rows = len(output) if output.dim() else 0
+    return (
+        rows > 0
+        and rows % count == 0
+        and other.dim() == output.dim()
+        and len(other) == rows // count * (count - 1)
+        and output.shape[1:] == other.shape[1:]
+    )
+
+
+def _outputs(step: _Step, rows: Sequence[int]) -> list[tuple[nn.Module, str, Tensor]]:
+    """What modules give for these rows, in the order in which they are done."""
+    seen: list[tuple[nn.Module, str, Tensor]] = []
+
+    def see(name: str, module: nn.Module, _: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            seen.append((module, name, output.detach().float()))
+
+    handles = [
+        module.register_forward_hook(partial(see, name.replace("_module.", "")))
+        for name, module in step.model.named_modules()
+    ]
+    try:
+        step.forward(rows)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _named(module: nn.Module, name: str) -> str:
+    called = f"{name} ({type(module).__name__})" if name else type(module).__name__
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return (
+            f"Likely cause: {called} normalises each row by the others; replace it by GroupNorm, as "
+            "opacus.validators.ModuleValidator.fix(model) does."
+        )
+    return f"Likely cause: the output of {called} for one row depends on the others; see its forward method."
+
+
+def _taken(batch: Any, rows: list[int]) -> Any:
+    """These rows of a batch."""
+    if isinstance(batch, Tensor):
+        return batch[rows] if batch.dim() else batch
+    if isinstance(batch, Mapping):
+        return {name: _taken(part, rows) for name, part in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_taken(part, rows) for part in batch))
+    if isinstance(batch, tuple) or (isinstance(batch, list) and any(isinstance(x, Tensor) for x in batch)):
+        return type(batch)(_taken(part, rows) for part in batch)
+    if isinstance(batch, list):
+        return [batch[row] for row in rows]
+    return batch
+
+
+def _length(batch: Any) -> int:
+    """How many rows a batch has: the length of its tensors, which must be the same."""
+    lengths = set(_lengths(batch))
+    if len(lengths) != 1:
+        raise InputError(
+            "batch must hold tensors with one entry for each row, all of the same length, got lengths "
+            f"{sorted(lengths) or 'of none'}"
+        )
+    return lengths.pop()
+
+
+def _lengths(batch: Any) -> Iterator[int]:
+    if isinstance(batch, Tensor) and batch.dim():
+        yield len(batch)
+    elif isinstance(batch, Mapping):
+        for part in batch.values():
+            yield from _lengths(part)
+    elif isinstance(batch, tuple | list):
+        for part in batch:
+            yield from _lengths(part)
