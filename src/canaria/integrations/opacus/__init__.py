@@ -8,6 +8,7 @@ print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
+from canaria.integrations.opacus._neighbours import check_neighbours
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
 from canaria.training.canaries import INJECTIONS, Dense, Dirac
 
@@ -20,6 +21,7 @@ __all__ = [
     "Dirac",
     "MarkedRows",
     "attach",
+    "check_neighbours",
     "with_canary_head",
     "with_canary_rows",
 ]

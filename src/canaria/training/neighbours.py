@@ -1,0 +1,385 @@
+"""Replays of a training program on neighbouring data sets, compared: what could tell the data sets apart.
+
+DP-SGD composes steps. The accountant's theorem assumes that each step, given everything released before, is
+one subsampled Gaussian: settings that do not depend on the data, and a clipped sum that one row moves by at
+most the clip norm. Replays in which every step releases the same therefore must agree in everything but the
+clipped sums of steps whose batch held the row, and there up to the clip norm. This is a check of examples,
+not a proof: what it finds is wrong, what it does not find may be wrong.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from canaria._core.errors import InputError
+
+SLACK: Final = 1e-3
+"""By how much of a clip norm rounding may move a clipped sum."""
+DRIFT: Final = 1e-5
+"""Parameters that differ by more than this, relative to their norm, were not updated alike."""
+_SAME: Final = 1e-9
+"""Settings that differ by no more than this, relatively, are the same number computed twice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of a replay.
+
+    Attributes:
+        batch: The number of the batch that it was made of, from 0.
+        holds_row: Whether that batch holds the row, if the data set does.
+        alone: Whether it holds no other.
+        noise_multiplier: The noise that was asked for, over the clip norm.
+        clip_norm: The clip norm C.
+        expected_batch_size: By what the noisy sum is divided.
+        apart: The distance of the clipped sum from that of the first replay, in clip norms; None if steps
+            before released something else, so that they cannot be compared; NaN or infinite if the sum is.
+        drift: The distance of the parameters before the step from those of the first replay, over their norm.
+
+    """
+
+    batch: int
+    holds_row: bool
+    alone: bool
+    noise_multiplier: float
+    clip_norm: float
+    expected_batch_size: float
+    apart: float | None = 0.0
+    drift: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """What one run of the program showed.
+
+    Attributes:
+        name: The data set, as "without row 7".
+        may_move: How many clip norms the row may move the clipped sum by: 1 if it is removed, 2 if replaced.
+        sample_rate: The rate of the sampler; None if the run drew no batch, and so for the next two.
+        batches: How many batches the sampler announces for one pass.
+        unexpected_rows: From how many rows it draws, where the data set has another number; else None.
+        steps: The steps.
+        accountant: What the accountant was told: noise multiplier, sample rate, steps; None if none was
+            found.
+        exception: The exception that ended the program, as "ValueError: ..."; None if there was none.
+
+    """
+
+    name: str
+    may_move: int
+    sample_rate: float | None
+    batches: int | None
+    unexpected_rows: int | None
+    steps: tuple[Step, ...]
+    accountant: tuple[tuple[float, float, int], ...] | None
+    exception: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Something that tells a neighbouring data set from the one that was given.
+
+    Attributes:
+        neighbour: Which neighbour, as "without row 7".
+        what: What differs, as "expected batch size".
+        there: Its value on the neighbour.
+        here: Its value on the data as given.
+        step: The first step in which it differs, from 1; None for what is not of a step.
+        text: All that in words, and what to do.
+
+    """
+
+    neighbour: str
+    what: str
+    there: object
+    here: object
+    step: int | None
+    text: str
+
+    def __str__(self) -> str:
+        """One line for a terminal."""
+        return f"{self.neighbour}: {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """What replays of a training program on neighbouring data sets showed.
+
+    Attributes:
+        row: The row that was removed, and replaced.
+        steps: How many steps the program made on the data as given.
+        compared: The neighbours that were compared with it.
+        moved: The largest distance between clipped sums when the row is removed, in clip norms; NaN if no
+            step could be compared.
+        random: Whether gradients depend on randomness that replays cannot share, so that steps in which the
+            row is one of several were left out.
+        differences: What tells the data sets apart.
+
+    """
+
+    row: int
+    steps: int
+    compared: tuple[str, ...]
+    moved: float
+    random: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found that tells neighbouring data sets apart."""
+        return not self.differences
+
+    def __str__(self) -> str:
+        """The verdict, and a line for each difference."""
+        if self.differences:
+            lines = ["Neighbouring data sets can be told apart by more than the noise hides:"]
+            lines += [f"  {difference}" for difference in self.differences]
+        else:
+            lines = [
+                f"Neighbouring data sets look alike: {self.steps} steps, the same settings, and clipped sums "
+                f"that differ by at most {self.moved:.2f} clip norms ({', '.join(self.compared)})."
+            ]
+        if self.random:
+            lines.append(
+                "  Not compared: sums in which the row is one of several. Gradients depend on randomness "
+                "that two runs cannot share, such as augmentation; switch it off to compare them, too."
+            )
+        return "\n".join(lines)
+
+
+def compared(
+    row: int, given: Replay, again: Replay, neighbours: tuple[Replay, ...], smaller: Replay
+) -> Neighbours:
+    """Hold the replays on neighbours against the one on the data as given.
+
+    Args:
+        row: The row in which the neighbours differ.
+        given: The first replay.
+        again: On the same data, with other randomness in every step.
+        neighbours: On neighbouring data sets, in order; the first is the one without the row.
+        smaller: On fewer rows: a chain of neighbours leads there, so settings must be the same. Sums need
+            not.
+
+    Raises:
+        InputError: If two replays on the same data differ, so that nothing can be said about neighbours.
+
+    """
+    _require_repeatable(given, again)
+    random = not all(step.apart is not None and step.apart <= SLACK for step in again.steps)
+    found = [difference for replay in neighbours for difference in _differences(given, replay, random)]
+    told = {difference.what for difference in found}
+    found += [one for one in _settings(given, smaller) if one.what not in told]
+    moves = [step.apart for step in neighbours[0].steps if step.apart is not None and _fair(step, random)]
+    return Neighbours(
+        row=row,
+        steps=len(given.steps),
+        compared=tuple(replay.name for replay in (*neighbours, smaller)),
+        moved=max(moves, default=math.nan),
+        random=random,
+        differences=tuple(found),
+    )
+
+
+def _require_repeatable(given: Replay, again: Replay) -> None:
+    broken = [number for number, step in enumerate(given.steps, 1) if step.apart != 0]
+    if broken:
+        raise InputError(
+            f"the clipped sum of step {broken[0]} is not finite on the data as given; mend that first, "
+            "because clipping does not bound NaN"
+        )
+    differences = [one.what for one in _differences(given, again, random=True) if one.what != "clipped sum"]
+    if differences:
+        raise InputError(
+            f"two runs of train on the same data differ ({differences[0]}), so nothing can be said about "
+            "neighbours; train must start afresh on every call and draw its randomness from the global "
+            "generators of Python, NumPy and torch"
+        )
+
+
+def _fair(step: Step, random: bool) -> bool:
+    """Whether two replays have the same sum to show, but for the row.
+
+    For every batch, generators start from the same seed. So the same batch has the same randomness, and an
+    empty one needs none; in a batch with one row less, every row may have other random numbers.
+    """
+    return not random or not step.holds_row or step.alone
+
+
+def _differences(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
+    if other.unexpected_rows is not None:
+        yield _difference(
+            other,
+            "rows",
+            other.unexpected_rows,
+            None,
+            f"the sampler draws from {other.unexpected_rows} rows, which the data set does not have. Draw "
+            "from the rows that train is given.",
+        )
+        return
+    found = [*_settings(given, other), *_ends(given, other), *_sums(given, other, random)]
+    yield from found
+    if not found and given.accountant != other.accountant:
+        yield _difference(
+            other,
+            "accountant",
+            other.accountant,
+            given.accountant,
+            f"the accountant was told {other.accountant} (noise multiplier, sample rate, steps), "
+            f"{_otherwise(other)} {given.accountant}. Tell it the same whatever the data are.",
+        )
+
+
+def _settings(given: Replay, other: Replay) -> Iterator[Difference]:
+    """What must be the same for all data sets."""
+    for what, here, there, text in _settings_of_replays(given, other):
+        if not _same(here, there):
+            said = f"{what} {_shown(there)}, {_otherwise(other)} {_shown(here)}: {text}"
+            yield _difference(other, what, there, here, said)
+    told = set()
+    for number, (first, step) in enumerate(zip(given.steps, other.steps, strict=False), 1):
+        if step.apart is None:
+            return
+        for what, here, there, text in _settings_of_steps(first, step):
+            if what not in told and not _same(here, there):
+                told.add(what)
+                said = f"{what} {_shown(there)}, {_otherwise(other)} {_shown(here)}: {text}"
+                yield _difference(other, what, there, here, said, number)
+
+
+_Setting = tuple[str, float | None, float | None, str]
+
+
+def _settings_of_replays(given: Replay, other: Replay) -> tuple[_Setting, ...]:
+    return (
+        (
+            "sample rate",
+            given.sample_rate,
+            other.sample_rate,
+            "every other row is drawn with another probability. make_private derives it from the length of "
+            "the data; give DPDataLoader a constant sample_rate.",
+        ),
+        (
+            "batches in a pass",
+            given.batches,
+            other.batches,
+            "so many steps are made. The sampler announces 1 / sample rate; keep the rate constant, or count "
+            "steps and not passes.",
+        ),
+    )
+
+
+def _settings_of_steps(first: Step, step: Step) -> tuple[_Setting, ...]:
+    return (
+        (
+            "expected batch size",
+            first.expected_batch_size,
+            step.expected_batch_size,
+            "the noisy sum is divided by another number. make_private derives it from the length of the "
+            "data; give DPOptimizer a constant expected_batch_size.",
+        ),
+        (
+            "noise multiplier",
+            first.noise_multiplier,
+            step.noise_multiplier,
+            "another amount of noise is added. Choose it for a constant sample rate and number of steps.",
+        ),
+        (
+            "clip norm",
+            first.clip_norm,
+            step.clip_norm,
+            "sums are clipped, and noise is scaled, by another norm. Use a constant one.",
+        ),
+    )
+
+
+def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
+    """Where the program went another way: by an exception, or by steps that it made or left out."""
+    if other.exception is not None:
+        yield _difference(
+            other,
+            "exception",
+            other.exception,
+            None,
+            f"train raises {other.exception} after {_count(len(other.steps), 'step')}. Whoever sees it fail "
+            "learns of the row; handle such rows and empty batches without an exception.",
+        )
+        return
+    batches, expected = ([step.batch for step in replay.steps] for replay in (other, given))
+    if batches != expected:
+        left = sorted(set(expected) - set(batches))
+        where = f" (none for batch {left[0] + 1})" if left else ""
+        yield _difference(
+            other,
+            "steps",
+            len(batches),
+            len(expected),
+            f"{_count(len(batches), 'step')}{where}, {_otherwise(other)} {len(expected)}. Make a step of "
+            "every batch, whatever it holds and whatever its loss; Opacus gives empty batches the right "
+            "shape.",
+        )
+
+
+def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
+    """The first step whose clipped sum, or whose parameters, the row moves too far."""
+    for number, step in enumerate(other.steps[: len(given.steps)], 1):
+        if step.apart is None:
+            return
+        if not step.drift <= DRIFT:
+            yield _difference(
+                other,
+                "parameters",
+                step.drift,
+                0.0,
+                f"the parameters before step {number} differ, though every step before released the same. "
+                "Something besides the noisy sums depends on the data, such as first weights or a learning "
+                "rate.",
+                number,
+            )
+            return
+        limit = other.may_move if step.holds_row else 0
+        if not math.isfinite(step.apart) or (
+            _fair(step, random) and step.apart > limit + SLACK * max(limit, 1)
+        ):
+            yield _difference(other, "clipped sum", step.apart, limit, _moved(step, number, limit), number)
+            return
+
+
+def _moved(step: Step, number: int, limit: int) -> str:
+    if not math.isfinite(step.apart or 0.0):
+        return (
+            f"the clipped sum of step {number} is not finite. Clipping does not bound NaN; replace such "
+            "gradients by zero before they are clipped."
+        )
+    if not step.holds_row:
+        return (
+            f"the clipped sum of step {number} differs by {step.apart:.3g} clip norms, though its batch does "
+            "not hold the row. The row must not act on the gradients of others, and train must keep the "
+            "order of rows."
+        )
+    return (
+        f"the clipped sum of step {number} differs by {step.apart:.4g} clip norms, where noise hides "
+        f"{limit}. Clip the gradient of every row by itself, and let no row act on those of others."
+    )
+
+
+def _difference(
+    replay: Replay, what: str, there: object, here: object, text: str, step: int | None = None
+) -> Difference:
+    return Difference(neighbour=replay.name, what=what, there=there, here=here, step=step, text=text)
+
+
+def _otherwise(replay: Replay) -> str:
+    return "with it" if replay.name.startswith("without") else "as given"
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one is None or other is None or math.isclose(one, other, rel_tol=_SAME)
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
