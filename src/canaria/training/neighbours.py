@@ -9,13 +9,13 @@ not a proof: what it finds is wrong, what it does not find may be wrong.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from canaria._core.errors import InputError
 
-SLACK: Final = 1e-3
-"""By how much of a clip norm rounding may move a clipped sum."""
+_SLACK: Final = 1e-3
+"""By how much of a clip norm rounding moves a clipped sum in single precision, at most."""
 DRIFT: Final = 1e-5
 """Parameters that differ by more than this, relative to their norm, were not updated alike."""
 _SAME: Final = 1e-9
@@ -27,26 +27,33 @@ class Step:
     """One step of a replay.
 
     Attributes:
-        batch: The number of the batch that it was made of, from 0.
-        holds_row: Whether that batch holds the row, if the data set does.
-        alone: Whether it holds no other.
+        batches: The numbers of the batches that were drawn since the step before, from 0.
+        held: How many of them hold the row, if the data set does.
+        alone: Whether they hold no other.
         noise_multiplier: The noise that was asked for, over the clip norm.
         clip_norm: The clip norm C.
         expected_batch_size: By what the noisy sum is divided.
+        rounding: The relative rounding error of the gradients.
         apart: The distance of the clipped sum from that of the first replay, in clip norms; None if steps
             before released something else, so that they cannot be compared; NaN or infinite if the sum is.
         drift: The distance of the parameters before the step from those of the first replay, over their norm.
 
     """
 
-    batch: int
-    holds_row: bool
+    batches: tuple[int, ...]
+    held: int
     alone: bool
     noise_multiplier: float
     clip_norm: float
     expected_batch_size: float
+    rounding: float
     apart: float | None = 0.0
     drift: float = 0.0
+
+    @property
+    def slack(self) -> float:
+        """By how much of a clip norm rounding may move the clipped sum."""
+        return max(_SLACK, 2 * self.rounding)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +173,14 @@ def compared(
 
     """
     _require_repeatable(given, again)
-    random = not all(step.apart is not None and step.apart <= SLACK for step in again.steps)
-    found = [difference for replay in neighbours for difference in _differences(given, replay, random)]
+    random = not all(step.apart is not None and step.apart <= step.slack for step in again.steps)
+    found = [*_left_out(given)]
+    found += [difference for replay in neighbours for difference in _differences(given, replay, random)]
     told = {difference.what for difference in found}
-    found += [one for one in _settings(given, smaller) if one.what not in told]
-    moves = [step.apart for step in neighbours[0].steps if step.apart is not None and _fair(step, random)]
+    chained = [one for one in _settings(given, smaller) if one.what not in told]
+    found += [replace(one, text=one.text + _CHAIN) for one in chained]
+    removed = [step.apart for step in neighbours[0].steps if _fair(step, random)]
+    moves = [apart for apart in removed if apart is not None]
     return Neighbours(
         row=row,
         steps=len(given.steps),
@@ -179,6 +189,9 @@ def compared(
         random=random,
         differences=tuple(found),
     )
+
+
+_CHAIN: Final = " One removed row after the other leads there, so it must not change."
 
 
 def _require_repeatable(given: Replay, again: Replay) -> None:
@@ -203,7 +216,7 @@ def _fair(step: Step, random: bool) -> bool:
     For every batch, generators start from the same seed. So the same batch has the same randomness, and an
     empty one needs none; in a batch with one row less, every row may have other random numbers.
     """
-    return not random or not step.holds_row or step.alone
+    return not random or not step.held or step.alone
 
 
 def _differences(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
@@ -232,65 +245,60 @@ def _differences(given: Replay, other: Replay, random: bool) -> Iterator[Differe
 
 def _settings(given: Replay, other: Replay) -> Iterator[Difference]:
     """What must be the same for all data sets."""
-    for what, here, there, text in _settings_of_replays(given, other):
-        if not _same(here, there):
-            said = f"{what} {_shown(there)}, {_otherwise(other)} {_shown(here)}: {text}"
-            yield _difference(other, what, there, here, said)
+    rates, batches = (given.sample_rate, other.sample_rate), (given.batches, other.batches)
+    yield from _setting(other, "sample rate", "sample rate {}", *rates)
+    yield from _setting(other, "batches", "{} batches in a pass", *batches)
     told = set()
     for number, (first, step) in enumerate(zip(given.steps, other.steps, strict=False), 1):
         if step.apart is None:
             return
-        for what, here, there, text in _settings_of_steps(first, step):
-            if what not in told and not _same(here, there):
-                told.add(what)
-                said = f"{what} {_shown(there)}, {_otherwise(other)} {_shown(here)}: {text}"
-                yield _difference(other, what, there, here, said, number)
+        for what, here, there in (
+            ("expected batch size", first.expected_batch_size, step.expected_batch_size),
+            ("noise multiplier", first.noise_multiplier, step.noise_multiplier),
+            ("clip norm", first.clip_norm, step.clip_norm),
+        ):
+            if what not in told:
+                found = tuple(_setting(other, what, what + " {}", here, there, number))
+                told |= {one.what for one in found}
+                yield from found
 
 
-_Setting = tuple[str, float | None, float | None, str]
+_REMEDIES: Final = {
+    "sample rate": "the other rows are drawn with another probability. make_private derives it from the "
+    "length of the data; give DPDataLoader a constant sample_rate.",
+    "batches": "the number of steps depends on the data. The sampler announces 1 / sample rate; keep the "
+    "rate constant, or count steps and not passes.",
+    "expected batch size": "the noisy sum is divided by another number. make_private derives it from the "
+    "length of the data; give DPOptimizer a constant expected_batch_size.",
+    "noise multiplier": "another amount of noise is added. Choose it for a constant sample rate and number "
+    "of steps.",
+    "clip norm": "gradients are clipped, and noise is scaled, by another norm. Use a constant one.",
+}
 
 
-def _settings_of_replays(given: Replay, other: Replay) -> tuple[_Setting, ...]:
-    return (
-        (
-            "sample rate",
-            given.sample_rate,
-            other.sample_rate,
-            "every other row is drawn with another probability. make_private derives it from the length of "
-            "the data; give DPDataLoader a constant sample_rate.",
-        ),
-        (
-            "batches in a pass",
-            given.batches,
-            other.batches,
-            "so many steps are made. The sampler announces 1 / sample rate; keep the rate constant, or count "
-            "steps and not passes.",
-        ),
-    )
+def _setting(
+    other: Replay, what: str, form: str, here: float | None, there: float | None, step: int | None = None
+) -> Iterator[Difference]:
+    if here is None or there is None or math.isclose(here, there, rel_tol=_SAME):
+        return
+    values = f"{form.format(f'{there:.6g}')}, {_otherwise(other)} {here:.6g}"
+    yield _difference(other, what, there, here, f"{values}: {_REMEDIES[what]}", step)
 
 
-def _settings_of_steps(first: Step, step: Step) -> tuple[_Setting, ...]:
-    return (
-        (
-            "expected batch size",
-            first.expected_batch_size,
-            step.expected_batch_size,
-            "the noisy sum is divided by another number. make_private derives it from the length of the "
-            "data; give DPOptimizer a constant expected_batch_size.",
-        ),
-        (
-            "noise multiplier",
-            first.noise_multiplier,
-            step.noise_multiplier,
-            "another amount of noise is added. Choose it for a constant sample rate and number of steps.",
-        ),
-        (
-            "clip norm",
-            first.clip_norm,
-            step.clip_norm,
-            "sums are clipped, and noise is scaled, by another norm. Use a constant one.",
-        ),
-    )
+def _left_out(given: Replay) -> Iterator[Difference]:
+    """A batch of the first replay without a step of its own, where others have one: it holds few rows."""
+    drawn = [step.batches for step in given.steps]
+    if min(map(len, drawn)) != 1 or max(map(len, drawn)) == 1:
+        return
+    missed = next(batches[0] for batches in drawn if len(batches) > 1)
+    text = f"batch {missed + 1} made no step, unlike others. {_EVERY_BATCH}"
+    yield _difference(given, "steps", len(drawn), sum(map(len, drawn)), text)
+
+
+_EVERY_BATCH: Final = (
+    "Make a step of every batch, whatever it holds and whatever its loss; Opacus gives empty batches the "
+    "right shape."
+)
 
 
 def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
@@ -305,19 +313,12 @@ def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
             "learns of the row; handle such rows and empty batches without an exception.",
         )
         return
-    batches, expected = ([step.batch for step in replay.steps] for replay in (other, given))
-    if batches != expected:
-        left = sorted(set(expected) - set(batches))
+    made, expected = ([step.batches[-1] for step in replay.steps] for replay in (other, given))
+    if made != expected:
+        left = sorted(set(expected) - set(made))
         where = f" (none for batch {left[0] + 1})" if left else ""
-        yield _difference(
-            other,
-            "steps",
-            len(batches),
-            len(expected),
-            f"{_count(len(batches), 'step')}{where}, {_otherwise(other)} {len(expected)}. Make a step of "
-            "every batch, whatever it holds and whatever its loss; Opacus gives empty batches the right "
-            "shape.",
-        )
+        text = f"{_count(len(made), 'step')}{where}, {_otherwise(other)} {len(expected)}. {_EVERY_BATCH}"
+        yield _difference(other, "steps", len(made), len(expected), text)
 
 
 def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
@@ -337,10 +338,9 @@ def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
                 number,
             )
             return
-        limit = other.may_move if step.holds_row else 0
-        if not math.isfinite(step.apart) or (
-            _fair(step, random) and step.apart > limit + SLACK * max(limit, 1)
-        ):
+        limit = other.may_move if step.held else 0
+        unfair = not _fair(step, random)
+        if not (unfair or step.apart <= limit + step.slack * max(limit, 1)) or not math.isfinite(step.apart):
             yield _difference(other, "clipped sum", step.apart, limit, _moved(step, number, limit), number)
             return
 
@@ -351,15 +351,18 @@ def _moved(step: Step, number: int, limit: int) -> str:
             f"the clipped sum of step {number} is not finite. Clipping does not bound NaN; replace such "
             "gradients by zero before they are clipped."
         )
-    if not step.holds_row:
+    if not step.held:
         return (
             f"the clipped sum of step {number} differs by {step.apart:.3g} clip norms, though its batch does "
             "not hold the row. The row must not act on the gradients of others, and train must keep the "
             "order of rows."
         )
+    remedy = "Clip the gradient of every row by itself, let no row act on others, and keep the order of rows."
+    if step.held > 1:
+        remedy = "It is made of several batches that hold the row; use BatchMemoryManager for large batches."
     return (
-        f"the clipped sum of step {number} differs by {step.apart:.4g} clip norms, where noise hides "
-        f"{limit}. Clip the gradient of every row by itself, and let no row act on those of others."
+        f"the clipped sum of step {number} differs by {step.apart:.4g} clip norms, where noise is scaled for "
+        f"{limit}. {remedy}"
     )
 
 
@@ -371,14 +374,6 @@ def _difference(
 
 def _otherwise(replay: Replay) -> str:
     return "with it" if replay.name.startswith("without") else "as given"
-
-
-def _same(one: float | None, other: float | None) -> bool:
-    return one is None or other is None or math.isclose(one, other, rel_tol=_SAME)
-
-
-def _shown(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"
 
 
 def _count(number: int, thing: str) -> str:

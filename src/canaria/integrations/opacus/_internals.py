@@ -325,3 +325,13 @@ def clipped_sums(optimizer: DPOptimizer) -> list[Tensor]:
 def rows_of(sampler: Any) -> int:
     """From how many rows a sampler draws."""
     return int(sampler.num_samples)
+
+
+def rounding(optimizer: DPOptimizer) -> float:
+    """The relative rounding error of gradients, as they were when they were clipped."""
+    kinds = set()
+    for parameter in optimizer.params:
+        gradients = getattr(parameter, "grad_sample", None)
+        each = gradients if isinstance(gradients, list) else [gradients]
+        kinds |= {one.dtype for one in each if one is not None} | {getattr(parameter, CLIPPED_SUM).dtype}
+    return max(float(torch.finfo(kind).eps) for kind in kinds)

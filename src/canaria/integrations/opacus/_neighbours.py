@@ -25,6 +25,7 @@ from canaria.integrations.opacus._internals import (
     is_sharded,
     noise_added,
     replaying,
+    rounding,
     rows_of,
 )
 from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared
@@ -33,7 +34,6 @@ _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""
 _OTHERS: Final = 8
 """How many other rows a batch holds: enough to act on each other, few enough to be quick."""
-_HALF: Final = "with half of the rows, a chain of neighbours away"
 _LONGEST: Final = 200
 """How much of the message of an exception is repeated."""
 
@@ -111,7 +111,7 @@ def check_neighbours(
             broken = _Run(f"with row {row} NaN", plan, plan.batches, count, first=first, replaced=True)
             broken.follow(train, _only(data, rows, nan=row))
             neighbours.append(broken.replay())
-        smaller = _Run(_HALF, plan, ((0,),), len(half), first=first)
+        smaller = _Run("with half of the rows", plan, ((0,),), len(half), first=first)
         smaller.follow(train, _only(data, half))
     return compared(row, first.replay(), again.replay(), tuple(neighbours), smaller.replay())
 
@@ -157,8 +157,8 @@ class _Plan:
     def alone(self, batches: Sequence[int]) -> bool:
         return all(self.batches[one] == (self.row,) for one in batches)
 
-    def holds_row(self, batches: Sequence[int]) -> bool:
-        return any(self.row in self.batches[one] for one in batches)
+    def held(self, batches: Sequence[int]) -> int:
+        return sum(self.row in self.batches[one] for one in batches)
 
 
 class _Run:
@@ -228,8 +228,8 @@ class _Run:
                 "train made no step with an optimizer of Opacus; it must make its own from the data that it "
                 "is given (make_private, or DPOptimizer), and train with it"
             )
-        taken = [step.batch for step in self.steps]
-        if len(taken) > 1 and taken[0] + 1 > taken[1] - taken[0] > 0:
+        drawn = [len(step.batches) for step in self.steps]
+        if drawn[0] > max(drawn[1:], default=drawn[0]):
             raise InputError(
                 "train draws batches before it has made a step of the last one, so a step cannot be traced "
                 "to its batch; let it fetch nothing ahead"
@@ -276,12 +276,13 @@ class _Run:
         self.parameters.append(parameters)
         self.steps.append(
             Step(
-                batch=self._used[-1],
-                holds_row=self._plan.holds_row(self._used),
+                batches=tuple(self._used),
+                held=self._plan.held(self._used),
                 alone=self._plan.alone(self._used),
                 noise_multiplier=noise_added(optimizer),
                 clip_norm=clip_norm,
                 expected_batch_size=divisor(optimizer),
+                rounding=rounding(optimizer),
                 apart=apart,
                 drift=drift,
             )
@@ -294,7 +295,7 @@ class _Run:
         if self._first is None:
             return 0.0 * _norm(sums), 0.0
         number, first = len(self.steps), self._first
-        if not self._alike or number >= len(first.steps) or first.steps[number].batch != self._used[-1]:
+        if not self._alike or number >= len(first.steps) or first.steps[number].batches[-1] != self._used[-1]:
             return None, 0.0
         if [one.shape for one in parameters] != [one.shape for one in first.parameters[number]]:
             return 0.0, math.inf
