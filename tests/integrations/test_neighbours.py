@@ -445,6 +445,40 @@ class Ahead(Correct):
             last = batch
 
 
+class LookingFirst(Correct):
+    """A whole pass over the private loader before the first step."""
+
+    def one_pass(self, batches: Iterable[Any]) -> None:
+        with torch.no_grad():
+            for features, _ in batches:
+                self.model(features)
+        super().one_pass(batches)
+
+
+def test_a_pass_without_steps_needs_more_of_them() -> None:
+    with pytest.raises(InputError, match="more steps"):
+        check_neighbours(LookingFirst(), DATA)
+    assert check_neighbours(LookingFirst(), DATA, steps=14).steps == 4
+
+
+class InPlace(Correct):
+    """Changes the data that it is given."""
+
+    def prepared(self, data: Any) -> Any:
+        features = data.tensors[0] if isinstance(data, TensorDataset) else data[0][0]
+        features.mul_(0.5)
+        return data
+
+
+def test_data_that_the_program_changes_are_copied_or_the_change_is_noticed() -> None:
+    before = DATA.tensors[0].clone()
+    assert check_neighbours(InPlace(), DATA).holds
+    assert torch.equal(DATA.tensors[0], before)
+    rows = [(torch.rand(64), torch.tensor(number % 10)) for number in range(5)]
+    with pytest.raises(InputError, match=r"differ \(clipped sum\)"):
+        check_neighbours(InPlace(), rows)
+
+
 class Split(Correct):
     def prepared(self, data: Any) -> Any:
         return random_split(data, [0.8, 0.2])[0]

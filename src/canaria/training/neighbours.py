@@ -156,24 +156,30 @@ class Neighbours:
 
 
 def compared(
-    row: int, given: Replay, again: Replay, neighbours: tuple[Replay, ...], smaller: Replay
+    row: int,
+    *,
+    given: Replay,
+    repeated: Replay,
+    reseeded: Replay,
+    neighbours: tuple[Replay, ...],
+    smaller: Replay,
 ) -> Neighbours:
     """Hold the replays on neighbours against the one on the data as given.
 
     Args:
         row: The row in which the neighbours differ.
         given: The first replay.
-        again: On the same data, with other randomness in every step.
+        repeated: On the same data; it must be the same.
+        reseeded: On the same data, with other randomness in every step.
         neighbours: On neighbouring data sets, in order; the first is the one without the row.
-        smaller: On fewer rows: a chain of neighbours leads there, so settings must be the same. Sums need
-            not.
+        smaller: On fewer rows. A chain of neighbours leads there, so settings must be the same.
 
     Raises:
         InputError: If two replays on the same data differ, so that nothing can be said about neighbours.
 
     """
-    _require_repeatable(given, again)
-    random = not all(step.apart is not None and step.apart <= step.slack for step in again.steps)
+    _require_repeatable(given, repeated)
+    random = sums_differ(reseeded)
     found = [*_left_out(given)]
     found += [difference for replay in neighbours for difference in _differences(given, replay, random)]
     told = {difference.what for difference in found}
@@ -194,19 +200,26 @@ def compared(
 _CHAIN: Final = " One removed row after the other leads there, so it must not change."
 
 
-def _require_repeatable(given: Replay, again: Replay) -> None:
+def sums_differ(replay: Replay) -> bool:
+    """Whether clipped sums differ from those of the first replay, by more than rounding."""
+    return not all(step.apart is not None and step.apart <= step.slack for step in replay.steps)
+
+
+def _require_repeatable(given: Replay, repeated: Replay) -> None:
     broken = [number for number, step in enumerate(given.steps, 1) if step.apart != 0]
     if broken:
         raise InputError(
             f"the clipped sum of step {broken[0]} is not finite on the data as given; mend that first, "
             "because clipping does not bound NaN"
         )
-    differences = [one.what for one in _differences(given, again, random=True) if one.what != "clipped sum"]
+    differences = [one.what for one in _differences(given, repeated, random=False)]
+    if sums_differ(repeated):
+        differences.append("clipped sum")
     if differences:
         raise InputError(
             f"two runs of train on the same data differ ({differences[0]}), so nothing can be said about "
-            "neighbours; train must start afresh on every call and draw its randomness from the global "
-            "generators of Python, NumPy and torch"
+            "neighbours; train must start afresh on every call, leave its data as they are, and draw its "
+            "randomness from the global generators of Python, NumPy and torch"
         )
 
 

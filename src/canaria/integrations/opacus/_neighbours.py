@@ -28,7 +28,7 @@ from canaria.integrations.opacus._internals import (
     rounding,
     rows_of,
 )
-from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared
+from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared, sums_differ
 
 _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""
@@ -101,9 +101,13 @@ def check_neighbours(
 
     with _same_randomness_afterwards():
         first = _Run("as given", plan, plan.batches, count)
-        first.follow(train, data)
-        again = _Run("again", plan, plan.batches, count, first=first, salt=1)
-        again.follow(train, data)
+        first.follow(train, _fresh(data))
+        reseeded = _Run("again", plan, plan.batches, count, first=first, salt=1)
+        reseeded.follow(train, _fresh(data))
+        repeated = reseeded
+        if sums_differ(reseeded.replay()):
+            repeated = _Run("again", plan, plan.batches, count, first=first)
+            repeated.follow(train, _fresh(data))
         without = _Run(f"without row {row}", plan, plan.without(), count - 1, first=first)
         without.follow(train, _only(data, left))
         neighbours = [without.replay()]
@@ -113,7 +117,14 @@ def check_neighbours(
             neighbours.append(broken.replay())
         smaller = _Run("with half of the rows", plan, ((0,),), len(half), first=first)
         smaller.follow(train, _only(data, half))
-    return compared(row, first.replay(), again.replay(), tuple(neighbours), smaller.replay())
+    return compared(
+        row,
+        given=first.replay(),
+        repeated=repeated.replay(),
+        reseeded=reseeded.replay(),
+        neighbours=tuple(neighbours),
+        smaller=smaller.replay(),
+    )
 
 
 class _Ended(BaseException):
@@ -223,6 +234,11 @@ class _Run:
             ) from error
 
     def _require_steps(self) -> None:
+        if not self.steps and self._drawn:
+            raise InputError(
+                f"train drew {self._drawn} batches before it made a step with an optimizer of Opacus; if it "
+                "looks at its loader before it trains, let runs go on for more steps"
+            )
         if not self.steps:
             raise InputError(
                 "train made no step with an optimizer of Opacus; it must make its own from the data that it "
@@ -398,6 +414,12 @@ def _require_rows(data: Any) -> None:
                 f"data must be a sequence of rows, got {shown(type(data).__name__)} of {len(data)} columns "
                 "of equal length; hand over TensorDataset(...) of them"
             )
+
+
+def _fresh(data: Any) -> Any:
+    """The data set, copied where that is easy: the program may change what it is given."""
+    copied = type(data) is TensorDataset or isinstance(data, Tensor | np.ndarray)
+    return _only(data, range(len(data))) if copied else data
 
 
 def _only(data: Any, rows: Sequence[int], nan: int | None = None) -> Any:
