@@ -218,10 +218,20 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
     return lambda: setattr(sampler, "__class__", kind)
 
 
+class PoissonSampler(Protocol):
+    """What a sampler of Opacus knows."""
+
+    num_samples: int
+    sample_rate: float
+
+    def __len__(self) -> int:
+        """How many batches a pass has."""
+
+
 class Replayed(Protocol):
     """What follows a program of training while it runs, and decides what it draws and releases."""
 
-    def batches(self, sampler: Any) -> Iterator[list[int]]:
+    def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
         """The rows of the batches of one pass."""
 
     def before_noise(self, optimizer: DPOptimizer) -> None:
@@ -243,7 +253,7 @@ def replaying(replay: Replayed) -> Iterator[None]:
     because a batch with a row less would have other masks for all rows.
     """
 
-    def iterate(sampler: Any) -> Iterator[list[int]]:
+    def iterate(sampler: PoissonSampler) -> Iterator[list[int]]:
         return replay.batches(sampler)
 
     own_scale, own_fetch = DPOptimizer.scale_grad, DataLoader.__iter__
@@ -252,7 +262,7 @@ def replaying(replay: Replayed) -> Iterator[None]:
         own_scale(optimizer)
         replay.after_scaling(optimizer)
 
-    def fetch(loader: Any) -> Any:
+    def fetch(loader: DataLoader[Any]) -> Iterator[Any]:
         return own_fetch(_without_workers(loader))
 
     with ExitStack() as patches:
@@ -274,7 +284,7 @@ _DROPOUTS: Final = (
 
 
 @contextmanager
-def _patched(owner: Any, name: str, new: Any) -> Iterator[None]:
+def _patched(owner: object, name: str, new: Callable[..., object]) -> Iterator[None]:
     old = vars(owner)[name]
     setattr(owner, name, new)
     try:
@@ -283,13 +293,13 @@ def _patched(owner: Any, name: str, new: Any) -> Iterator[None]:
         setattr(owner, name, old)
 
 
-def _optimizers(kind: Any) -> Iterator[Any]:
+def _optimizers(kind: type[DPOptimizer]) -> Iterator[type[DPOptimizer]]:
     yield kind
     for derived in kind.__subclasses__():
         yield from _optimizers(derived)
 
 
-def _followed(replay: Replayed, own: Callable[[Any], None]) -> Callable[[Any], None]:
+def _followed(replay: Replayed, own: Callable[[DPOptimizer], None]) -> Callable[[DPOptimizer], None]:
     def add_noise(optimizer: DPOptimizer) -> None:
         replay.before_noise(optimizer)
         own(optimizer)
@@ -298,12 +308,12 @@ def _followed(replay: Replayed, own: Callable[[Any], None]) -> Callable[[Any], N
     return add_noise
 
 
-def _kept(input: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: A002
+def _kept(input: Tensor, *_: object, **__: object) -> Tensor:  # noqa: A002
     """Dropout that drops nothing, by the signature of torch."""
     return input
 
 
-def _without_workers(loader: Any) -> Any:
+def _without_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
     """A loader that fetches batches in this process, when they are asked for."""
     if not loader.num_workers:
         return loader
@@ -322,7 +332,7 @@ def clipped_sums(optimizer: DPOptimizer) -> list[Tensor]:
     return [getattr(parameter, CLIPPED_SUM).detach().clone() for parameter in optimizer.params]
 
 
-def rows_of(sampler: Any) -> int:
+def rows_of(sampler: PoissonSampler) -> int:
     """From how many rows a sampler draws."""
     return int(sampler.num_samples)
 

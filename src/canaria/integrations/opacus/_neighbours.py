@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch.utils.data import Dataset, TensorDataset
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._internals import (
+    PoissonSampler,
     accountant_of,
     clipped_sums,
     clips_adaptively,
@@ -207,7 +209,7 @@ class _Run:
         self._accountant: Any = None
         self._exception: str | None = None
 
-    def follow(self, train: Callable[[Any], object], data: Any) -> None:
+    def follow(self, train: Callable[[Any], object], data: Sized) -> None:
         """Run the program to its end, or to ours."""
         _seed(self._plan.seed)
         try:
@@ -226,7 +228,7 @@ class _Run:
         if self._first is None:
             self._require_steps()
 
-    def _require_view(self, data: Any, error: Exception) -> None:
+    def _require_view(self, data: Sized, error: Exception) -> None:
         if isinstance(error, AttributeError) and isinstance(data, _View) and data.missing:
             raise InputError(
                 f"train reads {data.missing[-1]!r} of its data set, which a {type(data.whole).__name__} with "
@@ -251,7 +253,7 @@ class _Run:
                 "to its batch; let it fetch nothing ahead"
             )
 
-    def batches(self, sampler: Any) -> Iterator[list[int]]:
+    def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
         """Draw the batches of the plan, as many in a pass as the sampler would."""
         self._meet(sampler)
         self._waiting = []
@@ -263,7 +265,7 @@ class _Run:
             self._drawn += 1
             yield list(self._batches[self._drawn - 1])
 
-    def _meet(self, sampler: Any) -> None:
+    def _meet(self, sampler: PoissonSampler) -> None:
         rows = rows_of(sampler)
         if self._replaced and rows == self._rows - 1:
             self._rows, self._batches = rows, self._plan.without()  # the program left the broken row out
@@ -400,7 +402,7 @@ def _same_randomness_afterwards() -> Iterator[None]:
             torch.cuda.set_rng_state_all(there)
 
 
-def _require_rows(data: Any) -> None:
+def _require_rows(data: object) -> None:
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(
         data, Mapping | str | bytes
     ):
@@ -416,18 +418,19 @@ def _require_rows(data: Any) -> None:
             )
 
 
-def _fresh(data: Any) -> Any:
+def _fresh(data: Sized) -> Sized:
     """The data set, copied where that is easy: the program may change what it is given."""
     copied = type(data) is TensorDataset or isinstance(data, Tensor | np.ndarray)
     return _only(data, range(len(data))) if copied else data
 
 
-def _only(data: Any, rows: Sequence[int], nan: int | None = None) -> Any:
+def _only(data: Sized, rows: Sequence[int], nan: int | None = None) -> Sized:
     """These rows of a data set, one of them NaN; a data set of the same kind where that can be made."""
     if type(data) is TensorDataset:
-        return TensorDataset(*(_only(tensor, rows, nan) for tensor in data.tensors))
+        tensors: Any = [_only(tensor, rows, nan) for tensor in data.tensors]
+        return TensorDataset(*tensors)
     if isinstance(data, Tensor | np.ndarray):
-        chosen: Any = data[list(rows)]
+        chosen: Tensor | npt.NDArray[Any] = data[list(rows)]
         if nan is not None and _has_floats(chosen):
             chosen[nan] = math.nan
         return chosen
@@ -439,7 +442,7 @@ def _only(data: Any, rows: Sequence[int], nan: int | None = None) -> Any:
 class _View(Dataset[Any]):
     """Some rows of a data set, one of them NaN; remembers which of its attributes were asked for in vain."""
 
-    def __init__(self, whole: Any, rows: Sequence[int], nan: int | None) -> None:
+    def __init__(self, whole: Sized, rows: Sequence[int], nan: int | None) -> None:
         self.whole, self._rows, self._nan = whole, rows, nan
         self.missing: list[str] = []
 
@@ -456,7 +459,7 @@ class _View(Dataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def _has_floats(item: Any) -> bool:
+def _has_floats(item: object) -> bool:
     if isinstance(item, Tensor):
         return item.is_floating_point()
     if isinstance(item, np.ndarray | np.generic):
@@ -468,7 +471,7 @@ def _has_floats(item: Any) -> bool:
     return isinstance(item, float)
 
 
-def _with_nan(item: Any) -> Any:
+def _with_nan(item: object) -> Any:
     """An item of the same form, with NaN for every floating-point number."""
     if isinstance(item, Mapping):
         return {key: _with_nan(value) for key, value in item.items()}
