@@ -18,6 +18,7 @@ from canaria.claims.accounting import dpsgd_epsilon
 from tests.scripts import EXAMPLES, load
 
 TRAINING = EXAMPLES.parent / "docs" / "training.md"
+NEIGHBOURS = EXAMPLES.parent / "docs" / "how-to" / "isolation.md"
 
 
 def run(name: str, *options: str) -> str:
@@ -49,6 +50,11 @@ def test_fashion_mnist_reads_the_files_of_the_package(tmp_path: Path) -> None:
     shown = run("opacus_fashion_mnist.py", "--data", str(tmp_path), "--steps", "4", "--canaries", "2000")
     assert "2000" in shown
     assert "is not refuted" in shown
+
+
+def test_neighbours() -> None:
+    """Both answers are as the docs show them."""
+    assert run("neighbours.py") in NEIGHBOURS.read_text()
 
 
 def test_jax() -> None:

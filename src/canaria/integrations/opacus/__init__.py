@@ -9,6 +9,7 @@ print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
 from canaria.integrations.opacus._isolation import check_isolation
+from canaria.integrations.opacus._neighbours import check_neighbours
 from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
 from canaria.training.canaries import INJECTIONS, Dense, Dirac
 
@@ -22,6 +23,7 @@ __all__ = [
     "MarkedRows",
     "attach",
     "check_isolation",
+    "check_neighbours",
     "with_canary_head",
     "with_canary_rows",
 ]

@@ -4,10 +4,11 @@ The rest of this folder uses the private optimizer and data loader by their docu
 changes, this is the file to read again.
 """
 
+import copy
 import copyreg
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -266,3 +268,132 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
 
     sampler.__class__ = Recorded
     return lambda: setattr(sampler, "__class__", kind)
+
+
+class PoissonSampler(Protocol):
+    """What a sampler of Opacus knows."""
+
+    num_samples: int
+    sample_rate: float
+
+    def __len__(self) -> int:
+        """How many batches a pass has."""
+
+
+class Replayed(Protocol):
+    """What follows a program of training while it runs, and decides what it draws and releases."""
+
+    def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
+        """The rows of the batches of one pass."""
+
+    def before_noise(self, optimizer: DPOptimizer) -> None:
+        """The clipped sum of a step is complete."""
+
+    def after_noise(self, optimizer: DPOptimizer) -> None:
+        """Noise was added to it."""
+
+    def after_scaling(self, optimizer: DPOptimizer) -> None:
+        """And it was divided; the wrapped optimizer will use it now."""
+
+
+@contextmanager
+def replaying(replay: Replayed) -> Iterator[None]:
+    """Let `replay` decide what Poisson samplers draw, and see every step of private optimizers.
+
+    Classes are patched, because the program makes its own samplers and optimizers. Loaders do not fetch
+    ahead, so that a step is made of the batches that were drawn since the last one; dropout is switched off,
+    because a batch with a row less would have other masks for all rows.
+    """
+
+    def iterate(sampler: PoissonSampler) -> Iterator[list[int]]:
+        return replay.batches(sampler)
+
+    own_scale, own_fetch = DPOptimizer.scale_grad, DataLoader.__iter__
+
+    def scale(optimizer: DPOptimizer) -> None:
+        own_scale(optimizer)
+        replay.after_scaling(optimizer)
+
+    def fetch(loader: DataLoader[Any]) -> Iterator[Any]:
+        return own_fetch(_without_workers(loader))
+
+    with ExitStack() as patches:
+        patches.enter_context(_patched(UniformWithReplacementSampler, "__iter__", iterate))
+        patches.enter_context(_patched(DPOptimizer, "scale_grad", scale))
+        patches.enter_context(_patched(DataLoader, "__iter__", fetch))
+        for kind in _optimizers(DPOptimizer):
+            if "add_noise" in vars(kind) and kind.__module__.startswith("opacus."):
+                patches.enter_context(_patched(kind, "add_noise", _followed(replay, kind.add_noise)))
+        for name in _DROPOUTS:
+            patches.enter_context(_patched(torch.nn.functional, name, _kept))
+        yield
+
+
+_DROPOUTS: Final = (
+    *("dropout", "dropout1d", "dropout2d", "dropout3d"),
+    *("alpha_dropout", "feature_alpha_dropout"),
+)
+
+
+@contextmanager
+def _patched(owner: object, name: str, new: Callable[..., object]) -> Iterator[None]:
+    old = vars(owner)[name]
+    setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)
+
+
+def _optimizers(kind: type[DPOptimizer]) -> Iterator[type[DPOptimizer]]:
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from _optimizers(derived)
+
+
+def _followed(replay: Replayed, own: Callable[[DPOptimizer], None]) -> Callable[[DPOptimizer], None]:
+    def add_noise(optimizer: DPOptimizer) -> None:
+        replay.before_noise(optimizer)
+        own(optimizer)
+        replay.after_noise(optimizer)
+
+    return add_noise
+
+
+def _kept(input: Tensor, *_: object, **__: object) -> Tensor:  # noqa: A002
+    """Dropout that drops nothing, by the signature of torch."""
+    return input
+
+
+def _without_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A loader that fetches batches in this process, when they are asked for."""
+    if not loader.num_workers:
+        return loader
+    twin = copy.copy(loader)
+    vars(twin).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0)
+    return twin
+
+
+def clips_adaptively(optimizer: DPOptimizer) -> bool:
+    """Whether the clip norm follows the data, through a noisy count of its own."""
+    return isinstance(optimizer, AdaClipDPOptimizer) or hasattr(optimizer, "_adjusted_noise_multiplier")
+
+
+def clipped_sums(optimizer: DPOptimizer) -> list[Tensor]:
+    """A copy of the sum of clipped gradients, by parameter."""
+    return [getattr(parameter, CLIPPED_SUM).detach().clone() for parameter in optimizer.params]
+
+
+def rows_of(sampler: PoissonSampler) -> int:
+    """From how many rows a sampler draws."""
+    return int(sampler.num_samples)
+
+
+def rounding(optimizer: DPOptimizer) -> float:
+    """The relative rounding error of gradients, as they were when they were clipped."""
+    kinds = set()
+    for parameter in optimizer.params:
+        gradients = getattr(parameter, "grad_sample", None)
+        each = gradients if isinstance(gradients, list) else [gradients]
+        kinds |= {one.dtype for one in each if one is not None} | {getattr(parameter, CLIPPED_SUM).dtype}
+    return max(float(torch.finfo(kind).eps) for kind in kinds)
