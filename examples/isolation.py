@@ -60,7 +60,7 @@ def main() -> None:
         max_grad_norm=CLIP_NORM,
     )
     batch = next(iter(DataLoader(rows, batch_size=12)))
-    print(check_isolation(model, optimizer, loss, batch))
+    print(check_isolation(model, optimizer, loss, batch, rng=0))
 
 
 if __name__ == "__main__":

@@ -437,7 +437,7 @@ class Result:
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
         if self.rungs:
             width = max(len(rung.epsilon) for rung in self.rungs)
-            lines.append(f"what is shown at δ = {bound.delta:g}, the more the more is assumed")
+            lines.append(f"what is shown at δ = {bound.delta:g}, and what each line assumes")
             lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in self.rungs]
         for name, value in rows:
             if value is not None:

@@ -7,6 +7,7 @@ after that happens here. No framework is imported.
 from canaria._core.errors import NoiseAlarmError, TrainingDivergedError
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.conformance import conformance
+from canaria.training.isolation import Isolation
 from canaria.training.neighbours import Neighbours
 from canaria.training.recording import Recording
 from canaria.training.watch import Reading, Watch
@@ -14,6 +15,7 @@ from canaria.training.watch import Reading, Watch
 __all__ = [
     "Dense",
     "Dirac",
+    "Isolation",
     "Neighbours",
     "NoiseAlarmError",
     "Reading",

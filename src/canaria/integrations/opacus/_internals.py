@@ -324,6 +324,14 @@ def replaying(replay: Replayed) -> Iterator[None]:
         for kind in _optimizers(DPOptimizer):
             if "add_noise" in vars(kind) and kind.__module__.startswith("opacus."):
                 patches.enter_context(_patched(kind, "add_noise", _followed(replay, kind.add_noise)))
+        patches.enter_context(without_dropout())
+        yield
+
+
+@contextmanager
+def without_dropout() -> Iterator[None]:
+    """Switch dropout off, wherever it is called by torch's functions."""
+    with ExitStack() as patches:
         for name in _DROPOUTS:
             patches.enter_context(_patched(torch.nn.functional, name, _kept))
         yield

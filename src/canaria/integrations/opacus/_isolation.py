@@ -19,6 +19,7 @@ from canaria.integrations.opacus._internals import (
     forget_gradients,
     gradients_kept,
     is_distributed,
+    without_dropout,
 )
 from canaria.training.isolation import Isolation, isolation_of
 
@@ -93,7 +94,7 @@ def check_isolation(
         )
     checks.integer("rows", rows, 2)
     count = _length(batch)
-    with _untouched(model, optimizer):
+    with _untouched(model, optimizer), without_dropout():
         step = _Step(model, optimizer, loss, batch)
         _without_chance(model, partial(step.clipped, range(count)))
         return isolation_of(
@@ -149,18 +150,22 @@ def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
 
 
 def _without_chance(model: nn.Module, evaluate: Callable[[], Floats]) -> None:
-    """Switch dropout off: first where it is a layer, then wherever a module without weights is one."""
-    for kinds in ((nn.modules.dropout._DropoutNd,), (nn.Module,)):
-        for module in model.modules():
-            weightless = next(module.parameters(recurse=False), None) is None
-            if isinstance(module, kinds) and weightless and module is not model:
-                module.training = isinstance(module, nn.modules.batchnorm._NormBase)
-        if not _is_random(evaluate):
-            return
-    raise InputError(
-        "the loss of one batch differs from call to call, so that rows cannot be compared; switch off what "
-        "draws random numbers in it (dropout, augmentation) for this check"
-    )
+    """Where random numbers are drawn without torch's dropout, let modules believe that they only evaluate.
+
+    Attention drops out by itself, if its module trains. Modules with weights must train, or Opacus leaves
+    them out.
+    """
+    if not _is_random(evaluate):
+        return
+    for module in model.modules():
+        weightless = next(module.parameters(recurse=False), None) is None
+        if weightless and module is not model and not isinstance(module, nn.modules.batchnorm._NormBase):
+            module.training = False
+    if _is_random(evaluate):
+        raise InputError(
+            "the loss of one batch differs from call to call, so that rows cannot be compared; switch off "
+            "what draws random numbers in it (augmentation, dropout of its own) for this check"
+        )
 
 
 def _is_random(evaluate: Callable[[], Floats]) -> bool:
