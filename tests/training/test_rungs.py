@@ -62,7 +62,7 @@ def test_four_rungs_stand_in_four_lines(correct: Result) -> None:
     assert "\n  ε ≥ 1.060          for any mechanism\n" in text
     assert "  if it is DP-SGD with 100 steps and sample rate 0.1\n" in text
     assert (
-        "if, besides, the noise is Gaussian and independent, and sampling is as stated: noise multiplier"
+        "also assuming Gaussian, independent noise and Poisson sampling at that rate: noise multiplier"
         in text
     )
 
@@ -176,3 +176,16 @@ def test_a_first_rung_that_is_not_the_bound_is_found(tmp_path: Path, correct: Re
 def test_rungs_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Rung(name="name", assumes="if", **fields)  # type: ignore[arg-type]
+
+
+def test_a_claim_that_only_the_second_rung_refutes_is_said_to_be_refuted_so(correct: Result) -> None:
+    """With half of the noise: not by the bound for any mechanism, which shows 1.4."""
+    broken = run(1, halved).report(2.0, DELTA)
+    assert broken.refuted is False
+    assert broken.refuting_rung == broken.rungs[1]
+    under = "if it is DP-SGD with 100 steps and sample rate 0.1"
+    assert f"the claim ε = 2 is not refuted without assumptions; it is refuted {under}\n" in str(broken)
+    assert f"It is refuted {under}: ε ≥ 2" in broken.verdict
+    assert "Training does NOT match what was stated: noise multiplier 1.2" in broken.verdict
+    assert correct.refuting_rung is None
+    assert "\nthe claim ε = 2 is not refuted\ntraining matches what was stated" in str(correct)

@@ -44,6 +44,20 @@ class Conformance:
         """The p-value as it is printed."""
         return in_words(self.p_value)
 
+    @property
+    def answer(self) -> str:
+        """Whether training was as stated, for the first lines of a report."""
+        if self.conforms:
+            return f"training matches what was stated, as far as it was tested ({self.in_words})"
+        return (
+            f"training does NOT match what was stated: noise multiplier {self.noise:.3g}, stated "
+            f"{self.stated_noise:.3g} ({self.in_words}{self._where})"
+        )
+
+    @property
+    def _where(self) -> str:
+        return "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
+
     def to_dict(self) -> dict[str, Any]:
         """The outcome as plain data for JSON."""
         return {**asdict(self), "conforms": self.conforms}
@@ -53,11 +67,10 @@ class Conformance:
         verdict = (
             "consistent with a correct implementation" if self.conforms else "does NOT match what was stated"
         )
-        where = "" if self.conforms or not self.clearest else f"; clearest in {self.clearest}"
         level = "" if self.level == LEVEL else f" (held at {self.level:.2g})"
         return (
             f"noise multiplier {self.noise:.3g} (stated {self.stated_noise:.3g}), canary weight "
-            f"{self.weight:.2f} (expected 1); {self.in_words}{level}: {verdict}{where}"
+            f"{self.weight:.2f} (expected 1); {self.in_words}{level}: {verdict}{self._where}"
         )
 
 

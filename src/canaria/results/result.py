@@ -31,7 +31,7 @@ from canaria.evidence.bound import Bound, lower_bound, plain
 from canaria.game.play import Transcript
 from canaria.game.scores import audit_scores
 from canaria.results import limits
-from canaria.results.conformance import Conformance, in_words
+from canaria.results.conformance import Conformance
 from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.rungs import MOST_RUNGS, Rung
@@ -327,8 +327,10 @@ class Result:
             apart = ". " if self.bound.family is not None else ": "
             follows = shown if apart == ". " else shown[0].lower() + shown[1:]
             shown = f"{self._promise} is {self.answer}{apart}{follows}"
+        if (rung := self.refuting_rung) is not None:
+            shown += f" It is refuted {rung.assumes}: {rung.epsilon}."
         if self._misstated is not None:
-            shown += f" The release does NOT match what was stated (conformance {in_words(self._misstated)})."
+            shown += f" T{self._misstated.answer[1:]}."
         if self.contradictions:
             shown += f" Training was NOT what was stated: {'; '.join(self.contradictions)}."
         return shown[0].upper() + shown[1:]
@@ -351,10 +353,22 @@ class Result:
         return bool(self.refuted or self.contradictions) or self._misstated is not None
 
     @property
-    def _misstated(self) -> float | None:
-        """The p-value of a conformance test that failed."""
+    def refuting_rung(self) -> Rung | None:
+        """The second rung, if it refutes a claim that the bound does not; it needs what the rung assumes.
+
+        Only that one: it is one more statement at the confidence of the bound. To take whichever rung shows
+        most would be wrong more often.
+        """
+        if self.claimed is None or self.refuted or len(self.rungs) < 2:
+            return None
+        second = self.rungs[1]
+        return second if second.least is not None and second.least > self.claimed else None
+
+    @property
+    def _misstated(self) -> Conformance | None:
+        """The conformance test, if it failed."""
         found = self.conformance
-        return None if found is None or found.conforms else found.p_value
+        return None if found is None or found.conforms else found
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for JSON; `checksum` is over all the rest."""
@@ -432,12 +446,14 @@ class Result:
             lines = [bound.sentence]
         if self.claim is not None:
             lines.append(f"{self._promise} is {self.answer}")
-        if self._misstated is not None:
-            lines.append(f"the release does NOT match what was stated: {in_words(self._misstated)}")
+        if (rung := self.refuting_rung) is not None:
+            lines[-1] += f" without assumptions; it is refuted {rung.assumes}"
+        if self.conformance is not None:
+            lines.append(self.conformance.answer)
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
         if self.rungs:
             width = max(len(rung.epsilon) for rung in self.rungs)
-            lines.append(f"what is shown at δ = {bound.delta:g}, and what each line assumes")
+            lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
             lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in self.rungs]
         for name, value in rows:
             if value is not None:

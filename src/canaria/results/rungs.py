@@ -24,7 +24,7 @@ class Rung:
 
     Attributes:
         name: The rung in two words, for pictures.
-        assumes: When it holds, in words: "for any mechanism", or "if ...", beyond the rungs below.
+        assumes: When it holds, in words: "for any mechanism", "if it is ...", or "also assuming ...".
         least: The lower bound on epsilon; None if the rung is withdrawn.
         most: The upper end of an interval; None if there is only a lower bound.
         measured: What was measured for it, in words.

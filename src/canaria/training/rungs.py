@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from canaria.training.recording import Recording
 
 ANY: Final = "for any mechanism"
-ALONE: Final = "if, besides, canaries do not influence each other"
-AS_STATED: Final = "if, besides, the noise is Gaussian and independent, and sampling is as stated"
+ALONE: Final = "also assuming that canaries do not influence each other"
+AS_STATED: Final = "also assuming Gaussian, independent noise and Poisson sampling at that rate"
 NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
 _CHANGES: Final = "the stated noise changes from step to step"
 _SURE: Final = 0.999
