@@ -326,7 +326,8 @@ class Result:
         if self.claim is not None:
             apart = ". " if self.bound.family is not None else ": "
             follows = shown if apart == ". " else shown[0].lower() + shown[1:]
-            shown = f"{self._promise} is {self.answer}{apart}{follows}"
+            alone = "" if self.refuting_rung is None else " without assumptions"
+            shown = f"{self._promise} is {self.answer}{alone}{apart}{follows}"
         if (rung := self.refuting_rung) is not None:
             shown += f" It is refuted {rung.assumes}: {rung.epsilon}."
         if self._misstated is not None:
