@@ -12,11 +12,12 @@ from jax_privacy.clipping import clipped_grad
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.grad_sample import GradSampleModuleFastGradientClipping
 from opacus.optimizers import DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngineAdaptiveClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import BatchEncoding, LlamaConfig, LlamaForCausalLM
 
 from canaria import InputError
 from canaria.integrations import jax_privacy, opacus
@@ -223,6 +224,62 @@ def test_buffers_modes_and_waiting_gradients_are_as_before_even_after_an_error()
     optimizer.zero_grad()
     loss_by(criterion)(model, features()).backward()
     assert all(len(p.grad_sample) == ROWS for p in optimizer.params)
+
+
+@pytest.mark.parametrize("rows", [16, 256])
+@pytest.mark.parametrize("how", ["bfloat16", "float16", "autocast"])
+def test_rough_arithmetic_accuses_nobody(how: str, rows: int) -> None:
+    model, optimizer, criterion = private(mlp() if how == "autocast" else mlp().to(getattr(torch, how)))
+
+    def loss(model: Any, batch: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=how == "autocast"):
+            return criterion(model(batch[0].to(next(model.parameters()).dtype)), batch[1])
+
+    found = opacus.check_isolation(model, optimizer, loss, features(rows), rng=0)
+    assert found.holds, found
+
+
+@pytest.mark.parametrize("rows", [16, 2048])
+def test_weights_of_classes_are_found_in_batches_of_any_size(rows: int) -> None:
+    """The mean is divided by the weights of the batch; in a large one, one row does little to another."""
+    model, optimizer, _ = private(mlp(), norm=20.0)
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 30.0]))
+    found = opacus.check_isolation(model, optimizer, loss_by(weighted), features(rows), rng=0)
+    assert not found.holds
+    assert "divided by a number that depends on its rows" in found.cause
+
+
+def test_batches_of_tokenizers_stay_what_they_are() -> None:
+    model, optimizer, _ = private(llama(), norm=4.0)
+
+    def loss(model: Any, batch: Any) -> Any:
+        return mean_over_rows(model, batch.to("cpu"))
+
+    assert opacus.check_isolation(model, optimizer, loss, BatchEncoding(texts(6, 12)), rows=3, rng=0).holds
+
+
+def test_adaptive_clipping_cannot_be_asked_and_is_left_as_it_is() -> None:
+    model = mlp()
+    model, optimizer, criterion, _ = PrivacyEngineAdaptiveClipping().make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        criterion=nn.CrossEntropyLoss(),
+        data_loader=DataLoader(TensorDataset(*features()), batch_size=4),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        grad_sample_mode="ghost",
+        target_unclipped_quantile=0.5,
+        min_clipbound=0.1,
+        max_clipbound=10.0,
+        clipbound_learning_rate=0.5,
+        max_clipbound_multiplier=2.0,
+        unclipped_num_std=1.0,
+        loss_reduction="mean",
+    )
+    with pytest.raises(InputError, match="adaptive clipping"):
+        opacus.check_isolation(model, optimizer, loss_by(criterion), features())
+    assert optimizer.max_grad_norm == model.max_grad_norm == 1.0
+    assert not hasattr(optimizer, "_adjusted_noise_multiplier")
 
 
 def test_a_loss_that_draws_random_numbers_cannot_be_asked() -> None:

@@ -189,7 +189,7 @@ class HalfPrecision(Correct):
         pytest.param(Correct(make=WithDropout), DATA, id="dropout"),
         pytest.param(Dictionaries(), Rows(), id="dictionaries"),
         pytest.param(Correct(), LISTED, id="a list of arrays"),
-        pytest.param(Correct(), LISTED[:2], id="two rows"),
+        pytest.param(Correct(), LISTED[:4], id="four rows"),
         pytest.param(Scheduled(), DATA, id="learning rates"),
         pytest.param(Evaluated(), DATA, id="evaluation"),
         pytest.param(FixedSteps(), DATA, id="fixed steps"),
@@ -253,7 +253,7 @@ class GhostNaNs(Ghost):
 @pytest.mark.parametrize("program", [NaNs(), GhostNaNs()], ids=["hooks", "ghost"])
 def test_clipping_does_not_bound_nan(program: Program) -> None:
     (difference,) = check_neighbours(program, DATA, row=7).differences
-    assert (difference.neighbour, difference.what, difference.step) == ("with row 7 NaN", "clipped sum", 1)
+    assert (difference.neighbour, difference.what, difference.step) == ("with row 7 NaN", "clipped sum", 2)
     assert "not finite" in difference.text
 
 
@@ -282,12 +282,12 @@ def test_a_loop_that_skips_empty_batches() -> None:
     (difference,) = check_neighbours(Skipping(1), DATA, row=7).differences
     assert (difference.neighbour, difference.what) == ("without row 7", "steps")
     assert (difference.there, difference.here) == (3, 4)
-    assert "3 steps (none for batch 2), with it 4" in str(difference)
+    assert "3 steps (none for batch 3), with it 4" in str(difference)
 
 
 def test_a_loop_that_skips_small_batches() -> None:
     (difference,) = check_neighbours(Skipping(2), DATA, row=7).differences
-    assert str(difference).startswith("as given: batch 2 made no step, unlike others.")
+    assert str(difference).startswith("as given: batch 3 made no step, unlike others.")
 
 
 class SkippingLosses(Correct):
@@ -321,7 +321,7 @@ def test_an_exception_on_the_data_as_given_is_raised() -> None:
 
     with pytest.raises(KeyError, match="mine") as raised:
         check_neighbours(fail, DATA)
-    assert raised.value.__notes__ == ["raised on the data as given, with batches of 9, 1, 8, 9 rows"]
+    assert raised.value.__notes__ == ["raised on the data as given, with batches of 8, 9, 1, 9 rows"]
 
 
 class ClippedMean(DPOptimizer):
@@ -358,9 +358,44 @@ class Accumulating(Correct):
 
 
 def test_batches_that_are_added_up_hold_a_row_twice() -> None:
-    (difference,) = check_neighbours(Accumulating(), DATA, row=7).differences
+    difference, _ = check_neighbours(Accumulating(), DATA, row=7).differences
     assert difference.there == pytest.approx(2, abs=0.01)
     assert "BatchMemoryManager" in difference.text
+
+
+class Scaled(Correct):
+    """Divides by the largest value of the data, which most rows do not change."""
+
+    def prepared(self, data: Any) -> Any:
+        features, labels = data.tensors
+        return TensorDataset(features / torch.nan_to_num(features).max(), labels)
+
+
+def test_what_most_rows_do_not_change_is_found_with_half_of_them() -> None:
+    features, labels = DATA.tensors
+    large = features.clone()
+    large[90] *= 3
+    (difference,) = check_neighbours(Scaled(), TensorDataset(large, labels), row=7).differences
+    assert (difference.neighbour, difference.what) == ("with half of the rows", "clipped sum")
+    assert "One removed row after the other" in difference.text
+
+
+class Slowed(Correct):
+    """Its learning rate depends on the number of rows, so little that one row is taken for rounding."""
+
+    def prepared(self, data: Any) -> Any:
+        self.speed = 1 - 1e-6 * len(data)
+        return data
+
+    def one_pass(self, batches: Iterable[Any]) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.speed
+        super().one_pass(batches)
+
+
+def test_a_learning_rate_that_depends_on_the_length_is_found_with_half_of_the_rows() -> None:
+    (difference,) = check_neighbours(Slowed(), DATA, row=7).differences
+    assert (difference.neighbour, difference.what) == ("with half of the rows", "parameters")
 
 
 class Centred(Correct):
@@ -533,7 +568,7 @@ ADAPTIVE = {
         ),
         pytest.param(Correct(), DATA.tensors, "columns of equal", id="columns"),
         pytest.param(Correct(), {"rows": 3}, "got dict", id="no rows"),
-        pytest.param(Correct(), LISTED[:1], "at least two rows", id="one row"),
+        pytest.param(Correct(), LISTED[:3], "at least 4 rows", id="three rows"),
     ],
 )
 def test_what_cannot_be_followed_is_said(program: Program, data: Any, message: str) -> None:

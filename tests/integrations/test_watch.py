@@ -20,7 +20,7 @@ from canaria.evidence import AuditWarning
 from canaria.integrations.jax_privacy import attach as attach_to_jax
 from canaria.integrations.lightning import CanaryAudit
 from canaria.integrations.opacus import Audit, attach
-from canaria.training import NoiseAlarmError, Watch
+from canaria.training import NoiseAlarmError, Reading, Watch
 from tests.integrations.digits import DELTA, SIGMA, Private, private
 from tests.integrations.lit import ADVICE, Digits
 
@@ -47,6 +47,21 @@ def test_half_the_noise_stops_training_within_three_steps(injection: str) -> Non
     assert watch.alarm is not None
     assert audit.bound(DELTA).epsilon >= 0
     assert not audit.conformance().conforms
+
+
+def test_what_a_function_raises_at_the_alarm_ends_training() -> None:
+    class Stop(Exception):  # noqa: N818, as users name them
+        pass
+
+    def stop(reading: Reading) -> None:
+        raise Stop
+
+    audit, made = attached(0.5)
+    audit.watch(on_alarm=stop)
+    with pytest.raises(Stop):
+        made.one_pass()
+    assert audit.steps <= 3
+    assert audit.bound(DELTA).epsilon >= 0
 
 
 @pytest.mark.parametrize("mode", ["hooks", "functorch", "ghost"])
@@ -196,6 +211,24 @@ class TestJax:
         assert watch.reading().steps == seen == 40
         low, high = watch.reading().noise
         assert low < 1 < high < 1.05
+
+    def test_steps_made_again_are_seen_once(self) -> None:
+        """Going back to an earlier state repeats its noise, which must not be counted twice."""
+        params = jnp.zeros(3000)
+        stated = {"clip_norm": 1.0, "noise_multiplier": 1.0, "sample_rate": 0.1}
+        audit = attach_to_jax(gaussian_privatizer(stddev=1.0, prng_key=0), params, canaries=1000, **stated)
+        watch, states = audit.watch(), [audit.privatizer.init(params)]
+        for _ in range(4):
+            states.append(audit.privatizer.update(jnp.ones(3000), states[-1])[1])
+        for state in (*states, *states):
+            audit.look(state)
+        assert watch.reading().steps == 4
+
+    def test_without_noise_there_is_nothing_to_watch(self) -> None:
+        stated = {"clip_norm": 1.0, "noise_multiplier": 0.0, "sample_rate": 0.1}
+        privatizer = gaussian_privatizer(stddev=0.0, prng_key=0)
+        with pytest.raises(InputError, match="no noise is stated"):
+            attach_to_jax(privatizer, jnp.zeros(500), canaries=100, **stated).watch()
 
     def test_looking_needs_a_watch(self) -> None:
         params = jnp.zeros(500)

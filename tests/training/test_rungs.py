@@ -189,3 +189,19 @@ def test_a_claim_that_only_the_second_rung_refutes_is_said_to_be_refuted_so(corr
     assert "Training does NOT match what was stated: noise multiplier 1.2" in broken.verdict
     assert correct.refuting_rung is None
     assert "\nthe claim ε = 2 is not refuted\ntraining matches what was stated" in str(correct)
+
+
+def test_an_audit_that_ended_early_has_no_upper_end() -> None:
+    """Steps that were not seen make epsilon larger."""
+    last = measured(replace(run(0), ended="nothing was seen after step 100: why"))
+    assert last.least is not None
+    assert last.most is None
+    assert "of the steps that were seen" in last.measured
+
+
+def test_few_witnesses_of_few_steps_keep_it() -> None:
+    """The interval of the noise is wide here, and the true size lies somewhere in it."""
+    few = [(5, 5), (5,), (5, 5)]
+    assert not any(
+        objection_to(watched(Dirac(200, 10), seed, np.full(3, SIGMA), few, None)) for seed in range(40)
+    )

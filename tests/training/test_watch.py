@@ -1,5 +1,6 @@
 """The alarm: correct training is stopped rarely however often it is looked at, faulty training soon."""
 
+import logging
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from canaria import InputError
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.evidence import AuditWarning
-from canaria.training import NoiseAlarmError, Reading, Watch
+from canaria.training import NoiseAlarmError, Reading, TrainingDivergedError, Watch
 from canaria.training.measured import Squares
 
 WITNESSES, ALPHA = 1000, 1e-3
@@ -141,3 +142,34 @@ def test_loggers_get_readings_by_their_own_call(capsys: pytest.CaptureFixture[st
 def test_what_is_not_usable_is_an_error(how: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Watch(**how)
+
+
+def test_a_logger_that_fails_harms_nothing() -> None:
+    calls = []
+
+    def fails(metrics: dict[str, float], step: int) -> None:
+        calls.append(step)
+        raise OSError("disk full")
+
+    with pytest.warns(AuditWarning, match="readings are logged no more: OSError"):
+        watched(Watch(log=fails, log_every=1), 1.0, 10)
+    assert calls == [1]
+
+
+def test_loggers_of_python_get_readings(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        watched(Watch(log=logging.getLogger("train"), log_every=2), 1.0, 4)
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["step 1", "step 2", "step 4"]
+
+
+def test_noise_that_is_not_finite_is_said() -> None:
+    watch = Watch()
+    watch.begin(0.1)
+    with pytest.raises(TrainingDivergedError, match="noisy sum of step 1 is not finite"):
+        watch.add(Squares(math.nan, WITNESSES), 1.2)
+
+
+def test_epsilon_stays_until_the_next_step() -> None:
+    watch = Watch(delta=1e-5)
+    watched(watch, 1.0, 4)
+    assert watch.reading().epsilon == watch.reading().epsilon is not None

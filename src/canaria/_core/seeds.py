@@ -1,5 +1,9 @@
 """Random streams: one seed, one stream for each purpose."""
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from canaria._core import checks
@@ -23,3 +27,14 @@ def generator(rng: Seed, purpose: int) -> np.random.Generator:
         sequence = np.random.SeedSequence(seed)
     own = np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))
     return np.random.default_rng(own)
+
+
+@contextmanager
+def global_state_kept() -> Iterator[None]:
+    """Put the global generators of Python and NumPy back at the end; programs of users draw from them."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002

@@ -27,13 +27,13 @@ Sums = Callable[[Sequence[int]], Floats]
 """The clipped sum of a batch that consists of these rows, as one vector."""
 
 _LEAST_TOLERANCE: Final = 1e-3
-"""Changes of this share of the clip norm are taken for rounding..."""
-_MOST_TOLERANCE: Final = 0.1
-"""... and larger ones never, however rough the arithmetic is."""
-_ROUNDING: Final = 20.0
-"""How many times the rounding of one sum may add up to in a difference of four."""
+"""Changes of this share of the clip norm are taken for rounding, in single precision."""
+_ROUNDING: Final = 12.0
+"""How many times the relative rounding error of the arithmetic may show in a difference of four sums."""
 _CANDIDATES: Final = 4
 """How many times as many rows are tried, to find those that matter most."""
+_FEWEST: Final = 4
+"""The smallest batch in which rows are dropped two by two."""
 _DEPENDENT: Final = 1e-2
 """Four sums are taken as linearly dependent if their smallest singular value is at most this much of what it
 would be without a common factor; rounding leaves some 1e-6."""
@@ -89,13 +89,13 @@ class Isolation:
             one, other = self._most(self.influence)
             found.append(
                 f"Rows are not isolated: dropping row {one} changes what row {other} contributes by "
-                f"{self.influence.max():.2f} clip norms."
+                f"{self.influence.max():.2g} clip norms."
             )
         elif self.hidden is not None and self.hidden.max() > self.tolerance:
             one, other = self._most(self.hidden)
             found.append(
                 f"Rows are not isolated: dropping row {one} changes the gradient of row {other} before "
-                f"clipping, by {self.hidden.max():.0%} of the largest. In this batch clipping hides it; "
+                f"clipping, by {self.hidden.max():.2g} of the largest. In this batch clipping hides it; "
                 "where a gradient is shorter than the clip norm it does not."
             )
         row, far = self.rows[int(self.moved.argmax())], self.sensitivity
@@ -111,34 +111,73 @@ class Isolation:
         return self.rows[one], self.rows[other]
 
 
-@dataclass(frozen=True)
-class Drops:
-    """The sums of a batch without each of some rows, and without each two of them."""
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which rows of a batch are dropped.
 
-    whole: Floats
-    without: dict[int, Floats]
-    influence: Floats
-    rounding: float
+    Attributes:
+        count: How many rows the batch has.
+        rows: The rows to drop.
+        few: The rows of a small batch, in which they are dropped two by two. What one of n rows does to
+            another often shrinks as 1 / n, though what it does to all of them together does not.
+
+    """
+
+    count: int
+    rows: list[int]
+    few: list[int]
 
     @classmethod
-    def of(cls, sums: Sums, count: int, rows: Sequence[int]) -> "Drops":
-        """Drop these rows of a batch of `count`, one by one and two by two."""
+    def drawn(cls, sums: Sums, count: int, rows: int, rng: np.random.Generator) -> "Asked":
+        """Half of them the rows that move the sum farthest, of some at random; the others as they come.
 
-        def less(*dropped: int) -> Floats:
-            return sums(_others(count, *dropped))
+        Those that move it farthest may be alike, and then do nothing to each other.
+        """
+        if count < 3:
+            raise InputError(f"batch must have at least 3 rows, so that two can be dropped, got {count}")
+        order = rng.permutation(count).tolist()
+        candidates = order[: max(_CANDIDATES * rows, _FEWEST)]
+        if len(candidates) > rows:
+            whole = sums(range(count))
+            far = {row: _far(whole - sums(_without(range(count), row))) for row in candidates}
+            farthest = sorted(candidates, key=lambda row: -far[row])[: rows // 2]
+            candidates = [*farthest, *(row for row in candidates if row not in farthest)]
+        few = candidates[: max(rows, _FEWEST)]
+        return cls(count=count, rows=sorted(few[:rows]), few=sorted(few))
 
-        whole = less()
-        without = {row: less(row) for row in rows}
-        influence = np.zeros((len(rows), len(rows)))
-        for (i, one), (k, other) in combinations(enumerate(rows), 2):
-            changed = whole - without[one] - without[other] + less(one, other)
-            influence[i, k] = influence[k, i] = np.linalg.norm(changed)
-        return cls(whole, without, influence, _rounding(sums, whole, count))
+    def moved(self, sums: Sums) -> Floats:
+        """How far each row moves the sum of the batch, or that of the small one if that is farther."""
+        batches: list[Sequence[int]] = [range(self.count), self.few]
+        wholes = [sums(batch) for batch in batches]
+        moves = [
+            [_far(whole - sums(_without(batch, row))) for row in self.rows]
+            for whole, batch in zip(wholes, batches, strict=True)
+        ]
+        farthest: Floats = np.asarray(moves).max(axis=0)
+        return farthest
+
+
+class Pairs:
+    """The sums of a small batch, without each of some rows, and without each two of them."""
+
+    def __init__(self, sums: Sums, asked: Asked) -> None:
+        self._sums, self._few = sums, asked.few
+        self._whole = sums(asked.few)
+        self._rest = {row: sums(_without(asked.few, row)) for row in asked.rows}
+        self.influence = np.zeros((len(asked.rows), len(asked.rows)))
+        for (i, one), (k, other) in combinations(enumerate(asked.rows), 2):
+            whole, first, second, both = self.of(one, other)
+            self.influence[i, k] = self.influence[k, i] = _far(whole - first - second + both)
 
     @property
-    def moved(self) -> Floats:
-        """How far each row moves the sum."""
-        return np.array([np.linalg.norm(self.whole - rest) for rest in self.without.values()])
+    def largest(self) -> float:
+        """The largest contribution of a row."""
+        return max(_far(self._whole - rest) for rest in self._rest.values())
+
+    def of(self, one: int, other: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """The sums of the batch, without one row, without the other, and without both."""
+        both = self._sums(_without(self._few, one, other))
+        return self._whole, self._rest[one], self._rest[other], both
 
 
 def isolation_of(
@@ -149,36 +188,44 @@ def isolation_of(
     rows: int,
     rng: np.random.Generator,
     clip_norm: float,
-    cause_in_model: Callable[[int], str],
+    rounding: float,
+    cause_in_model: Callable[[Sequence[int], int], str],
 ) -> Isolation:
-    """Drop so many rows of a batch of `count`; `cause_in_model` says what dropping one changes there."""
-    dropped = _chosen(raw or clipped, count, rows, rng)
-    drops = Drops.of(clipped, count, dropped)
-    unclipped = None if raw is None else Drops.of(raw, count, dropped)
-    scale = 1.0 if unclipped is None else max(float(unclipped.moved.max()), np.finfo(float).tiny)
-    rounding = max(drops.rounding / clip_norm, 0.0 if unclipped is None else unclipped.rounding / scale)
-    if not np.isfinite(drops.moved).all():
+    """Drop so many rows of a batch of `count`.
+
+    Args:
+        clipped: The clipped sum of a batch of these rows.
+        raw: The same without clipping, if there is a way.
+        count: The number of rows of the batch.
+        rows: How many to drop.
+        rng: Which rows to try.
+        clip_norm: The clip norm.
+        rounding: The relative rounding error of the roughest arithmetic in use.
+        cause_in_model: What dropping one row of a batch changes in the model, in words; empty for nothing.
+
+    """
+    asked = Asked.drawn(raw or clipped, count, rows, rng)
+    moved, pairs = asked.moved(clipped), Pairs(clipped, asked)
+    if not np.isfinite(moved).all():
         raise InputError("the clipped sum of this batch is not finite; take rows with finite gradients")
+    if moved.max() == 0:
+        raise InputError("no row of this batch has a gradient; check a batch that trains the model")
+    before = None if raw is None else Pairs(raw, asked)
     found = Isolation(
-        rows=tuple(dropped),
-        moved=drops.moved / clip_norm,
-        influence=drops.influence / clip_norm,
-        hidden=None if unclipped is None else unclipped.influence / scale,
-        tolerance=float(np.clip(_ROUNDING * rounding, _LEAST_TOLERANCE, _MOST_TOLERANCE)),
+        rows=tuple(asked.rows),
+        moved=moved / clip_norm,
+        influence=pairs.influence / clip_norm,
+        hidden=None if before is None else before.influence / before.largest,
+        tolerance=max(_LEAST_TOLERANCE, _ROUNDING * rounding),
         cause="",
     )
-    if found.holds:
-        return found
-    cause = _cause(found, unclipped or drops, raw or clipped, count, cause_in_model)
-    return replace(found, cause=cause)
+    return (
+        found if found.holds else replace(found, cause=_cause(found, before or pairs, asked, cause_in_model))
+    )
 
 
 def _cause(
-    found: Isolation,
-    drops: Drops,
-    sums: Sums,
-    count: int,
-    cause_in_model: Callable[[int], str],
+    found: Isolation, pairs: Pairs, asked: Asked, cause_in_model: Callable[[Sequence[int], int], str]
 ) -> str:
     shares = found.influence if found.hidden is None else found.hidden
     if shares.max() <= found.tolerance:
@@ -188,17 +235,16 @@ def _cause(
         )
     i, k = np.unravel_index(int(shares.argmax()), shares.shape)
     one, other = found.rows[i], found.rows[k]
-    in_model = cause_in_model(one)
+    in_model = cause_in_model(asked.few, one)
     if in_model:
         return in_model
-    both = sums(_others(count, one, other))
-    factors = _common_factor(drops.whole, drops.without[one], drops.without[other], both)
+    factors = _common_factor(*pairs.of(one, other))
     if factors is None:
         return (
             "Likely cause: the loss of a row looks at other rows, as a contrastive loss or a normalisation "
             "over the batch does; give every row a loss of its own."
         )
-    if abs(factors[0] / factors[1] - 1.0) < _DEPENDENT:
+    if np.allclose(np.abs(np.log(factors)), np.log(len(asked.few) / (len(asked.few) - 1)), atol=_DEPENDENT):
         return (
             "Likely cause: the loss is scaled by the number of rows (without a row all gradients are "
             f"{factors[0]:.2f} times as long); reduce the losses of rows as the optimizer was told, by their "
@@ -219,33 +265,16 @@ def _common_factor(whole: Floats, *rest: Floats) -> tuple[float, float] | None:
     """
     matrix = np.stack([whole, *rest]).astype(np.float64)
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
-    change = np.linalg.norm(whole - rest[0] - rest[1] + rest[2]) / 2.0
+    change = _far(whole - rest[0] - rest[1] + rest[2]) / 2.0
     coefficients = left[:, -1]
     if len(values) < 4 or values[-1] > _DEPENDENT * change or np.abs(coefficients).min() < _DEPENDENT:
         return None
     return float(-coefficients[0] / coefficients[1]), float(-coefficients[0] / coefficients[2])
 
 
-def _rounding(sums: Sums, whole: Floats, count: int) -> float:
-    """How much a sum changes if its rows come in another order, at the least of three.
-
-    The smallest: a loss may depend on the order, then most orders change more than rounding does.
-    """
-    orders = [list(range(count))[::-1], [*range(1, count), 0], [*range(0, count, 2), *range(1, count, 2)]]
-    return float(min(np.linalg.norm(sums(order) - whole) for order in orders))
+def _without(batch: Sequence[int], *dropped: int) -> list[int]:
+    return [row for row in batch if row not in dropped]
 
 
-def _others(count: int, *dropped: int) -> list[int]:
-    return [row for row in range(count) if row not in dropped]
-
-
-def _chosen(sums: Sums, count: int, rows: int, rng: np.random.Generator) -> list[int]:
-    """The rows that move the sum farthest, of some at random."""
-    if count < 3:
-        raise InputError(f"batch must have at least 3 rows, so that two can be dropped, got {count}")
-    candidates = rng.choice(count, min(_CANDIDATES * rows, count), replace=False).tolist()
-    if len(candidates) <= rows:
-        return sorted(candidates)
-    whole = sums(_others(count))
-    far = {row: np.linalg.norm(whole - sums(_others(count, row))) for row in candidates}
-    return sorted(sorted(candidates, key=lambda row: -far[row])[:rows])
+def _far(vector: Floats) -> float:
+    return float(np.linalg.norm(vector))

@@ -172,7 +172,8 @@ def compared(
         repeated: On the same data; it must be the same.
         reseeded: On the same data, with other randomness in every step.
         neighbours: On neighbouring data sets, in order; the first is the one without the row.
-        smaller: On fewer rows. A chain of neighbours leads there, so settings must be the same.
+        smaller: On fewer rows, with the same first batch. A chain of neighbours leads there, so settings must
+            be the same, and so must the first sum and the parameters that it leads to.
 
     Raises:
         InputError: If two replays on the same data differ, so that nothing can be said about neighbours.
@@ -183,7 +184,7 @@ def compared(
     found = [*_left_out(given)]
     found += [difference for replay in neighbours for difference in _differences(given, replay, random)]
     told = {difference.what for difference in found}
-    chained = [one for one in _settings(given, smaller) if one.what not in told]
+    chained = [one for one in _chained(given, smaller) if one.what not in told]
     found += [replace(one, text=one.text + _CHAIN) for one in chained]
     removed = [step.apart for step in neighbours[0].steps if _fair(step, random)]
     moves = [apart for apart in removed if apart is not None]
@@ -254,6 +255,17 @@ def _differences(given: Replay, other: Replay, random: bool) -> Iterator[Differe
             f"the accountant was told {other.accountant} (noise multiplier, sample rate, steps), "
             f"{_otherwise(other)} {given.accountant}. Tell it the same whatever the data are.",
         )
+
+
+def _chained(given: Replay, smaller: Replay) -> Iterator[Difference]:
+    """Settings, the sum of the first batch, which is the same, and the parameters that its step leaves."""
+    yield from _settings(given, smaller)
+    steps = [
+        step if step.batches == (0,) else replace(step, apart=0.0)
+        for step in smaller.steps
+        if step.apart is not None
+    ]
+    yield from _sums(given, replace(smaller, steps=tuple(steps)), random=False)
 
 
 def _settings(given: Replay, other: Replay) -> Iterator[Difference]:

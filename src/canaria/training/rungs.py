@@ -26,6 +26,8 @@ NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noi
 _CHANGES: Final = "the stated noise changes from step to step"
 _SURE: Final = 0.999
 """The confidence of the noise at which the rest of the run is held against what the last rung assumes."""
+_SIZES: Final = 25
+"""How many sizes of the noise are tried in that interval."""
 _LEAST_NOISE, _MOST_NOISE = 0.2, 1e6
 """Noise multipliers that the accountant is asked for; with less noise epsilon is larger still."""
 
@@ -72,6 +74,9 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     if weight is not None:
         words += f", canary weight {weight[0]:.2f} to {weight[1]:.2f} (expected 1)"
     least = _claim(recording, high).least_epsilon_at(delta)
+    if recording.ended:
+        words += "; of the steps that were seen"
+        return Rung(name=NAMES[3], assumes=AS_STATED, least=least, measured=words)
     most = math.inf if low < _LEAST_NOISE else _claim(recording, low).epsilon_at(delta)
     return Rung(name=NAMES[3], assumes=AS_STATED, least=least, most=max(least, most), measured=words)
 
@@ -126,20 +131,25 @@ def objection_to(recording: "Recording") -> str:
 
 
 def _misfit(recording: "Recording", seen: Squares) -> str:
-    """What does not fit noise of the size that was measured: each part at the size, of three, that suits it.
+    """What does not fit noise of the size that was measured: each part at the size that suits it best.
 
-    They are the ends and the middle of an interval that is all but certain.
+    The sizes lie densely in an interval that is all but certain, the measured one first: it is enough where
+    all is well.
     """
     low, high = seen.interval(_SURE)
-    sizes = (low, math.sqrt(seen.total / seen.count), high)
-    found = [recording.tested_at(recording.noise_multiplier * ratio) for ratio in sizes]
+    measured = math.sqrt(seen.total / seen.count)
     parts: dict[str, float] = {}
-    for one in filter(None, found):
-        parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in one.parts.items()}
-    parts.pop("size", None)
-    if found[1] is None or not parts or joined(parts) >= LEVEL:
-        return ""
-    return f"what was seen does not fit it ({in_words(joined(parts))}), clearest in {found[1].clearest}"
+    clearest = ""
+    for ratio in (measured, *np.geomspace(low, high, _SIZES)):
+        found = recording.tested_at(recording.noise_multiplier * float(ratio))
+        if found is None:
+            return ""
+        clearest = clearest or found.clearest
+        parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in found.parts.items()}
+        parts.pop("size", None)
+        if not parts or joined(parts) >= LEVEL:
+            return ""
+    return f"what was seen does not fit it ({in_words(joined(parts))}), clearest in {clearest}"
 
 
 def _included(recording: "Recording") -> Floats:

@@ -5,6 +5,7 @@ because of it, and its bound still holds. The alarm is an e-value (Theorem 32), 
 it is looked at, correct training is stopped with a probability of at most `alpha`.
 """
 
+import logging
 import math
 import sys
 import warnings
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from canaria._core import checks
-from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
+from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, TrainingDivergedError, shown
 from canaria._core.rounding import rounded_down, rounded_up
 from canaria.claims import DpSgd
 from canaria.training.measured import Squares
@@ -82,9 +83,11 @@ class Watch:
         alpha: The probability with which correct training raises the alarm, at most, over all its steps.
         every: The e-value is looked at every so many steps.
         on_alarm: What happens at the alarm, once. "stop": training ends, by a `NoiseAlarmError`, or under
-            Lightning as a trainer ends. "warn": a warning. Or a function, which gets the `Reading`.
-        log: Where readings go: "terminal", a TensorBoard writer, MLflow, a run of Weights & Biases, a logger
-            of Lightning, or a function of the metrics and the step.
+            Lightning as a trainer ends. "warn": a warning. Or a function, which gets the `Reading`;
+            what it raises ends training.
+        log: Where readings go: "terminal", a `logging.Logger`, a TensorBoard writer, MLflow, a run of Weights
+            & Biases, a logger of Lightning, or a function of the metrics and the step. One that fails is left
+            out from then on, with a warning.
         log_every: Readings are logged every so many steps, and at the alarm.
         delta: The delta at which epsilon is implied; it is computed when the number of steps has doubled.
 
@@ -112,10 +115,12 @@ class Watch:
         self.delta = None if delta is None else checks.delta(delta)
         self.log = log
         self.alarm: Reading | None = None
+        self.raised: Exception | None = None
         self._write = _writer(log)
         self._rate: float | None = None
         self._seen, self._steps, self._noise_square = Squares(0.0, 0), 0, 0.0
-        self._next_epsilon = 1
+        self._next_epsilon, self._epsilon_at = 1, 0
+        self._epsilon: tuple[float, float] | None = None
         self._stop: Callable[[], None] | None = None
 
     def under(self, stop: Callable[[], None], logger: Any) -> None:
@@ -138,15 +143,28 @@ class Watch:
 
         Raises:
             NoiseAlarmError: If this raises the alarm, and the alarm stops training.
+            TrainingDivergedError: If the noise is not finite.
 
         """
+        if not math.isfinite(squares.total):
+            raise TrainingDivergedError(
+                f"the noisy sum of step {self._steps + 1} is not finite, so the noise cannot be watched"
+            )
         self._seen, self._steps = self._seen.plus(squares), self._steps + 1
         self._noise_square += stated**2
         alarming = self._steps % self.every == 0 and self._alarming()
         if alarming or self._steps % self.log_every == 0 or self._steps == 1:
-            self._write(self.reading())
+            self._log()
         if alarming:
             self._raise_alarm()
+
+    def _log(self) -> None:
+        """Write a reading; a logger that fails is not asked again, and harms neither audit nor training."""
+        try:
+            self._write(self.reading())
+        except Exception as error:
+            self._write = _writer(None)
+            warnings.warn(f"readings are logged no more: {error!r}", AuditWarning, stacklevel=3)
 
     def _alarming(self) -> bool:
         return self.alarm is None and self._seen.log_e_value() >= -math.log(self.alpha)
@@ -154,7 +172,11 @@ class Watch:
     def _raise_alarm(self) -> None:
         self.alarm = self.reading()
         if callable(self.on_alarm):
-            self.on_alarm(self.alarm)
+            try:
+                self.on_alarm(self.alarm)
+            except Exception as error:
+                self.raised = error
+                raise
             return
         low, high = self.alarm.noise
         told = (
@@ -183,13 +205,19 @@ class Watch:
         )
 
     def _implied(self, low: float, high: float) -> tuple[float, float] | None:
-        if self.delta is None or self._rate is None or self._steps < self._next_epsilon or high == math.inf:
+        if self.delta is None or self._rate is None or high == math.inf:
             return None
-        self._next_epsilon = 2 * self._steps
-        least = DpSgd(max(high, _LEAST_NOISE), self._rate, self._steps).least_epsilon_at(self.delta)
+        if self._steps < self._next_epsilon:
+            return self._epsilon if self._epsilon_at == self._steps else None
+        self._next_epsilon, self._epsilon_at = 2 * self._steps, self._steps
+        self._epsilon = self._accounted(low, high, self._rate, self.delta)
+        return self._epsilon
+
+    def _accounted(self, low: float, high: float, rate: float, delta: float) -> tuple[float, float]:
+        least = DpSgd(max(high, _LEAST_NOISE), rate, self._steps).least_epsilon_at(delta)
         if low < _LEAST_NOISE:
             return least, math.inf
-        return least, DpSgd(low, self._rate, self._steps).epsilon_at(self.delta)
+        return least, DpSgd(low, rate, self._steps).epsilon_at(delta)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""
@@ -205,8 +233,9 @@ def _writer(log: Any) -> Callable[[Reading], None]:
     """How a logger takes readings: each by the call that its kind has in common."""
     if log is None:
         return lambda reading: None
-    if log == "terminal":
-        return lambda reading: print(reading, file=sys.stderr)  # noqa: T201
+    if log == "terminal" or isinstance(log, logging.Logger):
+        tell = partial(print, file=sys.stderr) if log == "terminal" else log.info
+        return lambda reading: tell(str(reading))
     if hasattr(log, "log_metrics"):
         return lambda reading: log.log_metrics(reading.metrics, step=reading.steps)
     if hasattr(log, "add_scalar"):
@@ -216,8 +245,8 @@ def _writer(log: Any) -> Callable[[Reading], None]:
     if callable(log):
         return lambda reading: log(reading.metrics, reading.steps)
     raise InputError(
-        "log must be 'terminal', a TensorBoard writer, MLflow, a run of Weights & Biases, a logger of "
-        f"Lightning, or a function of metrics and step, got {shown(log)}"
+        "log must be 'terminal', a logging.Logger, a TensorBoard writer, MLflow, a run of Weights & Biases, "
+        f"a logger of Lightning, or a function of metrics and step, got {shown(log)}"
     )
 
 

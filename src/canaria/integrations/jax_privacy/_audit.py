@@ -203,6 +203,8 @@ class Audit:
 
         """
         watch = Watch(alpha=alpha, every=every, on_alarm=on_alarm, log=log, log_every=log_every, delta=delta)
+        if self.noise_multiplier == 0:
+            raise InputError("no noise is stated, so there is none to watch")
         roles, count = self._injection.places.roles, sum(self._injection.places.layers)
         if len(roles.index) == 0:
             raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")

@@ -44,6 +44,11 @@ def norm_bound(clip_norm: object) -> object:
     return clip_norm.l2_norm_bound if isinstance(clip_norm, BoundedSensitivityCallable) else clip_norm
 
 
+def precision(array: object) -> float:
+    """The relative rounding error of an array's numbers."""
+    return float(jnp.finfo(jnp.asarray(array).dtype).eps)  # type: ignore[no-untyped-call]
+
+
 def key_of(number: int) -> Array:
     """The words of a key, as they are kept in the state."""
     return jnp.asarray(np.array([number >> 32, number & 0xFFFFFFFF], np.uint32))

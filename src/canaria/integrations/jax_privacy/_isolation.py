@@ -9,8 +9,8 @@ import numpy as np
 from canaria._core import checks, seeds
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.integrations.jax_privacy._checks import positive_norm
-from canaria.integrations.jax_privacy._internals import norm_bound
+from canaria.integrations.jax_privacy._checks import positive_norm, shapes_of
+from canaria.integrations.jax_privacy._internals import norm_bound, precision
 from canaria.training.isolation import Isolation, isolation_of
 
 _ROWS: Final = 0x726F7773
@@ -39,8 +39,8 @@ def check_isolation(
         *batch: Arrays with one entry for each row, in any trees.
         clip_norm: The most that one row may add to the sum; not needed if `gradients` is what
             `jax_privacy.clipped_grad` returned.
-        rows: How many rows to drop two by two: those that move the sum farthest. The cost is that of
-            rows x rows / 2 steps.
+        rows: How many rows to drop two by two, half of them those that move the sum farthest. The cost is
+            that of rows x rows / 2 steps.
         rng: Of a large batch, which rows to try.
 
     Returns:
@@ -70,9 +70,15 @@ def check_isolation(
     if clip_norm is None and norm_bound(gradients) is gradients:
         raise InputError("clip_norm must be given: gradients is not what jax_privacy.clipped_grad returned")
 
+    shapes = shapes_of(params)
+
     def clipped(taken: Sequence[int]) -> Floats:
         part = jax.tree.map(lambda leaf: leaf[np.asarray(taken)], batch)
         leaves = jax.tree.leaves(gradients(params, *part))
+        if [np.shape(leaf) for leaf in leaves] != shapes:
+            raise InputError(
+                "gradients must return the sum of clipped gradients alone, in the form of params"
+            )
         return np.concatenate([np.asarray(leaf, np.float32).ravel() for leaf in leaves])
 
     return isolation_of(
@@ -82,5 +88,12 @@ def check_isolation(
         rows=rows,
         rng=seeds.generator(rng, _ROWS),
         clip_norm=positive_norm(gradients if clip_norm is None else clip_norm),
-        cause_in_model=lambda _: "",
+        rounding=_rounding(params),
+        cause_in_model=lambda rows, dropped: "",
     )
+
+
+def _rounding(params: Any) -> float:
+    """The relative rounding error of the arithmetic: of parameters, or of how the device multiplies."""
+    device = {"cpu": 0.0, "gpu": 2.0**-10}.get(jax.default_backend(), 2.0**-7)
+    return max(device, *(precision(leaf) for leaf in jax.tree.leaves(params)))

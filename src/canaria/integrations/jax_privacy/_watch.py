@@ -13,6 +13,7 @@ class Watched:
     """Hands the squares of new steps to a `Watch`.
 
     The state holds the last steps as they were; of more steps since the last look, the first are not watched.
+    Nor are steps that are made again after going back to an earlier state: their noise was seen.
     """
 
     def __init__(self, watch: Watch, witnesses: slice, stated: float) -> None:
@@ -24,7 +25,7 @@ class Watched:
         """Look at the steps that were made since the last time."""
         steps = int(accumulated.steps)
         new = range(max(self._looked, steps - HELD), steps)
-        self._looked = steps
+        self._looked = max(self._looked, steps)
         held: Floats = np.asarray(accumulated.held, np.float64)[:, self._witnesses] / self._stated
         for step in new:
             row = held[step % HELD]

@@ -30,6 +30,7 @@ from canaria.integrations.opacus._internals import (
     before_clipping,
     before_noise,
     before_update,
+    clips_adaptively,
     divisor,
     is_distributed,
     noise_added,
@@ -124,7 +125,7 @@ class Audit:
         except NoiseAlarmError:
             raise
         except Exception as error:
-            if self._on_error == "raise":
+            if self._on_error == "raise" or (self._watched and error is self._watched.watch.raised):
                 raise
             self._draws.release()
             self._ended = f"nothing was seen after step {self.steps}: {error}"
@@ -263,7 +264,7 @@ class Audit:
             witnessed=totals.witnessed,
             roles=self._injection.places.roles,
             drawn=self._draws.drawn(),
-            noise_changes=self._accumulator.noise_changes,
+            noise_changes=self._accumulator.noise_changes or clips_adaptively(self.optimizer),
             contradictions=self._contradictions(),
             ended=self._ended,
             excuse=self._injection.excuse(),

@@ -38,6 +38,8 @@ GRADIENT: Final = "grad"
 """The attribute that holds what the wrapped optimizer will use."""
 _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
+_ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
+"""What adaptive clipping changes, of optimizer and model."""
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
@@ -187,12 +189,17 @@ def forget_gradients(model: nn.Module, optimizer: DPOptimizer) -> None:
 
 
 @contextmanager
-def gradients_kept(optimizer: DPOptimizer) -> Iterator[None]:
-    """Put gradients of every kind back at the end."""
+def gradients_kept(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
+    """Put gradients of every kind back at the end, and norms and noise that adaptive clipping changes."""
     kept = [[getattr(p, name, None) for name in _GRADIENTS] for p in optimizer.params]
+    owners = {owner: dict(vars(owner)) for owner in (model, optimizer)}
     try:
         yield
     finally:
+        for owner, attributes in owners.items():
+            for name in _ADAPTED:
+                vars(owner).pop(name, None)
+                vars(owner).update({name: attributes[name]} if name in attributes else {})
         for parameter, held in zip(optimizer.params, kept, strict=True):
             for name, value in zip(_GRADIENTS, held, strict=True):
                 setattr(parameter, name, value)

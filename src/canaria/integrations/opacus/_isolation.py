@@ -1,10 +1,12 @@
 """Does one row of a batch change what another contributes? Asked of model, loss and clipper as they are."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from canaria.integrations.opacus._checks import require_flat
 from canaria.integrations.opacus._internals import (
     clipped_sum,
     clipped_to,
+    clips_adaptively,
     forget_gradients,
     gradients_kept,
     is_distributed,
@@ -32,8 +35,10 @@ _UNCLIPPED: Final = 1e12
 """A clip norm that no gradient reaches."""
 _RANDOM: Final = 1e-3
 """Two evaluations of one batch that differ by more, as a share of their sum, draw random numbers."""
-_CHANGED: Final = 1e-2
+_CHANGED: Final = 2e-2
 """An output of a layer that changes by more than this, as a share of itself, depends on other rows."""
+_TF32: Final = 2.0**-10
+"""The rounding error of GPUs that shorten single precision when they multiply."""
 
 
 def check_isolation(
@@ -59,8 +64,8 @@ def check_isolation(
             `backward()` is called.
         batch: A batch as the data loader gives it: tensors, or lists of one entry for each row, in tuples,
             lists or dictionaries.
-        rows: How many rows to drop two by two: those that move the sum farthest. The cost is that of
-            rows x rows steps.
+        rows: How many rows to drop two by two, half of them those that move the sum farthest. The cost is
+            that of rows x rows steps.
         rng: Of a large batch, which rows to try.
 
     Returns:
@@ -96,6 +101,9 @@ def check_isolation(
     count = _length(batch)
     with _untouched(model, optimizer), without_dropout():
         step = _Step(model, optimizer, loss, batch)
+        step.clipped(range(count))
+        if clips_adaptively(optimizer):
+            raise InputError("the clip norm follows the data (adaptive clipping); check with a fixed one")
         _without_chance(model, partial(step.clipped, range(count)))
         return isolation_of(
             step.clipped,
@@ -104,7 +112,8 @@ def check_isolation(
             rows=rows,
             rng=seeds.generator(rng, _ROWS),
             clip_norm=float(optimizer.max_grad_norm),
-            cause_in_model=partial(_cause_in_model, step, count),
+            rounding=_rounding(step, range(min(count, rows))),
+            cause_in_model=partial(_cause_in_model, step),
         )
 
 
@@ -138,7 +147,7 @@ class _Step:
 def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
     training = {module: module.training for module in model.modules()}
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng(), gradients_kept(optimizer):
+    with torch.random.fork_rng(), seeds.global_state_kept(), gradients_kept(model, optimizer):
         try:
             yield
         finally:
@@ -176,14 +185,22 @@ def _is_random(evaluate: Callable[[], Floats]) -> bool:
     return bool((first - second).norm() > _RANDOM * first.norm())
 
 
-def _cause_in_model(step: _Step, count: int, dropped: int) -> str:
+def _rounding(step: _Step, rows: Sequence[int]) -> float:
+    """The relative rounding error of the roughest arithmetic that this step uses."""
+    tensors = [output for *_, output in _outputs(step, rows)] + list(step.model.parameters())
+    rough = max(torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())
+    shortened = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+    return max(rough, _TF32) if shortened and any(one.is_cuda for one in tensors) else rough
+
+
+def _cause_in_model(step: _Step, rows: Sequence[int], dropped: int) -> str:
     """The first module whose output for the other rows changes if this one is dropped, in words."""
-    kept = [row for row in range(count) if row != dropped]
-    whole, fewer = _outputs(step, range(count)), _outputs(step, kept)
+    count, kept = len(rows), [place for place, row in enumerate(rows) if row != dropped]
+    whole, fewer = _outputs(step, rows), _outputs(step, [rows[place] for place in kept])
     for (module, name, output), (*_, other) in zip(whole, fewer, strict=False):
         if not _comparable(output, other, count):
             continue
-        by_row, rest = output.reshape(count, -1)[kept], other.reshape(count - 1, -1)
+        by_row, rest = output.float().reshape(count, -1)[kept], other.float().reshape(count - 1, -1)
         if (by_row - rest).norm() > _CHANGED * by_row.norm():
             return _named(module, name)
     return ""
@@ -206,7 +223,7 @@ def _outputs(step: _Step, rows: Sequence[int]) -> list[tuple[nn.Module, str, Ten
 
     def see(name: str, module: nn.Module, _: Any, output: Any) -> None:
         if isinstance(output, Tensor):
-            seen.append((module, name, output.detach().float()))
+            seen.append((module, name, output.detach()))
 
     handles = [
         module.register_forward_hook(partial(see, name.replace("_module.", "")))
@@ -232,13 +249,17 @@ def _named(module: nn.Module, name: str) -> str:
 
 def _taken(batch: Any, rows: list[int]) -> Any:
     """These rows of a batch."""
-    if isinstance(batch, Tensor):
-        return batch[rows] if batch.dim() else batch
-    if isinstance(batch, Mapping):
-        return {name: _taken(part, rows) for name, part in batch.items()}
+    if isinstance(batch, Tensor | np.ndarray):
+        return batch[rows] if batch.ndim else batch
+    if isinstance(batch, MutableMapping):
+        part = copy.copy(batch)
+        part.update({name: _taken(value, rows) for name, value in batch.items()})
+        return part
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(_taken(part, rows) for part in batch))
-    if isinstance(batch, tuple) or (isinstance(batch, list) and any(isinstance(x, Tensor) for x in batch)):
+    if isinstance(batch, tuple) or (
+        isinstance(batch, list) and any(isinstance(x, Tensor | np.ndarray) for x in batch)
+    ):
         return type(batch)(_taken(part, rows) for part in batch)
     if isinstance(batch, list):
         return [batch[row] for row in rows]
@@ -257,7 +278,7 @@ def _length(batch: Any) -> int:
 
 
 def _lengths(batch: Any) -> Iterator[int]:
-    if isinstance(batch, Tensor) and batch.dim():
+    if isinstance(batch, Tensor | np.ndarray) and batch.ndim:
         yield len(batch)
     elif isinstance(batch, Mapping):
         for part in batch.values():

@@ -3,7 +3,6 @@
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -34,6 +33,8 @@ from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compare
 
 _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""
+_FEWEST: Final = 4
+"""Of so many rows one can be left out, and half of the others taken."""
 _OTHERS: Final = 8
 """How many other rows a batch holds: enough to act on each other, few enough to be quick."""
 _LONGEST: Final = 200
@@ -101,7 +102,7 @@ def check_neighbours(
     rows = list(range(count))
     left, half = [one for one in rows if one != row], rows[: count // 2]
 
-    with _same_randomness_afterwards():
+    with seeds.global_state_kept(), torch.random.fork_rng():
         first = _Run("as given", plan, plan.batches, count)
         first.follow(train, _fresh(data))
         reseeded = _Run("again", plan, plan.batches, count, first=first, salt=1)
@@ -117,7 +118,7 @@ def check_neighbours(
             broken = _Run(f"with row {row} NaN", plan, plan.batches, count, first=first, replaced=True)
             broken.follow(train, _only(data, rows, nan=row))
             neighbours.append(broken.replay())
-        smaller = _Run("with half of the rows", plan, ((0,),), len(half), first=first)
+        smaller = _Run("with half of the rows", plan, plan.shared(), len(half), first=first)
         smaller.follow(train, _only(data, half))
     return compared(
         row,
@@ -150,15 +151,17 @@ class _Plan:
 
     @classmethod
     def drawn(cls, generator: np.random.Generator, row: int, count: int, steps: int) -> "_Plan":
-        """In turn a batch with the row, one that holds nothing else, one without it, and one with it.
+        """In turn a batch of rows of the first half, one with the row, one that holds it alone, one with it.
 
-        The first is not empty without the row either: Opacus learns from it what an empty batch looks like.
+        The first is never empty: Opacus learns from it what an empty batch looks like. All runs have it.
         """
         others = [one for one in range(count) if one != row]
+        early = [one for one in others if one < count // 2]
         batches = []
         for step in range(steps):
+            first = generator.choice(early, min(_OTHERS, len(early)), replace=False).tolist()
             chosen = generator.choice(others, min(_OTHERS, len(others)), replace=False).tolist()
-            batches.append({0: [row, *chosen], 1: [row], 2: chosen, 3: [row, *chosen]}[step % 4])
+            batches.append({0: first, 1: [row, *chosen], 2: [row], 3: [row, *chosen]}[step % 4])
         return cls(row, tuple(tuple(sorted(batch)) for batch in batches), int(generator.integers(2**31)))
 
     def without(self) -> tuple[tuple[int, ...], ...]:
@@ -166,6 +169,10 @@ class _Plan:
         return tuple(
             tuple(one - (one > self.row) for one in batch if one != self.row) for batch in self.batches
         )
+
+    def shared(self) -> tuple[tuple[int, ...], ...]:
+        """For a data set of the first half: the batch that all runs have, twice."""
+        return (self.batches[0],) * 2
 
     def alone(self, batches: Sequence[int]) -> bool:
         return all(self.batches[one] == (self.row,) for one in batches)
@@ -388,27 +395,11 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-@contextmanager
-def _same_randomness_afterwards() -> Iterator[None]:
-    python, numpy, here = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    there = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        torch.set_rng_state(here)
-        if there:
-            torch.cuda.set_rng_state_all(there)
-
-
 def _require_rows(data: object) -> None:
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(
         data, Mapping | str | bytes
     ):
         raise InputError(f"data must be a data set with a length and rows, got {type(data).__name__}")
-    if len(data) < 2:
-        raise InputError(f"data must hold at least two rows, got {len(data)}")
     if isinstance(data, tuple) and all(isinstance(part, Tensor | np.ndarray) for part in data):
         lengths = {len(part) if part.ndim else -1 for part in data}
         if len(lengths) == 1 and lengths != {-1}:
@@ -416,6 +407,8 @@ def _require_rows(data: object) -> None:
                 f"data must be a sequence of rows, got {shown(type(data).__name__)} of {len(data)} columns "
                 "of equal length; hand over TensorDataset(...) of them"
             )
+    if len(data) < _FEWEST:
+        raise InputError(f"data must hold at least {_FEWEST} rows, got {len(data)}")
 
 
 def _fresh(data: Sized) -> Sized:
