@@ -50,12 +50,11 @@ def check_isolation(
         InputError: If the batch has fewer than three rows, or its arrays have different lengths.
 
     Example:
-        >>> import jax
-        >>> from jax_privacy import clipped_grad
-        >>> gradients = clipped_grad(
-        ...     lambda weights, row: (row @ weights).sum() ** 2, l2_clip_norm=1.0, batch_argnums=1
-        ... )
-        >>> check_isolation(gradients, jax.numpy.ones(3), jax.numpy.ones((4, 3))).holds
+        >>> from jax import numpy as jnp
+        >>> def gradients(weights, rows):
+        ...     each = 2 * (rows @ weights)[:, None] * rows
+        ...     return (each / jnp.maximum(1, jnp.linalg.norm(each, axis=1, keepdims=True))).sum(0)
+        >>> check_isolation(gradients, jnp.ones(3), jnp.ones((4, 3)), clip_norm=1.0).holds
         True
 
     """

@@ -1,6 +1,7 @@
 """Does one row of a batch change what another contributes? Asked of model, loss and clipper as they are."""
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -147,7 +148,13 @@ class _Step:
 def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
     training = {module: module.training for module in model.modules()}
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    with torch.random.fork_rng(), seeds.global_state_kept(), gradients_kept(model, optimizer):
+    with (
+        torch.random.fork_rng(),
+        seeds.global_state_kept(),
+        gradients_kept(model, optimizer),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
         try:
             yield
         finally:
