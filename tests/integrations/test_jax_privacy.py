@@ -148,6 +148,7 @@ def units(record: Recording) -> np.ndarray:
     return np.bincount(where, weights=included, minlength=design.coordinates)
 
 
+@pytest.mark.full
 def test_mean_bound_is_the_simulated_one() -> None:
     """Logistic regression, trained 10 times, sum score, 100 guesses: 0.484 in simulation. False alarms: 4 standard errors."""
     rows, labels = digits()

@@ -196,6 +196,7 @@ def no_file_above(size: int, work: Work) -> Work:
     return Work(work.name, (sys.executable, "-c", LIMITED, str(size), *work.words))
 
 
+@pytest.mark.full
 def test_a_worker_dies_the_disk_is_full_and_a_block_is_damaged(tmp_path: Path) -> None:
     """Each is one line, what is finished stays, and the end is that of an undisturbed run."""
     work, folder = command(SMALL, 1), tmp_path / "run"

@@ -71,6 +71,7 @@ def test_the_way_from_the_guesses_to_the_bound() -> None:
     assert explain(Result(lower_bound(Counts(0, 0, 10)))).derivation == ()
 
 
+@pytest.mark.full
 def test_a_bound_above_its_last_gap_is_luck_and_holds(tmp_path: Path) -> None:
     """The step before the last may lie below the bound; verify once rejected such files of our own."""
     rising = 0

@@ -220,9 +220,9 @@ def test_soft_bounds_are_those_of_the_library(
 
 QUICK = (
     Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 45),
-    Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 70),
 )
 FULL = (
+    Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 70),
     Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 45),
     Setting(2, 1e-5, 100, 0.1, 1000, 1, Ranked(), 1500),
     Setting(1, 1e-5, 100, 0.1, 2000, 1, Ranked(), 1500),
@@ -321,6 +321,7 @@ def test_plan_for_a_number_of_canaries() -> None:
     assert max(map(len, text.splitlines())) <= 130
 
 
+@pytest.mark.full
 def test_plan_for_a_number_of_coordinates() -> None:
     """Few coordinates: several canaries to each are advised, and all of them carry canaries."""
     made = plan(8, 1e-5, 5, 0.5, coordinates=60, too_small=())

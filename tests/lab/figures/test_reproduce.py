@@ -110,6 +110,7 @@ def cluster() -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
             process.wait()
 
 
+@pytest.mark.full
 def test_dask_cluster_that_loses_a_worker_gives_the_same(
     tmp_path: Path,
     undisturbed: dict[str, bytes],

@@ -71,6 +71,7 @@ def test_where_its_assumptions_hold_the_same_rule_is_not_flagged(name: str) -> N
     assert not laboratory([name], ["rr-1", "skip-1"], audits=400).run().over_claiming
 
 
+@pytest.mark.full
 def test_controls_are_no_accusation_unless_asked_for() -> None:
     matrix = laboratory([*INVALID, "tails:50"], ["rr-0"], audits=400).run()
     assert matrix.over_claiming == ()
