@@ -31,7 +31,7 @@ def main() -> None:
     data = (minmax_scale(features), labels)
     canaries = mislabelled(*data, options.canaries, rng=options.seed)
     estimators = {
-        "scikit-learn's nearest neighbours (no privacy)": KNeighborsClassifier(3),
+        "scikit-learn's nearest neighbours (no privacy)": KNeighborsClassifier(3, algorithm="kd_tree"),
         f"diffprivlib's naive Bayes (epsilon = {options.epsilon:g} stated)": PrivateGaussianNB(
             epsilon=options.epsilon, bounds=(0, 1), priors=[0.4, 0.6], random_state=options.seed
         ),

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import canaria
@@ -31,6 +32,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 REFERENCE = ROOT / "docs" / "reference"
 READ_ONLY = {"console", "toml", "yaml", "json", ""}
 NOT_RUN = ("make", "pip", "#")
+THREADS = len(os.sched_getaffinity(0))
 
 
 class Block(NamedTuple):
@@ -104,6 +106,7 @@ def run_here(command: str) -> Ended | None:
 def run_there(command: str) -> Ended:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
+    environment.pop("OMP_NUM_THREADS")
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
@@ -119,6 +122,12 @@ def test_blocks_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    with threadpool_limits(limits=THREADS):
+        run_blocks(page)
+
+
+def run_blocks(page: Path) -> None:
+    """Run a page as its reader would: with as many threads as this machine has, not with those of tests."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed = None
     for block in blocks(page):

@@ -108,7 +108,9 @@ def test_terminal_takes_no_orders_from_a_file(tmp_path: Path) -> None:
 def test_report_refuses_what_does_not_hold(tmp_path: Path) -> None:
     path = scored().save(tmp_path / "result.json")
     path.write_text(path.read_text().replace('"claimed": 4.0', '"claimed": 5.0'))
-    assert "checksum does not fit" in refused("report", str(path))
+    assert "does not hold: ladder starts at 4, not at the claim" in refused("report", str(path))
+    path.write_text(scored().to_json().replace('"name": "', '"name": "another '))
+    assert f"the bound of {path} holds, but the file was changed" in refused("report", str(path))
     assert "--out must not be one of the result files" in refused("report", str(path), "-o", str(path))
     assert "cannot be written" in refused(
         "report", str(scored().save(path)), "-o", str(tmp_path / "absent" / "report.html")

@@ -218,9 +218,7 @@ def test_soft_bounds_are_those_of_the_library(
 
 # Expected bounds against simulated games.
 
-QUICK = (
-    Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 45),
-)
+QUICK = (Setting(8, 1e-5, 10, 0.5, 1000, 1, Ranked(), 45),)
 FULL = (
     Setting(8, 1e-6, 10, 0.8, 4000, 8, Soft(), 70),
     Setting(8, 1e-5, 5, 0.8, 3000, 4, Ranked(), 45),

@@ -52,6 +52,12 @@ def _replace(path: Path, content: bytes) -> None:
             draft.unlink(missing_ok=True)
 
 
+def _canonical(number: str) -> float | int:
+    """A number as every program reads it that knows doubles alone."""
+    value = float(number)
+    return int(value) if value.is_integer() else value
+
+
 def drafted(name: str) -> str | None:
     """The final name of a draft; None for other files."""
     match = _DRAFT.fullmatch(name)
@@ -59,7 +65,11 @@ def drafted(name: str) -> str | None:
 
 
 def checksum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum, in a fixed serialisation."""
+    """SHA-256 of a record without its own checksum, however its file is formatted.
+
+    Numbers are those of JSON (RFC 8785): double precision, and 2.0 is 2. Other programs write them so.
+    """
     rest = {name: value for name, value in record.items() if name != "checksum"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    plain = json.loads(json.dumps(rest), parse_int=_canonical, parse_float=_canonical)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{sha256(text.encode()).hexdigest()}"

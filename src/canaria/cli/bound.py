@@ -32,6 +32,7 @@ def bound(
 
     Example: canaria bound --correct 73 --guesses 100 --elements 1000
     """
+    from canaria._core.checks import integer
     from canaria._core.errors import InputError
     from canaria.claims.families import parse_family
     from canaria.evidence import Counts, PublishedCounts
@@ -40,6 +41,9 @@ def bound(
     claim = claim_of(claimed, delta, family)
     if one_sided and method != "exact":
         raise InputError("--one-sided goes with --method exact")
+    integer("--elements", elements, 1)
+    integer("--guesses", guesses, 0, elements, "--elements")
+    integer("--correct", correct, 0, guesses, "--guesses")
     counts = (correct, guesses, elements)
     evidence = Counts(*counts, one_sided) if method == "exact" else PublishedCounts(*counts)
 

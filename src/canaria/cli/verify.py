@@ -1,32 +1,46 @@
-"""`canaria verify`: recompute a stored bound."""
+"""`canaria verify`: recompute stored bounds."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canaria.cli._options import AsJson
 
+if TYPE_CHECKING:
+    from canaria.results import Check
+
 
 def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Result file; - for stdin.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Result files; - for stdin.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a stored bound; exit code 1 if not confirmed.
+    """Recompute stored bounds; exit code 1 if one is not confirmed.
 
     Example: canaria verify result.json
+    Example: canaria verify results/*.json --json
     """
     import json
 
-    from canaria._core.rounding import rounded_down
     from canaria.results import check, read_result
 
-    found = check(read_result(file))
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), allow_nan=False))
-    else:
-        verdict = "holds" if found.holds else "does not hold"
-        of_family = f", for the family of {found.family}," if found.family else ""
-        typer.echo(f"the stored bound ε ≥ {rounded_down(found.stored)}{of_family} {verdict}")
-        for line in found.faults or (f"its evidence gives ε ≥ {rounded_down(found.recomputed)}",):
-            typer.echo(f"  {line}")
-    raise typer.Exit(0 if found.holds else 1)
+    confirmed = True
+    for file in files:
+        found = check(read_result(file))
+        confirmed = confirmed and found.holds
+        if as_json:
+            typer.echo(json.dumps({"file": file, **found.to_dict()}, allow_nan=False))
+        else:
+            typer.echo(_told(found, "the stored bound" if len(files) == 1 else f"{file}: the stored bound"))
+    raise typer.Exit(0 if confirmed else 1)
+
+
+def _told(found: "Check", subject: str) -> str:
+    from canaria._core.rounding import rounded_down
+    from canaria.results.verify import CHANGED
+
+    verdict = "holds" if found.bound_holds else "does not hold"
+    of_family = f", for the family of {found.family}," if found.family else ""
+    lines = [f"{subject} ε ≥ {rounded_down(found.stored)}{of_family} {verdict}"]
+    lines += found.faults or (f"its evidence gives ε ≥ {rounded_down(found.recomputed)}",)
+    lines += [CHANGED] if found.changed else []
+    return "\n  ".join(lines)

@@ -163,6 +163,12 @@ class Evidence(ABC):
         """
         return False
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.elements))
+
     @property
     def charged(self) -> float:
         """The number of elements that delta is charged for: half of them where one sign is guessed."""

@@ -37,6 +37,12 @@ _DERIVED: Final = (
 )
 
 
+CHANGED: Final = (
+    "the file was changed after it was written (its checksum does not fit): what does not follow from the "
+    "evidence, such as names, facts and conformance, may not be as it was"
+)
+
+
 class Check(NamedTuple):
     """The outcome of checking a stored result.
 
@@ -45,6 +51,7 @@ class Check(NamedTuple):
         recomputed: The epsilon that the evidence gives.
         family: The family of claims that the bound is about; empty for a bound of every mechanism.
         faults: What does not fit; empty if the result holds.
+        changed: Whether the file was changed after it was written.
 
     """
 
@@ -52,10 +59,16 @@ class Check(NamedTuple):
     recomputed: float
     faults: tuple[str, ...]
     family: str = ""
+    changed: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether the stored bound, and all that is stored about it, follows from the evidence."""
+        """Whether the file is as it was written, and what it says of the bound follows from the evidence."""
+        return not self.faults and not self.changed
+
+    @property
+    def bound_holds(self) -> bool:
+        """Whether the bound follows from the evidence, though the rest of the file may have been changed."""
         return not self.faults
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +77,8 @@ class Check(NamedTuple):
             "stored": plain(self.stored),
             "recomputed": plain(self.recomputed),
             "holds": self.holds,
-            "faults": list(self.faults),
+            "bound_holds": self.bound_holds,
+            "faults": [*self.faults, *([CHANGED] if self.changed else [])],
         }
 
 
@@ -82,9 +96,11 @@ def read_checked(source: str | Path) -> Stored:
 
     """
     stored = read_result(source)
-    again, faults = _recomputed(stored)
+    again, faults, changed = _recomputed(stored)
     if faults:
         raise InputError(f"{source} does not hold: {'; '.join(faults)}")
+    if changed:
+        raise InputError(f"the bound of {source} holds, but {CHANGED}")
     return Stored(replace(stored.result, bound=again), stored.record)
 
 
@@ -103,12 +119,18 @@ def check(stored: Stored) -> Check:
         InputError: If the computation takes too long.
 
     """
-    again, faults = _recomputed(stored)
+    again, faults, changed = _recomputed(stored)
     family = str(again.family) if again.condition else ""
-    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults), family)
+    return Check(stored.result.bound.epsilon, again.epsilon, tuple(faults), family, changed)
 
 
-def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
+class _Recomputed(NamedTuple):
+    bound: Bound
+    faults: list[str]
+    changed: bool
+
+
+def _recomputed(stored: Stored) -> _Recomputed:
     allowed = limits.allowed(stored.record)
     try:
         with effort.at_most(allowed):
@@ -120,7 +142,7 @@ def _recomputed(stored: Stored) -> tuple[Bound, list[str]]:
         raise limits.too_long("a result", taken, allowed, stored.result.bound.evidence) from None
 
 
-def _compared(stored: Stored) -> tuple[Bound, list[str]]:
+def _compared(stored: Stored) -> _Recomputed:
     kept = stored.result.bound
     again = lower_bound(
         kept.evidence,
@@ -143,9 +165,7 @@ def _compared(stored: Stored) -> tuple[Bound, list[str]]:
             faults.append(f"{name} is stored as {shown(written)}, but its evidence says {shown(true)}")
     faults += _misfits(stored.result)
     faults += _other_rule(stored.result) + _mislabelled(stored) + command.differences(stored.record)
-    if stored.record["checksum"] != checksum(stored.record):
-        faults.append("checksum does not fit: the file was changed after it was written")
-    return again, faults
+    return _Recomputed(again, faults, stored.record["checksum"] != checksum(stored.record))
 
 
 def _other_rule(result: Result) -> list[str]:
@@ -207,9 +227,13 @@ def _mislabelled(stored: Stored) -> list[str]:
 
 def _equal(written: object, true: object) -> bool:
     """Whether a stored value is what it should be; numbers up to rounding, which differs between machines."""
-    if isinstance(written, float) and isinstance(true, float):
-        return _same(written, true)
+    if _is_number(written) and _is_number(true):
+        return _same(float(written), float(true))  # type: ignore[arg-type]
     return written == true and type(written) is type(true)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _same(one: float, other: float) -> bool:

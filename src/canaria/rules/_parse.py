@@ -76,13 +76,17 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
             raise
         except (TypeError, ValueError):
             pass
-    meant = nearest(name, [*_PLAIN, *_WITH_NUMBER])
+    if name in _WITH_NUMBER and not number:
+        raise InputError(f"rule {name} needs a number, as in {name}:{_EXAMPLES.get(name, 100)}")
+    meant = nearest(name, [*_PLAIN, *_WITH_NUMBER]) if name not in (*_PLAIN, *_WITH_NUMBER) else ""
     raise InputError(
         "rule must be ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K "
         f"or budget:K:T (K an integer, T a number), got {shown(text)}{meant}"
     )
 
 
+_EXAMPLES: Final = {"threshold": "0.5"}
+"""A number for an error message, where 100 would not be one that people use."""
 _OURS: Final[dict[str, Callable[..., Checkable]]] = {
     rule.__name__: rule
     for rule in (All, Bet, Matched, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo)
