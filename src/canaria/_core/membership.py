@@ -72,7 +72,7 @@ def _meaning(cell: object) -> tuple[str, bool] | None:
         word = cell.strip().lower()
         return _WORDS.get(word) or _NUMBERS.get(_number(word))
     if isinstance(cell, int | float | np.integer | np.floating):
-        return _NUMBERS.get(float(cell)) if abs(cell) <= 1 else None
+        return _NUMBERS.get(float(cell)) if -1 <= cell <= 1 else None
     return None
 
 

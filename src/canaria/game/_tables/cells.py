@@ -38,7 +38,7 @@ def table(scores: Cells, included: Cells, columns: Columns, where: Where) -> Sco
     """Read both columns."""
     if len(scores) != len(included):
         raise InputError(
-            f"{where(0).rpartition(' ')[0]}: {columns.score_name} and {columns.included_name} must be equally "
+            f"{where(0).rsplit(' ', 2)[0]}: {columns.score_name} and {columns.included_name} must be equally "
             f"long, got {len(scores)} and {len(included)}"
         )
     return Scores(numbers(scores, columns.score_name, where), bits(included, columns.included_name, where))

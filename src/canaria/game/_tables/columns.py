@@ -60,7 +60,7 @@ class Wanted:
             included = self._guessed("who was included", _INCLUDED, "included_column", names, score)
         if score == included:
             raise ColumnError(
-                f"{self.file}: scores and who was included must be two columns, got {names[score]!r} for both",
+                f"{self.file}: scores and bits must be two columns, got {shown(names[score])} twice",
                 "name them with score_column and included_column",
             )
         return Columns(score, included, names[score].strip(), names[included].strip())

@@ -61,12 +61,16 @@ def _columns(whole: dict[str, Any], wanted: Wanted) -> Scores:
     scores, included = (list(whole.values())[place] for place in (columns.score, columns.included))
     if isinstance(scores, dict) and isinstance(included, dict):
         if list(scores) != list(included):
-            raise InputError(f"{wanted.file} must have the same rows in both columns, got other names of rows")
+            raise InputError(
+                f"{wanted.file} must have the same rows in both columns, got other names of rows"
+            )
         scores, included = list(scores.values()), list(included.values())
     elif not isinstance(scores, list) and not isinstance(included, list):
         scores, included = [scores], [included]
     if not isinstance(scores, list) or not isinstance(included, list):
-        raise InputError(f"{wanted.file} must hold columns that are lists of the same length; write {_SHAPES}")
+        raise InputError(
+            f"{wanted.file} must hold columns that are lists of the same length; write {_SHAPES}"
+        )
     return cells.table(scores, included, columns, lambda place: f"{wanted.file} row {place + 1}")
 
 

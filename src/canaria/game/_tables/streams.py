@@ -52,9 +52,7 @@ def opened(source: str | Path, name: str, progress: Progress | None) -> Iterator
     except (EOFError, zlib.error):
         raise _damaged(name) from None
     except UnicodeDecodeError:
-        raise InputError(
-            f"{name} must be UTF-8 text, got bytes that are not; save it as CSV UTF-8"
-        ) from None
+        raise InputError(f"{name} must be UTF-8 text, got bytes that are not; save it as CSV UTF-8") from None
     except ValueError as error:
         if isinstance(error, InputError):
             raise
@@ -106,7 +104,7 @@ class _Xz(io.RawIOBase):
     def __init__(self, stream: IO[bytes]) -> None:
         import lzma
 
-        self._file, self._error = lzma.LZMAFile(stream), lzma.LZMAError
+        self._file, self._error = lzma.LZMAFile(stream), lzma.LZMAError  # noqa: SIM115
 
     def readable(self) -> bool:
         return True

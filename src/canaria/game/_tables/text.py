@@ -99,8 +99,8 @@ def _require_names(names: list[str], wanted: Wanted) -> None:
     except ValueError:
         return
     raise InputError(
-        f"{wanted.file} must start with the names of its columns, got {shown(names)}; add a first line such as "
-        "score,included"
+        f"{wanted.file} must start with the names of its columns, got {shown(names)}; add a first line such "
+        "as score,included"
     )
 
 
@@ -173,7 +173,9 @@ class _Body:
                 raise InputError(f"{self._file} is not readable as CSV: {error}") from None
             return self._by_cells(block + self._spaced(rest), iter(()))
         scores = [
-            self._decimals.read(self._cell(row, self._columns.score), self._columns.score_name, self._where, i)
+            self._decimals.read(
+                self._cell(row, self._columns.score), self._columns.score_name, self._where, i
+            )
             for i, row in enumerate(rows)
         ]
         words = [self._cell(row, self._columns.included) for row in rows]
@@ -184,7 +186,9 @@ class _Body:
 
     def _split(self, block: bytes) -> Iterator[list[str]]:
         lines = io.StringIO(block.decode(), newline="")
-        filled = filter(None, csv.reader(lines, delimiter=self._separator, skipinitialspace=True, strict=True))
+        filled = filter(
+            None, csv.reader(lines, delimiter=self._separator, skipinitialspace=True, strict=True)
+        )
         for place, row in enumerate(filled):
             if len(row) > self._width:
                 raise InputError(f"{self._where(place)} has more cells than the header{self._hint(row)}")
