@@ -266,6 +266,12 @@ def test_or_one_line_that_says_what_to_do(tmp_path: Path, kind: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("kind", ["0 and 1", "gzip", "zstd", "npz", "npy, fields", "Parquet", "a JSON array"])
+def test_standard_input_may_be_any_of_them(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(READ[kind])))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(read_scores("-").scores, SCORES)
+
+
 @pytest.mark.parametrize("kind", ["zstd", "Parquet", "Feather", "Arrow stream"])
 def test_what_needs_pyarrow_says_so(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

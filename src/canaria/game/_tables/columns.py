@@ -87,7 +87,9 @@ class Wanted:
         if len(found) == 1:
             return found[0]
         fact = f"{self.file} must have one column with {what} (such as {known[0]!r}), got {_list(names)}"
-        raise ColumnError(fact, f"name it with {argument}")
+        raise ColumnError(
+            fact, "give every column its own name" if len(documented) > 1 else f"name it with {argument}"
+        )
 
     def _require_direction(self, name: str) -> None:
         """A loss is usually lower for included elements; only who computed it knows."""
