@@ -112,8 +112,6 @@ class _Body:
         self._columns: Columns = wanted.among(names)
         self._shape = fast.Shape(separator, len(names), self._columns.score, self._columns.included)
         self._way, self._decimals, self._rows = Membership(), Decimals(separator), 0
-        around = re.escape(separator).encode()
-        self._quoted = re.compile(rb'(?:(?<=[%b\n])|\A)"([^"%b\n]*)"(?=[%b\n]|\Z)' % ((around,) * 3))
 
     def read(self, block: bytes, others: Iterator[bytes]) -> Scores:
         """Read one block after the other."""
@@ -144,10 +142,14 @@ class _Body:
         """Parse a block without a loop in Python, or None if something in it is unusual."""
         if not block.isascii():
             block.decode()
-        if b'"' in block:
-            block = self._quoted.sub(rb"\1", block)
+        bare = fast.unquoted(block, self._separator)
+        if bare is None or b"\0" in bare:
+            return None
+        return self._parsed(bare)
+
+    def _parsed(self, block: bytes) -> Scores | None:
         swaps = False if self._separator == "," else self._decimals.swaps(block)
-        if b'"' in block or b"\0" in block or swaps is None:
+        if swaps is None:
             return None
         points = b"." in block
         parsed = fast.parse(block.replace(b",", b".") if swaps else block, self._shape)
