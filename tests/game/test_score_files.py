@@ -387,3 +387,57 @@ def test_python_takes_the_same_words(way: tuple[Any, Any]) -> None:
 def test_and_refuses_the_same(words: list[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         audit_scores([1.0, 2.0], words)
+
+
+CELLS = [
+    *("1", "0", "-1", "+1", "1.0", "0.5", "-.5", "1.", ".", "1e3", "1e", "1e999", "1e-400", "0,5", "1,234", "1,5,0"),
+    *("true", "FALSE", "yes", "No", "in", "out", "member", "non member", " 1 ", "\t1", "nan", "inf", "-inf"),
+    *("0x1", "1_0", "", " ", "null", "NA", "#", "# 1", "\x00", "1\x00", '"1"', '"1', '1"', '""', '"a\nb"', '"1"5'),
+    *("\u0661", "\uff11", "\u00a01", "1\u00a0", "\x0b", "1\x0b", "\u2028", "1d5", "1f", "1 2", "9" * 400, "yes" + 40 * " "),
+    *("0.1" + 40 * "0", "1.000000000000000000e+00", "infinity", "True ", "1j", "(1)", "'1'", "\\N"),
+]  # fmt: skip
+
+
+def outcome(path: Path, way: str) -> object:
+    """What one of the parsers makes of a file: arrays as bytes, or the message."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_BLOCK", 60)
+        if way == "numpy":
+            patch.setattr(fast, "_pyarrow", lambda: None)
+        if way == "cells":
+            patch.setattr(fast, "parse", lambda *_: None)
+        try:
+            scores, included = read_scores(path)
+        except InputError as error:
+            return str(error)
+        assert np.isfinite(scores).all()
+        return scores.tobytes(), included.tobytes()
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    scores=st.lists(st.one_of(st.sampled_from(CELLS), finite.map(repr)), min_size=1, max_size=3),
+    words=st.lists(st.sampled_from(CELLS), min_size=1, max_size=3),
+    notes=st.lists(st.sampled_from(CELLS), min_size=1, max_size=2),
+    places=st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=12),
+    separator=st.sampled_from(",;\t| "),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+)
+def test_every_parser_answers_the_same(
+    tmp_path: Path,
+    scores: list[str],
+    words: list[str],
+    notes: list[str],
+    places: list[tuple[int, int, int]],
+    separator: str,
+    end: str,
+) -> None:
+    """Cells that are nearly right: pyarrow, NumPy and the loop over cells read the same, or say the same."""
+    lines = [separator.join(["score", "included", "note"])]
+    lines += [
+        separator.join([scores[a % len(scores)], words[b % len(words)], notes[c % len(notes)]])
+        for a, b, c in places
+    ]
+    path = tmp_path / "scores.csv"
+    path.write_bytes(end.join([*lines, ""]).encode())
+    assert outcome(path, "pyarrow") == outcome(path, "numpy") == outcome(path, "cells")

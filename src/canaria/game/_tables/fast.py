@@ -65,7 +65,7 @@ def unquoted(block: bytes, separator: str) -> bytes | None:
 
 def parse(block: bytes, shape: Shape) -> Parsed | None:
     """Parse complete lines without quotes, or None if anything is unusual."""
-    if not block.strip():
+    if not block.strip(b"\n"):
         return Parsed(np.empty(0), [], np.empty(0, np.int64))
     pyarrow = _pyarrow()
     parsed = _by_numpy(block, shape) if pyarrow is None else _by_pyarrow(pyarrow, block, shape)
