@@ -441,3 +441,25 @@ def test_every_parser_answers_the_same(
     path = tmp_path / "scores.csv"
     path.write_bytes(end.join([*lines, ""]).encode())
     assert outcome(path, "pyarrow") == outcome(path, "numpy") == outcome(path, "cells")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kind=st.sampled_from(sorted(READ)), data=st.data())
+def test_damage_is_told_in_one_line(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    """A few bytes changed, or the end missing: scores that can be used, or an error of one line."""
+    entry = READ[kind]
+    damaged = bytearray(entry[0] if isinstance(entry, tuple) else entry)
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "scores.dat"
+    path.write_bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+    found = outcome(path, "pyarrow")
+    assert isinstance(found, tuple) or "\n" not in str(found)
+
+
+def test_a_broken_header_of_an_array_is_damage(tmp_path: Path) -> None:
+    """NumPy's reader then ends in the tokenizer of Python."""
+    path = tmp_path / "scores.npy"
+    path.write_bytes(made(lambda file: np.save(file, PAIRS)).replace(b"}", b" "))
+    with pytest.raises(InputError, match="is damaged or cut off"):
+        read_scores(path)

@@ -1,8 +1,10 @@
 """NumPy's own files. Arrays of Python objects are refused: reading them would run whatever is inside."""
 
 import io
+import struct
 import zipfile
 import zlib
+from tokenize import TokenError
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -47,7 +49,9 @@ def read_npz(stream: BinaryIO, wanted: Wanted) -> Scores:
         for place in (columns.score, columns.included):
             with archive.open(f"{names[place]}.npy") as member:
                 chosen.append(_loaded(io.BytesIO(member.read()), f"{wanted.file}: {names[place]}"))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error):
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, KeyError, struct.error, zlib.error):
         raise InputError(f"{wanted.file} is damaged or cut off: it starts like an .npz file") from None
     return _table(chosen[0], chosen[1], wanted, names)
 
@@ -71,7 +75,7 @@ def _loaded(stream: BinaryIO, file: str) -> Array:
                 "included.astype(int)"
             ) from None
         raise InputError(f"{file} is damaged or cut off: it starts like an .npy file") from None
-    except (EOFError, SyntaxError, TypeError, MemoryError, OverflowError):
+    except (EOFError, SyntaxError, TokenError, TypeError, MemoryError, OverflowError):
         raise InputError(f"{file} is damaged or cut off: it starts like an .npy file") from None
     return array
 
