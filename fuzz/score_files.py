@@ -1,5 +1,6 @@
 """Score files: any bytes, and files that are nearly right; what was read is audited."""
 
+import gzip
 import io
 import sys
 from typing import Any, Final
@@ -25,6 +26,9 @@ _NAMES: Final = [
     "note",
     "included,",
     "{",
+    "loss",
+    "Member",
+    "included;score",
 ]
 _CELLS: Final = [
     "1",
@@ -53,6 +57,12 @@ _CELLS: Final = [
     "null",
     "{}",
     "[1]",
+    "yes",
+    "No",
+    "0,5",
+    "1;0",
+    "1.0",
+    "non-member",
 ]
 _ENDS: Final = ["\n", "\r\n", "\r", "\n\n", "", "\x0b", "\u2028"]
 
@@ -133,10 +143,21 @@ def _sound(source: draw.Source, rows: int) -> bytes:
     return bytes(text)
 
 
+def _binary() -> list[bytes]:
+    """Files of NumPy, plain and compressed, for the fuzzer to damage."""
+    plain, archive = io.BytesIO(), io.BytesIO()
+    np.save(plain, np.array([[0.5, 1.0], [-0.5, 0.0]]))
+    np.savez(archive, score=[0.5, -0.5], included=[1, 0])
+    return [plain.getvalue(), archive.getvalue(), gzip.compress(b"score,included\n1,1\n", mtime=0)]
+
+
 if __name__ == "__main__":
     files = [
         b"score,included\n1.5,1\n-0.5,false\n",
-        b'{"score": 1, "included": true}\n{"score": 0, "included": 0}',
+        b'{"score": 1, "included": true}\n{"score": 0, "included": false}',
+        b'{"score": [1, 0], "included": [true, false]}',
+        b"score;member\n0,5;yes\n-1,25;no\n",
+        *_binary(),
     ]
     random = [np.random.default_rng(seed).bytes(300) for seed in range(60)]
     harness.run("score_files", one, [*random, *(bytes(20) + text for text in files)])

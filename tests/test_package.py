@@ -20,7 +20,7 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize("statement", ["import canaria", "import canaria.cli"])
 def test_imports_stay_light(statement: str) -> None:
     """`canaria --version` needs no numerics; nothing heavy comes with `import canaria`."""
-    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "matplotlib", *FRAMEWORKS}
+    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "pyarrow", "matplotlib", *FRAMEWORKS}
     assert not heavy & modules_after(statement)
 
 

@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from canaria._core.membership import ALLOWED
 from canaria._version import __version__
+from canaria.cli import _progress
 from tests.cli.command import canaria, installed
 
 BOUND = ["bound", "--correct", "73", "--guesses", "100", "--elements", "1000"]
@@ -33,7 +37,7 @@ def test_version() -> None:
     [
         ([*BOUND, "--claimed", "0.5", "--delta", "0"], "", 1),
         (["scores", "-"], "score,included\n1,1\n0,0\n", 0),
-        (["scores", "-"], "score,included\n1,yes\n", 2),
+        (["scores", "-"], "score,included\n1,maybe\n", 2),
     ],
     ids=["refuted", "kept", "bad input"],
 )
@@ -149,17 +153,30 @@ def test_bad_usage_is_one_line_and_code_two(words: list[str], message: str) -> N
     [
         ("", "standard input must hold at least one row of scores, got none"),
         ("score,included\n", "at least one row"),
-        ("score,in\n1,1\n", "must have one column named 'included' in its header, got ['score', 'in']"),
-        ("score,score,included\n1,1,1\n", "must have one column named 'score'"),
+        (
+            "score,who\n1,1\n",
+            "must have one column with who was included (such as 'included'), got ['score', 'who']; name it with "
+            "--included-column",
+        ),
+        (
+            "nll,included\n1,1\n",
+            "must have one column with scores (such as 'score'), got ['nll', 'included']",
+        ),
+        ("loss,member\n1,1\n", "say which with --higher-means (losses are usually higher for excluded"),
+        (
+            "score,score,included\n1,1,1\n",
+            "got ['score', 'score', 'included']; give every column its own name",
+        ),
         ("score,included\nnan,1\n", "row 1: score must be a finite number, got 'nan'"),
         ("score,included\n1,1\ninf,0\n", "row 2: score must be a finite number, got 'inf'"),
-        ("score,included\n1,yes\n", "row 1: included must be 0, 1, true or false, got 'yes'"),
-        ("score,included\n1\n", "row 1: included must be 0, 1, true or false, got None"),
+        ("score,included\n1,maybe\n", f"row 1: included must be {ALLOWED}, got 'maybe'"),
+        ("score,included\n1\n", f"row 1: included must be {ALLOWED}, got nothing"),
         ("score,included\n1,0,7\n", "row 1 has more cells than the header"),
         ('{"score": 1, "included": true}\nnonsense\n', "line 2 must be a JSON object"),
         ('{"score": 1e999, "included": 1}\n', "line 1: score must be a finite number, got inf"),
         ('{"score": true, "included": 1}\n', "line 1: score must be a finite number, got True"),
-        ('{"score": 1}\n', "line 1: included must be 0, 1, true or false, got None"),
+        ('{"score": 1}\n', "must have one column with who was included (such as 'included'), got ['score']"),
+        ('{"score": 1, "included": 1}\n{"score": 1}\n', f"line 2: included must be {ALLOWED}, got nothing"),
         ("score,included\n" + "1,1\n" * 900 + "0,0\n" * 100, "bits must be independent fair coins"),
     ],
 )
@@ -168,6 +185,41 @@ def test_bad_score_files(text: str, message: str) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_columns_and_the_direction_of_scores_may_be_named(score_file: Path, tmp_path: Path) -> None:
+    """The same scores as losses, in columns of other names."""
+    rows = [line.split(",") for line in score_file.read_text().splitlines()[1:]]
+    losses = tmp_path / "losses.tsv"
+    losses.write_text(
+        "nll\twho\n" + "".join(f"{-float(s)}\t{'in' if i == '1' else 'out'}\n" for s, i in rows)
+    )
+    named = ["--score-column", "NLL", "--included-column", "who", "--higher-means", "excluded", "--json"]
+    ours = json.loads(canaria("scores", str(losses), *named).out)
+    theirs = json.loads(canaria("scores", str(score_file), "--json").out)
+    assert ours["epsilon"] == theirs["epsilon"] > 1
+    ran = canaria("scores", str(losses), "--score-column", "nul")
+    assert ran.err.endswith("did you mean 'nll'?; name one of them with --score-column\n")
+
+
+def test_a_bar_appears_only_where_reading_takes_long(
+    score_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def bar() -> Iterator[Callable[[int, int], None]]:
+        yield lambda done, total: shown.append((done, total))
+
+    monkeypatch.setattr(_progress, "_bytes", bar)
+    canaria("scores", str(score_file))
+    assert not shown
+    monkeypatch.setattr(_progress, "PATIENCE", -1.0)
+    canaria("scores", str(score_file))
+    assert shown[-1] == (score_file.stat().st_size, score_file.stat().st_size)
+    monkeypatch.undo()
+    monkeypatch.setattr(_progress, "PATIENCE", -1.0)
+    assert canaria("scores", str(score_file), "--json").code == 0
 
 
 @pytest.mark.parametrize(

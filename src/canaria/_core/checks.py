@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, nearest, shown
+from canaria._core.membership import Membership, UnknownWordError
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
 LARGEST: Final = 10**15
@@ -104,7 +105,10 @@ def integers(name: str, values: npt.ArrayLike) -> Integers:
 
 
 def two_valued(name: str, values: npt.ArrayLike) -> Hits:
-    """Check a vector of booleans, 0/1 or -1/+1, and return it as booleans."""
+    """Check a vector of booleans, 0/1, -1/+1, or words such as yes/no, and return it as booleans."""
+    words = _words(values)
+    if words is not None:
+        return _meanings(name, words)
     array = vector(name, values)
     negative = bool((array == -1).any())
     low = -1 if negative else 0
@@ -113,6 +117,30 @@ def two_valued(name: str, values: npt.ArrayLike) -> Hits:
         where = int(np.argmax(bad))
         raise InputError(f"{name} must hold 0/1, -1/+1 or booleans, got {array[where]:g} at position {where}")
     return np.asarray(array == 1)
+
+
+def _words(values: npt.ArrayLike) -> list[object] | None:
+    """The elements, if some of them are words."""
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    if given.ndim != 1 or isinstance(values, np.ma.MaskedArray) or given.dtype.kind not in "USTO":
+        return None
+    listed: list[object] = (
+        given.tolist() if isinstance(values, np.ndarray) else list(cast("list[object]", values))
+    )
+    return listed if any(isinstance(word, str | bytes) for word in listed) else None
+
+
+def _meanings(name: str, words: list[object]) -> Hits:
+    way, included = Membership(), np.zeros(len(words), np.bool_)
+    for where, word in enumerate(words):
+        try:
+            included[where] = way.read(word)
+        except UnknownWordError as error:
+            raise InputError(f"{name} {error} at position {where}") from None
+    return included
 
 
 def hits(values: npt.ArrayLike) -> Hits:

@@ -1,11 +1,15 @@
 """What long work shows: a bar with the time left, and how to go on where it is interrupted."""
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
 
 import typer
+
+PATIENCE: Final = 2.0
+"""Seconds before a bar appears where files are read."""
 
 
 @contextmanager
@@ -43,6 +47,45 @@ def progress() -> Iterator[Callable[[int, int], None]]:
     with warnings.catch_warnings(), Progress(*columns, console=Console(stderr=True)) as bar:
         warnings.showwarning = _one_line
         task = bar.add_task("blocks", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def reading() -> Iterator[Callable[[int, int], None]]:
+    """A bar of the bytes read, on standard error, from the third second on: most files need none."""
+    with ExitStack() as stack:
+        yield _LateBar(stack).update
+
+
+class _LateBar:
+    """Appears once the work has taken long enough to be wondered at."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack, self._start = stack, time.monotonic()
+        self._update: Callable[[int, int], None] | None = None
+
+    def update(self, done: int, total: int) -> None:
+        """Show how much is done."""
+        if self._update is None and time.monotonic() - self._start > PATIENCE:
+            self._update = self._stack.enter_context(_bytes())
+        if self._update is not None:
+            self._update(done, total)
+
+
+@contextmanager
+def _bytes() -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -1,19 +1,26 @@
 """`canaria scores`: a bound from a file of scores."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family
 from canaria.cli._output import claim_of, command_line, finish
+from canaria.cli._progress import reading
+
+if TYPE_CHECKING:
+    from canaria.game.score_files import Scores
+
+HigherMeans = Literal["included", "excluded"]
 
 
 def scores(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="CSV or JSON Lines file with columns score and included; - for stdin."
+            metavar="FILE",
+            help="Scores and who was included: CSV or the like, JSON, .npz, .npy, Parquet; - for stdin.",
         ),
     ],
     delta: Delta = None,
@@ -31,22 +38,40 @@ def scores(
         Adjacency,
         typer.Option(metavar="KIND", help="add-remove or replace."),
     ] = "add-remove",
+    score_column: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Column with the scores (default: score, loss, logit, ...)."),
+    ] = None,
+    included_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Column that says who was included (default: included, member, label, ...)."
+        ),
+    ] = None,
+    higher_means: Annotated[
+        HigherMeans | None,
+        typer.Option(
+            metavar="KIND", help="included (default), or excluded for losses. Needed if the column is loss."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from scores (higher: more likely included).
 
+    Included is written as 0/1, -1/1, true/false, yes/no, in/out or member/non-member.
+
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     Example: canaria scores scores.csv --delta 1e-5 --family gaussian
+    Example: canaria scores losses.csv.gz --score-column nll --higher-means excluded
     """
     from canaria._core.errors import InputError
-    from canaria.game.score_files import read_scores
     from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
 
     chosen = None if rule is None else parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
-    values, included = read_scores(file)
+    values, included = _read(file, score_column, included_column, higher_means)
     claim = claim_of(claimed, delta, family)
 
     def compute() -> Result:
@@ -65,3 +90,23 @@ def scores(
         )
 
     finish(compute, as_json)
+
+
+def _read(
+    file: str, score_column: str | None, included_column: str | None, higher_means: HigherMeans | None
+) -> "Scores":
+    """Read the file, with a bar if it takes long; errors name options, not arguments."""
+    from canaria._core.errors import InputError
+    from canaria.game.score_files import ColumnError, read_scores
+
+    try:
+        with reading() as progress:
+            return read_scores(
+                file,
+                score_column=score_column,
+                included_column=included_column,
+                higher_means=higher_means,
+                progress=progress,
+            )
+    except ColumnError as error:
+        raise InputError(error.as_options()) from None

@@ -1,51 +1,75 @@
-"""Reading scores from files: CSV with a header, or JSON lines, with the columns `score` and `included`."""
+"""Reading scores from files of the kinds that people have; what a file is, is decided by its first bytes."""
 
-import csv
 import io
-import json
-import math
-import re
-import sys
-from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import BinaryIO, Final, get_args
 
-import numpy as np
-
-from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
+from canaria.game._tables import arrays, arrow, json_text, text
+from canaria.game._tables.cells import Scores
+from canaria.game._tables.columns import ColumnError, HigherMeans, Wanted
+from canaria.game._tables.streams import Progress, opened
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_WORDS: Final = {"0": 0, "1": 1, "false": 0, "true": 1}
+__all__ = ["ColumnError", "HigherMeans", "Scores", "read_scores"]
+
+Reader = Callable[[BinaryIO, Wanted], Scores]
+_READERS: Final[dict[bytes, Reader]] = {
+    b"PAR1": arrow.read_parquet,
+    b"ARROW1": arrow.read_feather,
+    b"FEA1": arrow.read_feather,
+    b"\xff\xff\xff\xff": arrow.read_stream,
+    b"\x93NUMPY": arrays.read_npy,
+    b"PK\x03\x04": arrays.read_npz,
+    b"PK\x05\x06": arrays.read_npz,
+}
+_REFUSED: Final = {
+    b"\x80\x02": "a pickle",
+    b"\x80\x03": "a pickle",
+    b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+    b"\x89HDF": "an HDF5 file",
+    b"MATLAB": "a MATLAB file",
+    b"SQLite format 3": "an SQLite database",
+    b"%PDF": "a PDF",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+}
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_LONGEST_HEAD: Final = 4096
+"""How far white space is skipped to see whether a text is JSON."""
 
 
-class Scores(NamedTuple):
-    """Scores, and which elements were included.
-
-    Attributes:
-        scores: One score per element.
-        included: Whether the element was included.
-
-    """
-
-    scores: Floats
-    included: Hits
-
-
-def read_scores(source: str | Path) -> Scores:
+def read_scores(
+    source: str | Path,
+    *,
+    score_column: str | None = None,
+    included_column: str | None = None,
+    higher_means: HigherMeans | None = None,
+    progress: Progress | None = None,
+) -> Scores:
     r"""Read a file of scores.
 
-    The file is CSV with a header, or JSON lines. It has a column `score` with finite numbers and a column
-    `included` with 0, 1, true or false.
+    The file is text with a header (separated by commas, semicolons, tabs, bars or spaces), JSON (a row per
+    line, an array of rows, or an object of lists), `.npz`, `.npy` (named fields, or the two columns score and
+    included), and with pyarrow Parquet, Feather or Arrow. It may be compressed with gzip, bzip2, xz, or with
+    pyarrow zstd. Its name does not matter.
+
+    Scores are finite numbers. Who was included is written as 0/1, -1/+1, true/false, yes/no, in/out,
+    included/excluded or member/non-member, in any case, and in one of these ways throughout. Nothing may be
+    missing.
 
     Args:
         source: The path of the file; `-` is standard input.
+        score_column: The column with the scores; by default `score`, or the only column with a name that is
+            usual for scores, such as `loss` or `logit`, in any case.
+        included_column: The column that says who was included; by default `included`, or the only one with a
+            usual name, such as `member` or `label`.
+        higher_means: Whether a higher score means "more likely included" (the default) or "excluded", as for
+            losses; those scores are negated. A column `loss` that was not named is not read without it.
+        progress: Called with the bytes read so far and those of the file, while text is read.
 
     Returns:
-        The scores, and which elements were included.
+        The scores, higher meaning "more likely included", and which elements were included.
 
     Raises:
         InputError: If the file cannot be read, has no rows, or holds anything that is not allowed.
@@ -53,116 +77,33 @@ def read_scores(source: str | Path) -> Scores:
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
-        >>> _ = path.write_text("score,included\n1.5,1\n-0.5,false\n")
-        >>> read_scores(path)
-        Scores(scores=array([ 1.5, -0.5]), included=array([ True, False]))
+        >>> _ = path.write_text("Loss;Member\n1,5;no\n-0,5;yes\n")
+        >>> read_scores(path, higher_means="excluded")
+        Scores(scores=array([-1.5,  0.5]), included=array([False,  True]))
 
     """
-    scores, included = array("d"), bytearray()
+    if higher_means not in (None, *get_args(HigherMeans)):
+        raise InputError(f"higher_means must be 'included' or 'excluded', got {shown(higher_means)}")
     name = "standard input" if str(source) == "-" else str(source)
-    with _opened(source, name) as stream:
-        for where, row in _rows(stream, name):
-            scores.append(_score(row.get("score"), where))
-            included.append(_included(row.get("included"), where))
-    if not scores:
+    wanted = Wanted(file=name, score=score_column, included=included_column, higher_means=higher_means)
+    with opened(source, name, progress) as stream:
+        scores, included = _read(stream, wanted)
+    if not len(scores):
         raise InputError(f"{name} must hold at least one row of scores, got none")
-    return Scores(np.frombuffer(scores, dtype=np.float64), np.frombuffer(included, dtype=np.bool_))
+    return Scores(0.0 - scores if higher_means == "excluded" else scores, included)
 
 
-@contextmanager
-def _opened(source: str | Path, name: str) -> Iterator[TextIO]:
-    try:
-        if str(source) == "-":
-            if sys.stdin is None:
-                raise InputError("standard input is closed")
-            yield io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline="")
-        else:
-            with Path(source).open(encoding="utf-8-sig", newline="") as stream:
-                yield stream
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{name} must be UTF-8 text, got bytes that are not") from None
-    except csv.Error as error:
-        raise InputError(f"{name} is not readable as CSV: {error}") from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{shown(name)} cannot be opened: {error}") from None
-
-
-def _rows(stream: TextIO, source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    first = stream.readline()
-    while first and not first.strip():
-        first = stream.readline()
-    lines = _chained(first, stream)
-    if first.lstrip().startswith("{"):
-        yield from _json_rows(lines, source)
-    elif first:
-        yield from _csv_rows(lines, source)
-
-
-def _chained(first: str, stream: TextIO) -> Iterator[str]:
-    yield first
-    yield from stream
-
-
-def _csv_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(lines, skipinitialspace=True, strict=True)
-    names = [name.strip() for name in reader.fieldnames or ()]
-    for wanted in ("score", "included"):
-        if names.count(wanted) != 1:
-            raise InputError(
-                f"{source} must have one column named {wanted!r} in its header, got {shown(names)}"
-            )
-    reader.fieldnames = names
-    for number, row in enumerate(reader, start=1):
-        if None in row:
-            raise InputError(f"{source} row {number} has more cells than the header")
-        yield f"{source} row {number}", row
-
-
-def _json_rows(lines: Iterator[str], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{source} line {number}"
-        try:
-            row = json.loads(line, object_pairs_hook=partial(_once, where))
-        except InputError:
-            raise
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise InputError(f"{where} must be a JSON object, got {shown(line)}")
-        yield where, row
-
-
-def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name occurs twice, as no column of a CSV file may."""
-    row = dict(pairs)
-    if len(row) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{where} must name everything once, got {shown(twice)} twice")
-    return row
-
-
-def _score(value: str | float | None, where: str) -> float:
-    number = math.nan
-    written = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
-    if written or (isinstance(value, int | float) and not isinstance(value, bool)):
-        try:
-            number = float(value or 0)
-        except OverflowError:
-            number = math.inf
-    if not math.isfinite(number):
-        raise InputError(f"{where}: score must be a finite number, got {shown(value)}")
-    return number
-
-
-def _included(value: object, where: str) -> int:
-    word = str(value).strip().lower()
-    if isinstance(value, str | bool | int) and word in _WORDS:
-        return _WORDS[word]
-    raise InputError(f"{where}: included must be 0, 1, true or false, got {shown(value)}")
+def _read(stream: io.BufferedReader, wanted: Wanted) -> Scores:
+    head = stream.peek(_LONGEST_HEAD)
+    for magic, reader in _READERS.items():
+        if head.startswith(magic):
+            return reader(stream, wanted)
+    for magic, kind in _REFUSED.items():
+        if head.startswith(magic):
+            raise InputError(f"{wanted.file} is {kind}, which is not read; save scores as CSV, JSON or .npz")
+    source: BinaryIO = stream
+    if head.startswith(_UTF_16):
+        source = io.BytesIO(stream.read().decode("utf-16").encode())
+        head = source.getvalue()[:_LONGEST_HEAD]
+    is_json = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return json_text.read(source, wanted) if is_json else text.read(source, wanted)

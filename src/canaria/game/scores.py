@@ -46,7 +46,8 @@ def audit_scores(
 
     Args:
         scores: One number per canary, higher meaning "more likely included".
-        bits: Which canaries were included, by independent fair coins (booleans, 0/1 or -1/+1).
+        bits: Which canaries were included, by independent fair coins: booleans, 0/1, -1/+1, or words such as
+            yes/no, in/out or member/non-member.
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.

@@ -1,0 +1,92 @@
+"""The ways in which people write which elements were included: 0/1, -1/+1, true/false, yes/no, and others.
+
+A column keeps to one of them. "yes" after "1" is more likely a column of something else, or two files glued
+together, than a habit; guessing what was meant would change bits, so it is an error.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+ALLOWED: Final = "0/1, -1/+1, true/false, yes/no, in/out, included/excluded or member/non-member"
+_PAIRS: Final = (
+    ("true/false", ("true",), ("false",)),
+    ("yes/no", ("yes",), ("no",)),
+    ("in/out", ("in",), ("out",)),
+    ("included/excluded", ("included",), ("excluded",)),
+    ("member/non-member", ("member",), ("non-member", "nonmember", "non_member", "non member")),
+)
+_WORDS: Final = {
+    word: (way, included)
+    for way, yes, no in _PAIRS
+    for included, words in ((True, yes), (False, no))
+    for word in words
+}
+_NUMBERS: Final = {1.0: ("", True), 0.0: ("0/1", False), -1.0: ("-1/+1", False)}
+"""1 alone fits both ways of writing numbers, whose other number decides."""
+
+
+class UnknownWordError(ValueError):
+    """Raised for a cell that does not say whether its element was included; the reason is the message."""
+
+
+class Membership:
+    """Reads cells one by one, and remembers the way of writing that they have kept to so far.
+
+    >>> way = Membership()
+    >>> way.read("Yes"), way.read("no ")
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._way = ""
+        self._first: object = None
+        self._kind: type[str] | type[float] | None = None
+
+    def read(self, cell: object) -> bool:
+        """Whether the element was included; nothing is remembered of a cell that is refused."""
+        found = _meaning(cell)
+        if found is None:
+            raise UnknownWordError(f"must be {ALLOWED}, got {_quoted(cell)}")
+        way, included = found
+        kind = str if way in _WAYS_OF_WORDS else float
+        if (self._kind not in (None, kind)) or (way and self._way and way != self._way):
+            raise UnknownWordError(
+                f"must keep to one of {ALLOWED}, got {_quoted(cell)} after {_quoted(self._first)}"
+            )
+        if self._kind is None or (way and not self._way):
+            self._kind, self._way, self._first = kind, self._way or way, cell
+        return included
+
+
+_WAYS_OF_WORDS: Final = frozenset(way for way, _, _ in _PAIRS)
+
+
+def _meaning(cell: object) -> tuple[str, bool] | None:
+    if isinstance(cell, bool | np.bool_):
+        return "true/false", bool(cell)
+    if isinstance(cell, bytes):
+        cell = cell.decode("ascii", errors="replace")
+    if isinstance(cell, str):
+        word = cell.strip().lower()
+        return _WORDS.get(word) or _NUMBERS.get(_number(word))
+    if isinstance(cell, int | float | np.integer | np.floating):
+        return _NUMBERS.get(float(cell)) if -1 <= cell <= 1 else None
+    return None
+
+
+def _number(word: str) -> float:
+    """The number that a word is, written in plain ASCII; otherwise one that means nothing."""
+    try:
+        return float(word) if word.isascii() and "_" not in word else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _quoted(cell: object) -> str:
+    from canaria._core.errors import shown
+
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return "nothing"
+    return shown(cell.item() if isinstance(cell, np.generic) else cell)

@@ -1,0 +1,119 @@
+"""Which column holds the scores, and which one says who was included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from canaria._core.errors import InputError, nearest, shown
+
+HigherMeans = Literal["included", "excluded"]
+_SCORES: Final = (
+    *("score", "scores", "loss", "losses", "logit", "logits", "confidence", "confidences", "statistic"),
+    *("mia_score", "membership_score", "attack_score", "llr", "log_likelihood_ratio", "likelihood_ratio"),
+)
+_INCLUDED: Final = (
+    *("included", "include", "is_included", "inclusion", "member", "members", "membership", "is_member"),
+    *("ismember", "in", "is_in", "in_train", "is_train", "in_training", "train", "trained", "canary_in"),
+    *("bit", "bits", "coin", "label", "labels", "target", "y", "y_true"),
+)
+"""Long lists on purpose: two candidates are an error, so a class label is not taken for membership unseen."""
+_LOSSES: Final = frozenset({"loss", "losses"})
+
+
+class ColumnError(InputError):
+    """Raised if the columns are not known; says which argument, or option, names them."""
+
+    __module__ = "canaria"
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(f"{fact}; {advice}")
+        self._fact, self._advice = fact, advice
+
+    def as_options(self) -> str:
+        """The message in the words of the command line."""
+        advice = self._advice
+        for argument in ("score_column", "included_column", "higher_means"):
+            advice = advice.replace(argument, "--" + argument.replace("_", "-"))
+        return f"{self._fact}; {advice}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the user said about the columns; None leaves it to a guess."""
+
+    file: str
+    score: str | None = None
+    included: str | None = None
+    higher_means: HigherMeans | None = None
+
+    def among(self, names: Sequence[str]) -> "Columns":
+        """Find both columns among the names that a file has."""
+        score = included = None
+        if self.score is not None:
+            score = self._named(self.score, "score_column", names)
+        if self.included is not None:
+            included = self._named(self.included, "included_column", names)
+        if score is None:
+            score = self._guessed("scores", _SCORES, "score_column", names, included)
+            self._require_direction(names[score])
+        if included is None:
+            included = self._guessed("who was included", _INCLUDED, "included_column", names, score)
+        if score == included:
+            raise ColumnError(
+                f"{self.file}: scores and bits must be two columns, got {shown(names[score])} twice",
+                "name them with score_column and included_column",
+            )
+        return Columns(score, included, names[score].strip(), names[included].strip())
+
+    def _named(self, name: str, argument: str, names: Sequence[str]) -> int:
+        found = [place for place, other in enumerate(names) if other.strip() == name.strip()]
+        found = found or [place for place, other in enumerate(names) if _plain(other) == _plain(name)]
+        if len(found) == 1:
+            return found[0]
+        count = "several" if found else "no"
+        raise ColumnError(
+            f"{self.file} has {count} column{'s' if found else ''} named {shown(name)}, but {_list(names)}"
+            f"{nearest(name, names) if not found else ''}",
+            f"name one of them with {argument}" if not found else "give every column its own name",
+        )
+
+    def _guessed(
+        self, what: str, known: tuple[str, ...], argument: str, names: Sequence[str], taken: int | None
+    ) -> int:
+        """The documented name if it is there, otherwise the only name that people use for this."""
+        places = [place for place, name in enumerate(names) if _plain(name) in known and place != taken]
+        documented = [place for place in places if _plain(names[place]) == known[0]]
+        found = documented or places
+        if len(found) == 1:
+            return found[0]
+        fact = f"{self.file} must have one column with {what} (such as {known[0]!r}), got {_list(names)}"
+        raise ColumnError(
+            fact, "give every column its own name" if len(documented) > 1 else f"name it with {argument}"
+        )
+
+    def _require_direction(self, name: str) -> None:
+        """A loss is usually lower for included elements; only who computed it knows."""
+        if _plain(name) in _LOSSES and self.higher_means is None:
+            raise ColumnError(
+                f"{self.file} has a column {name.strip()!r}, and a higher loss may mean included or excluded",
+                "say which with higher_means (losses are usually higher for excluded elements), or name "
+                "another column with score_column",
+            )
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The places of the two columns, and their names, which errors cite."""
+
+    score: int
+    included: int
+    score_name: str
+    included_name: str
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _list(names: Sequence[str]) -> str:
+    return shown([name.strip() for name in names])
