@@ -60,6 +60,7 @@ class Section:
         drops: The steps of the ladder, with advice.
         fixed: What was fixed before the bits were revealed.
         checksum: The checksum of the result.
+        name: What the result is called on this report.
 
     """
 
@@ -72,6 +73,13 @@ class Section:
     drops: tuple[Drop, ...]
     fixed: str
     checksum: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """The bound in a few words, for a table."""
+        family = f" (family of {self.result.bound.family})" if self.condition else ""
+        return f"ε ≥ {self.result.bound.epsilon_text}{family}"
 
     @property
     def meaning(self) -> str:
@@ -124,6 +132,7 @@ class Section:
     def to_dict(self) -> dict[str, Any]:
         """The section as plain data for JSON."""
         return {
+            "name": self.name,
             "result": self.result.to_dict(),
             "verdict": self.result.verdict,
             "meaning": self.meaning,
@@ -137,12 +146,13 @@ class Section:
         }
 
 
-def explain(result: Result, checksum: str | None = None) -> Section:
+def explain(result: Result, checksum: str | None = None, name: str | None = None) -> Section:
     """Compute what the reader is shown.
 
     Args:
         result: The result.
         checksum: The checksum of the file that the result came from; by default that of the result.
+        name: What the result is called on this report; by default its own name.
 
     Returns:
         The section of the report.
@@ -165,7 +175,13 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         drops=_drops(result.ladder),
         fixed="; ".join(fixed),
         checksum=checksum or result.to_dict()["checksum"],
+        name=result.name if name is None else name,
     )
+
+
+def title_of(sections: Sequence[Section]) -> str:
+    """The title of a report that was given none."""
+    return sections[0].name if len(sections) == 1 else f"{len(sections)} audits"
 
 
 def at_once(results: Sequence[Result]) -> str | None:
