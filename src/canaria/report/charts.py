@@ -181,7 +181,10 @@ def _curve(
     ]
     body += [_point(*place, GREY, 3.5, dot.told) for place, dot in zip(places, dots, strict=True)]
     ring = {"r": 6, "fill": "none", "stroke": ORANGE, "stroke_width": 2}
-    body += [tag("circle", cx=across(dot.across), cy=f"{down(dot.epsilon):.4g}", **ring) for dot in marked]
+    body += [
+        tag("circle", title=dot.told, cx=across(dot.across), cy=f"{down(dot.epsilon):.4g}", **ring)
+        for dot in marked
+    ]
     keys = [Key(bar.what, bar.colour) for bar in rules]
     return _figure(about, body, _HEIGHT + foot, keys, "curve")
 

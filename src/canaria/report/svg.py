@@ -48,7 +48,7 @@ def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
 
 def text(words: str, x: str, y: float, **attributes: object) -> str:
     """A line of text."""
-    return tag("text", escape(words), x=x, y=f"{y:g}", **attributes)
+    return tag("text", escape(words), title="", x=x, y=f"{y:g}", **attributes)
 
 
 def line(
