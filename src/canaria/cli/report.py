@@ -34,10 +34,10 @@ def report(
     from canaria.report.section import explain
     from canaria.results.verify import read_checked
 
-    if out is not None:
-        require_known(out)
     if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
         raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
+    if out is not None:
+        require_known(out)
     with one_line_warnings():
         stored = [read_checked(file) for file in files]
         names = told_apart([result.name for result, _ in stored], files)

@@ -14,10 +14,12 @@ from canaria.report import words
 from canaria.results.parts import Ladder, Step
 from canaria.results.result import Result
 
-_CONFIDENCES: Final = (0.99, 0.5, 0.9, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
+_CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
-_PATIENCE: Final = 0.6
+_PATIENCE: Final = 0.5
 """Seconds of an ordinary core for each curve, so that a report of three results takes at most 1.5 in all."""
+_POINTS: Final = 12
+"""About so many points of the curve over numbers of guesses: more look the same, and take longer."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -214,9 +216,15 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
         ((taken, right),) = counts
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
         counts = [(size, right * size // taken) for size in sizes if size <= checks.LARGEST]
+    every, last = -(-len(counts) // _POINTS), len(counts) - 1
+    kept = [
+        count
+        for place, count in enumerate(counts)
+        if place % every == 0 or place == last or count[0] == bound.tally.taken
+    ]
     curve = []
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
-        for size, hits in counts:
+        for size, hits in kept:
             alone = evidence.count_alone(hits, size)
             if alone is None:
                 continue
