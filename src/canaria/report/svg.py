@@ -72,7 +72,7 @@ def fitted(words: str, room: float = _ROOM) -> str:
     Letters are taken to be as wide as the widest of their kind, since the reader's font is not known.
 
     >>> fitted("interference"), fitted("W" * 100)
-    ('interference', 'WWWWWWWWWWWWWWWWWWWWWWW…')
+    ('interference', 'WWWWWWWWWWWWWWWWWWWWWWWW…')
     """
     kept, used, words = "", 0.0, " ".join(words.split())
     for letter in words:
