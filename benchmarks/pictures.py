@@ -159,9 +159,8 @@ def report(picture: Path) -> None:
             executable_path=shutil.which("chromium") or shutil.which("google-chrome"),
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
-        page = browser.new_page(viewport={"width": 1000, "height": 1560}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1000, "height": 1180}, color_scheme="light")
         page.goto((Path(folder) / "report.html").as_uri())
-        page.wait_for_selector("body[data-charts]")
         page.screenshot(path=picture)
 
 

@@ -79,6 +79,18 @@ def test_report_as_json_and_as_a_page(tmp_path: Path) -> None:
     assert "report written to" in run("report", stored, stored, "-o", str(page))
 
 
+def test_results_of_the_same_name_are_named_after_their_files(tmp_path: Path) -> None:
+    files = [
+        str(scored(claimed).save(tmp_path / f"{name}.json")) for name, claimed in (("a", 4.0), ("b", 2.0))
+    ]
+    told = json.loads(run("report", *files, "--json"))
+    assert [section["name"] for section in told["sections"]] == ["a", "b"]
+    assert {section["result"]["name"] for section in told["sections"]} == {"scores"}
+    run("report", *files, "-o", str(tmp_path / "report.md"))
+    assert "| b | ε = 2 |" in (tmp_path / "report.md").read_text()
+    assert "print the HTML page" in refused("report", *files, "-o", str(tmp_path / "report.pdf"))
+
+
 def test_several_results_say_when_they_hold_at_once(tmp_path: Path) -> None:
     stored = str(scored().save(tmp_path / "result.json"))
     assert "at once with at least 90%" in " ".join(run("report", stored, stored).split())

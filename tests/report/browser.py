@@ -1,4 +1,4 @@
-"""A real browser: opens a page from disk and says what it drew, logged and asked for."""
+"""A real browser: opens pages from disk and says what they drew, logged and asked for."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 FLAGS = [
     "--no-sandbox",
@@ -18,6 +18,27 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+UNFOLD = "document.querySelectorAll('details').forEach(folded => { folded.open = true; })"
+MISFITS = """
+() => {
+  const wide = document.documentElement.clientWidth, faults = [];
+  if (document.documentElement.scrollWidth > wide) faults.push(`page is ${document.documentElement.scrollWidth} wide`);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (!node.textContent.trim() || node.parentElement.closest('title')) continue;
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects())
+      if (box.left < 0 || box.right > wide + 0.5) faults.push(`cut off: ${node.textContent.slice(0, 60)}`);
+  }
+  const shown = [...document.querySelectorAll('svg.chart')].filter(drawn => !drawn.closest('details:not([open])'));
+  for (const chart of shown) {
+    const box = chart.getBoundingClientRect(), name = chart.getAttribute('aria-label');
+    if (box.width < 100 || box.height < 40 || box.left < 0 || box.right > wide) faults.push(`chart: ${name}`);
+    if (!chart.checkVisibility()) faults.push(`not visible: ${name}`);
+  }
+  return {faults: [...new Set(faults)], charts: shown.length};
+}
+"""
 
 
 @dataclass
@@ -32,20 +53,34 @@ class Opened:
         return self.page.evaluate(script)
 
 
+def watched(browser: Browser, *, script: bool = True) -> Opened:
+    """A page that keeps what is logged and asked for; with `script` off, its own scripts do not run."""
+    page = browser.new_context(java_script_enabled=script).new_page()
+    seen = Opened(page)
+    page.on("console", lambda message: seen.messages.append(message.text))
+    page.on("pageerror", lambda error: seen.messages.append(str(error)))
+    page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    return seen
+
+
 @contextmanager
-def opened(path: Path, width: int = 1100, scheme: str = "light") -> Iterator[Opened]:
-    """Open a file and wait until its charts are drawn."""
+def launched() -> Iterator[Browser]:
+    """A browser for several pages."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "reports are tested in a real browser: install chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        seen = Opened(page)
-        page.on("console", lambda message: seen.messages.append(message.text))
-        page.on("pageerror", lambda error: seen.messages.append(str(error)))
-        page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: seen.requests.append(request.url))
-        page.goto(path.as_uri())
-        page.wait_for_selector("body[data-charts]", timeout=60_000)
-        yield seen
+        yield browser
         browser.close()
+
+
+@contextmanager
+def opened(path: Path, width: int = 1100, scheme: str = "light") -> Iterator[Opened]:
+    """Open one file."""
+    with launched() as browser:
+        seen = watched(browser)
+        seen.page.set_viewport_size({"width": width, "height": 900})
+        seen.page.emulate_media(color_scheme=scheme)
+        seen.page.goto(path.as_uri())
+        yield seen

@@ -5,10 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from canaria import Counts, Result, audit_scores, lower_bound, play
-from canaria.claims import ApproximateDP
+from canaria._core.arrays import Floats, Integers
+from canaria.claims import ApproximateDP, GaussianDP
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
+from canaria.results.conformance import Conformance
 from canaria.results.ladders import ladder_of_gaps, ladder_of_scores
-from canaria.results.parts import Histogram
+from canaria.results.parts import Histogram, Ladder, Step
+from canaria.results.rungs import Rung
 from canaria.rules import Soft
 from canaria.theory import gaps
 from canaria.training import Dirac
@@ -47,3 +50,81 @@ def of_every_kind() -> list[Result]:
         Result(play(CountInSets(4), n=80, rounds=CountInSets(4).rounds(80), rng=0).bound(), name="adaptive"),
         Result(play(CountInSets(4), n=80, rule=Soft(), rng=0).bound(), name="weighted"),
     ]
+
+
+LONG = "a-very-long-name-without-a-single-space-" * 5 + "WWWW" * 20 + " 長い名前" * 20
+
+
+def _conformance(noise: float, p_value: float, clearest: str = "") -> Conformance:
+    return Conformance(
+        p_value=p_value,
+        noise=noise,
+        stated_noise=1.12,
+        weight=1.0,
+        parts={"noise": p_value},
+        clearest=clearest,
+    )
+
+
+def _rungs(first: float, *, second: float, withdrawn: bool = False) -> tuple[Rung, ...]:
+    last = (
+        Rung(
+            name="measured noise", assumes="also assuming Gaussian noise", withdrawn="the noise is not normal"
+        )
+        if withdrawn
+        else Rung(
+            name="measured noise", assumes="also assuming Gaussian noise", least=second, most=second + 9
+        )
+    )
+    return (
+        Rung(name="any mechanism", assumes="for any mechanism", least=first),
+        Rung(name="DP-SGD", assumes="if it is DP-SGD with 100 steps and sample rate 0.1", least=second),
+        last,
+    )
+
+
+def of_every_verdict() -> dict[str, list[Result]]:
+    """A page for every verdict that there is, and for what strains the layout."""
+    plain, refuted, alone = scored(), scored(2.0), scored(None)
+    shown = plain.bound.epsilon
+    broken = _conformance(0.55, 1e-12, "step 17 of layer blocks.0.attention.weight")
+    family = Result.of_scores(*_normal_scores(), delta=1e-5, family="gaussian", rng=0, name="family")
+    curve = Result.of_counts(Counts(90, 100, 100), GaussianDP(1.0), delta=1e-5, name="curve")
+    pages = {
+        "refuted": refuted,
+        "not refuted": plain,
+        "no claim": alone,
+        "not refuted; not as stated": replace(plain, conformance=broken),
+        "refuted and not as stated": replace(refuted, conformance=broken),
+        "as stated": replace(plain, conformance=_conformance(1.11, 0.4)),
+        "contradicted": replace(plain, contradictions=("99 steps were taken, 100 stated", LONG)),
+        "contradicted, noise as stated": replace(
+            plain, conformance=_conformance(1.11, 0.4), contradictions=("99 steps were taken, 100 stated",)
+        ),
+        "withdrawn": replace(plain, rungs=_rungs(shown, second=shown, withdrawn=True)),
+        "refuted with an assumption": replace(plain, rungs=_rungs(shown, second=4.5)),
+        "family": family,
+        "curve": curve,
+        "nothing shown": Result(lower_bound(Counts(0, 0, 10)), ApproximateDP(1.0, 0), name="nothing guessed"),
+        "infinite claim": Result(lower_bound(Counts(50, 50, 50)), ApproximateDP(float("inf"), 0)),
+        "large claim": Result(lower_bound(Counts(50, 50, 50)), ApproximateDP(999999.0, 0)),
+        "long": replace(
+            plain,
+            name=LONG,
+            command=LONG,
+            facts={LONG: LONG},
+            ladder=Ladder(LONG, 4.0, (Step(LONG, 2.0), Step("chance", shown)), LONG),
+            rungs=(Rung(name=LONG, assumes=LONG, least=shown), Rung(name=LONG, assumes=LONG, withdrawn=LONG)),
+        ),
+        "training": simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),
+    }
+    return {
+        **{name: [one] for name, one in pages.items()},
+        "several": [*list(pages.values())[:3], pages["long"]],
+    }
+
+
+def _normal_scores() -> tuple[Floats, Integers]:
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2, 400)
+    return rng.normal(2.0 * bits), bits

@@ -1,20 +1,25 @@
 """The report in a real browser, and what it holds."""
 
-import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from time import process_time
 
 import numpy as np
+import pytest
 
 from canaria import Counts, Result, audit_scores, lower_bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
+from canaria.report import page_of as page_of_results
+from canaria.report.names import told_apart
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
 from canaria.results.parts import Ladder, Step
+from canaria.results.verify import read_checked
 from canaria.training.canaries import Dirac
-from tests.report.browser import opened
-from tests.report.samples import NASTY, of_every_kind, scored
+from tests.report.browser import MISFITS, UNFOLD, launched, opened, watched
+from tests.report.samples import NASTY, of_every_kind, of_every_verdict, scored
 from tests.training.simulated import simulated
 
 
@@ -25,26 +30,101 @@ def page(results: list[Result], title: str | None = None) -> str:
 def test_charts_are_drawn_and_nothing_leaves_the_page(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page(of_every_kind()))
-    for width, scheme in ((1100, "light"), (390, "dark")):
-        _is_drawn(path, width, scheme)
-
-
-def _is_drawn(path: Path, width: int, scheme: str) -> None:
-    with opened(path, width, scheme) as seen:
-        places, drawn = seen.ask(
-            "[document.querySelectorAll('.chart').length, document.querySelectorAll('.chart svg').length]"
-        )
-        assert places == drawn == 37
+    with opened(path, 390, "dark") as seen:
+        assert seen.ask("document.querySelectorAll('svg.chart[role=img][aria-label]').length") == 37
         assert seen.ask(
-            "[...document.querySelectorAll('.chart svg')].every(svg => svg.querySelector('path'))"
+            "[...document.querySelectorAll('.chart')].every(drawn => drawn.querySelector('title'))"
         )
-        assert seen.ask("document.documentElement.scrollWidth") == width
         assert seen.messages == []
         assert seen.requests == [path.as_uri()]
-        paper = seen.ask("getComputedStyle(document.body).backgroundColor")
-        assert paper == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 24, 29)")
+        assert seen.ask("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
         seen.page.emulate_media(media="print")
         assert seen.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_printed_page_is_unfolded(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page([scored()]))
+    seen_at = "[...document.querySelectorAll('details .chart')].map(drawn => drawn.checkVisibility())"
+    with opened(path) as seen:
+        assert not any(seen.ask(seen_at))
+        seen.page.emulate_media(media="print")
+        assert all(seen.ask(seen_at))
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return {name: page(results) for name, results in of_every_verdict().items()}
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_every_verdict_fits_every_screen(tmp_path: Path, pages: dict[str, str], script: bool) -> None:
+    """Nothing is cut off, every chart is visible, nothing is logged or asked for, folded or not."""
+    with launched() as browser:
+        seen = watched(browser, script=script)
+        for place, (name, text) in enumerate(pages.items()):
+            path = tmp_path / f"{place}.html"
+            path.write_text(text)
+            seen.page.goto(path.as_uri())
+            folded = seen.ask("document.querySelectorAll('details:not([open])').length")
+            assert folded >= 4, name
+            for width, scheme in product((360, 390, 768, 1200), ("light", "dark")):
+                seen.page.set_viewport_size({"width": width, "height": 900})
+                seen.page.emulate_media(color_scheme=scheme)
+                if (width, scheme) == (360, "light"):
+                    assert not seen.ask(MISFITS)["faults"], f"{name}, folded"
+                    seen.ask(UNFOLD)
+                found = seen.ask(MISFITS)
+                assert not found["faults"], f"{name}, {width} px, {scheme}: {found['faults']}"
+                assert found["charts"] == text.count('class="chart"') >= 2
+            assert seen.requests.pop() == path.as_uri()
+            assert seen.requests == seen.messages == [], name
+
+
+def test_two_audits_take_at_most_300_kb() -> None:
+    (largest,) = of_every_verdict()["training"]
+    assert len(page([largest, scored()]).encode()) <= 300_000
+
+
+def test_three_results_take_at_most_a_second_and_a_half(tmp_path: Path) -> None:
+    """Of processor time, reading and checking included; the best of three tries, as cores are shared."""
+    files = [str(scored(c).save(tmp_path / f"{c}.json")) for c in (1.0, 2.0, 4.0)]
+    taken = []
+    for _ in range(3):
+        start = process_time()
+        page([read_checked(file).result for file in files])
+        taken.append(process_time() - start)
+    assert min(taken) <= 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("refuted", "do not rely on the claimed ε"),
+        (
+            "not refuted; not as stated",
+            "measured noise 0.55, stated 1.12: training does not match what was stated",
+        ),
+        ("as stated", "measured noise 1.11, stated 1.12: training matches what was stated"),
+        ("contradicted", "training does not match what was stated"),
+        ("contradicted, noise as stated", "the noise is as stated, but training is not"),
+        ("refuted with an assumption", "but refuted if it is DP-SGD with 100 steps"),
+        ("nothing shown", "this audit shows nothing"),
+        ("no claim", "name the ε that is promised"),
+    ],
+)
+def test_box_on_top_says_what_a_manager_needs(pages: dict[str, str], name: str, words: str) -> None:
+    box = pages[name].partition('<div class="verdict')[2].partition("</div>")[0]
+    assert words in box
+    assert 3 <= box.count("<p") <= 4
+
+
+def test_results_of_the_same_name_are_told_apart() -> None:
+    text = page_of_results([scored(), scored(2.0)])
+    assert "scores (1)</a>" in text
+    assert "scores (2)</a>" in text
+    assert told_apart(["a", "a", "b"], ["x/r.json", "y/r.json", "-"]) == ["x/r.json", "y/r.json", "b"]
+    assert told_apart(["a", "a"], ["-", "r.json"]) == ["standard input", "r"]
 
 
 def test_text_of_results_is_never_run(tmp_path: Path) -> None:
@@ -66,14 +146,15 @@ def test_text_of_results_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     text = page([nasty, nasty], title=NASTY)
     path.write_text(text)
-    body = text.partition("<main>")[2].partition("<script")[0]
+    body = text.partition("<main>")[2]
     assert "<img" not in body
+    assert "<script" not in text
     assert "{{ 7 * 7 }}" in body
     with opened(path) as seen:
         assert seen.messages == []
         assert seen.requests == [path.as_uri()]
         assert seen.ask("document.querySelector('h1').textContent") == NASTY
-        assert seen.ask("document.querySelectorAll('script').length") == 3
+        assert seen.ask("document.querySelectorAll('script').length") == 0
         seen.ask("document.body.appendChild(document.createElement('script')).textContent = 'window.ran = 1'")
         assert seen.ask("window.ran") is None
         assert "Content Security Policy" in seen.messages[0]
@@ -105,15 +186,14 @@ def test_several_results_hold_together_by_the_union_bound() -> None:
     assert "at once with at least 90%" in page([scored(), scored(2.0)])
 
 
-def test_rows_named_after_what_javascript_knows_are_drawn(tmp_path: Path) -> None:
+def test_rows_of_the_same_name_are_all_drawn(tmp_path: Path) -> None:
     steps = tuple(Step(name, 1.0) for name in ("constructor", "toString", "__proto__", "same", "same"))
     ladder = Ladder("hasOwnProperty", 2.0, (*steps, Step("the bound", 0.5)), "")
     path = tmp_path / "report.html"
     path.write_text(page([replace(scored(), ladder=ladder)]))
     with opened(path) as seen:
         assert seen.messages == []
-        bars = "document.querySelectorAll('#chart-1-gaps .mark-rect path').length"
-        assert seen.ask(bars) == 8
+        assert seen.ask("document.querySelectorAll('svg[aria-label*=\"gap by gap\"] rect.bar').length") == 8
 
 
 def test_no_bound_is_rounded_up_on_the_page() -> None:
@@ -121,14 +201,6 @@ def test_no_bound_is_rounded_up_on_the_page() -> None:
     text = page([Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(5.0, 0))])
     assert "2.128" in text
     assert "2.129" not in text
-
-
-def test_specifications_are_json_without_a_tag() -> None:
-    block = page([scored()]).partition('id="charts">')[2].partition("</script>")[0]
-    assert "<" not in block
-    assert set(json.loads(block)) == {
-        f"chart-1-{n}" for n in ("claim", "confidence", "guesses", "scores", "gaps")
-    }
 
 
 def test_curves_that_take_long_are_shorter() -> None:

@@ -13,11 +13,13 @@ def report(
         list[str],
         typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin."),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write an HTML page here.")] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write it here: .html, .md or .txt.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain results, as an HTML page or in the terminal.
+    """Explain results, as an HTML page, as Markdown or in the terminal.
 
     Every bound is recomputed from its evidence first. Without -o, the report is printed to the terminal.
 
@@ -27,19 +29,24 @@ def report(
 
     from canaria._core.errors import InputError, shown
     from canaria.cli._output import one_line_warnings
+    from canaria.report.formats import require_known, write_report
+    from canaria.report.names import told_apart
     from canaria.report.section import explain
     from canaria.results.verify import read_checked
 
     if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
         raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
+    if out is not None:
+        require_known(out)
     with one_line_warnings():
         stored = [read_checked(file) for file in files]
-        sections = [explain(result, record["checksum"]) for result, record in stored]
+        names = told_apart([result.name for result, _ in stored], files)
+        sections = [
+            explain(result, record["checksum"], name)
+            for (result, record), name in zip(stored, names, strict=True)
+        ]
     if out is not None:
-        from canaria._core.files import write_atomically
-        from canaria.report.page import page
-
-        write_atomically(out, page(sections, title).encode())
+        write_report(out, sections, title)
     if as_json:
         written = [section.to_dict() for section in sections]
         typer.echo(

@@ -1,15 +1,17 @@
-"""Reports: a result explained, in the terminal and as a page.
+"""Reports: a result explained, in the terminal, as a page and as Markdown.
 
 A report is a function of the result alone: the same result gives the same page on any machine and any day.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from canaria.report.section import Section
     from canaria.results import Result
 
-__all__ = ["page_of"]
+__all__ = ["page_of", "write_report_of"]
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
@@ -24,6 +26,31 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
 
     """
     from canaria.report.page import page
+
+    return page(_explained(results), title)
+
+
+def write_report_of(results: "Sequence[Result]", path: Path, title: str | None = None) -> None:
+    """Write a report on one or several results.
+
+    Args:
+        results: The results.
+        path: Where to write it; the ending says how: `.html`, `.md` or `.txt`.
+        title: The title; by default the name of the result, or the number of audits.
+
+    Raises:
+        InputError: If the ending is another one, or if the file cannot be written.
+
+    """
+    from canaria.report.formats import require_known, write_report
+
+    require_known(path)
+    write_report(path, _explained(results), title)
+
+
+def _explained(results: "Sequence[Result]") -> "list[Section]":
+    from canaria.report.names import told_apart
     from canaria.report.section import explain
 
-    return page([explain(result) for result in results], title)
+    names = told_apart([result.name for result in results])
+    return [explain(result, name=name) for result, name in zip(results, names, strict=True)]

@@ -14,10 +14,12 @@ from canaria.report import words
 from canaria.results.parts import Ladder, Step
 from canaria.results.result import Result
 
-_CONFIDENCES: Final = (0.99, 0.9, 0.5, 0.999, 0.8, 0.95, 0.98, 0.9999, 0.7, 0.995)
+_CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.995)
 """Other confidences to show, the most telling first."""
-_PATIENCE: Final = 1.5
-"""Seconds of an ordinary core for each curve."""
+_PATIENCE: Final = 0.5
+"""Seconds of an ordinary core for each curve, so that a report of three results takes at most 1.5 in all."""
+_POINTS: Final = 12
+"""About so many points of the curve over numbers of guesses: more look the same, and take longer."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -60,6 +62,7 @@ class Section:
         drops: The steps of the ladder, with advice.
         fixed: What was fixed before the bits were revealed.
         checksum: The checksum of the result.
+        name: What the result is called on this report.
 
     """
 
@@ -72,6 +75,13 @@ class Section:
     drops: tuple[Drop, ...]
     fixed: str
     checksum: str
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """The bound in a few words, for a table."""
+        family = f" (family of {self.result.bound.family})" if self.condition else ""
+        return f"ε ≥ {self.result.bound.epsilon_text}{family}"
 
     @property
     def meaning(self) -> str:
@@ -124,6 +134,7 @@ class Section:
     def to_dict(self) -> dict[str, Any]:
         """The section as plain data for JSON."""
         return {
+            "name": self.name,
             "result": self.result.to_dict(),
             "verdict": self.result.verdict,
             "meaning": self.meaning,
@@ -137,12 +148,13 @@ class Section:
         }
 
 
-def explain(result: Result, checksum: str | None = None) -> Section:
+def explain(result: Result, checksum: str | None = None, name: str | None = None) -> Section:
     """Compute what the reader is shown.
 
     Args:
         result: The result.
         checksum: The checksum of the file that the result came from; by default that of the result.
+        name: What the result is called on this report; by default its own name.
 
     Returns:
         The section of the report.
@@ -165,7 +177,13 @@ def explain(result: Result, checksum: str | None = None) -> Section:
         drops=_drops(result.ladder),
         fixed="; ".join(fixed),
         checksum=checksum or result.to_dict()["checksum"],
+        name=result.name if name is None else name,
     )
+
+
+def title_of(sections: Sequence[Section]) -> str:
+    """The title of a report that was given none."""
+    return sections[0].name if len(sections) == 1 else f"{len(sections)} audits"
 
 
 def at_once(results: Sequence[Result]) -> str | None:
@@ -198,9 +216,15 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
         ((taken, right),) = counts
         sizes = sorted({round(taken * factor) for factor in _PROJECTED} - {0})
         counts = [(size, right * size // taken) for size in sizes if size <= checks.LARGEST]
+    every, last = -(-len(counts) // _POINTS), len(counts) - 1
+    kept = [
+        count
+        for place, count in enumerate(counts)
+        if place % every == 0 or place == last or count[0] == bound.tally.taken
+    ]
     curve = []
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
-        for size, hits in counts:
+        for size, hits in kept:
             alone = evidence.count_alone(hits, size)
             if alone is None:
                 continue

@@ -44,7 +44,7 @@ def _parts(section: Section) -> list[Any]:
     parts = [
         Panel(
             Group(Text(result.verdict, style="bold"), Text(section.meaning)),
-            title=Text(result.name),
+            title=Text(section.name),
             border_style="red" if result.alarming else "blue",
         ),
         _titled("The bound", _bars(_marks(section))),

@@ -141,3 +141,28 @@ DERIVED: Final = (
     "The guesses are counted at the point where the evidence is strongest, so the first number is biased "
     "upward and carries no confidence guarantee."
 )
+CLAIM: Final = {
+    True: (
+        "refuted. The algorithm leaks more than it promises, unless an assumption of the audit does not hold "
+        "or this is a false alarm (at most {wrong}% of audits of correct algorithms)."
+    ),
+    False: "not refuted. This does not prove it: the true ε may lie anywhere above the bound.",
+    None: "none was given, so nothing could be refuted. The true ε may lie anywhere above the bound.",
+}
+CLAIM_WITH_AN_ASSUMPTION: Final = "not refuted for any mechanism whatever, but refuted {assumes}."
+WITH_AN_ASSUMPTION: Final = "refuted with an assumption"
+AS_STATED: Final = "training matches what was stated, as far as it was tested"
+NOT_AS_STATED: Final = "training does not match what was stated"
+CONTRADICTED: Final = "the noise is as stated, but training is not; the verdict says where"
+NEXT: Final = {
+    "refuted": (
+        "do not rely on the claimed ε. Check what must be true (below), look for the fault, and audit again."
+    ),
+    "not as stated": "do not rely on the claimed ε until the difference is found; then audit again.",
+    "assumption": "check whether the assumption holds. If it does, do not rely on the claimed ε.",
+    "nothing shown": "this audit shows nothing. One with more canaries or with better scores may.",
+    "not refuted": (
+        "nothing here speaks against the claim. An audit with more canaries or with better scores shows more."
+    ),
+    "no claim": "name the ε that is promised, to have it tested.",
+}

@@ -405,19 +405,22 @@ class Result:
         return text
 
     def report(self, path: str | Path, title: str | None = None) -> Path:
-        """Write the report as one HTML page; the same result gives the same page.
+        """Write the report as one HTML page, or as Markdown or text; the same result gives the same report.
 
         Args:
-            path: Where to write it.
-            title: The title of the page; the name of the result by default.
+            path: Where to write it; the ending says how: `.html`, `.md` or `.txt`.
+            title: The title of the report; the name of the result by default.
 
         Returns:
             The path.
 
-        """
-        from canaria.report import page_of
+        Raises:
+            InputError: If the ending is another one, or if the file cannot be written.
 
-        write_atomically(Path(path), page_of([self], title).encode())
+        """
+        from canaria.report import write_report_of
+
+        write_report_of([self], Path(path), title)
         return Path(path)
 
     def save(self, path: str | Path) -> Path:

@@ -1,0 +1,77 @@
+"""The formats of a report, by the ending of the file that it is written to."""
+
+from collections.abc import Callable, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from canaria._core.errors import InputError, shown
+from canaria._core.files import write_atomically
+from canaria.report.section import Section
+
+_COLUMNS: Final = 100
+"""The width of a report as text."""
+
+
+def _html(sections: Sequence[Section], title: str | None) -> str:
+    from canaria.report.page import page
+
+    return page(sections, title)
+
+
+def _markdown(sections: Sequence[Section], title: str | None) -> str:
+    from canaria.report.markdown import markdown
+
+    return markdown(sections, title)
+
+
+def _text(sections: Sequence[Section], title: str | None) -> str:
+    from rich.console import Console
+
+    from canaria.report.terminal import show
+
+    written = StringIO()
+    written.write(f"{shown(title)[1:-1]}\n\n" if title else "")
+    show(sections, Console(file=written, width=_COLUMNS, color_system=None))
+    return written.getvalue()
+
+
+_FORMATS: Final[dict[str, Callable[[Sequence[Section], str | None], str]]] = {
+    ".html": _html,
+    ".htm": _html,
+    ".md": _markdown,
+    ".txt": _text,
+}
+
+
+def require_known(out: Path) -> None:
+    """Refuse a file whose ending names no format of a report, before anything is computed.
+
+    Args:
+        out: Where the report is to be written.
+
+    Raises:
+        InputError: If the ending is another one (a page named .pdf would open nowhere).
+
+    """
+    if out.suffix.lower() not in _FORMATS:
+        raise InputError(
+            f"a report is HTML (.html), Markdown (.md) or text (.txt), got {shown(str(out))}; for a PDF, "
+            "print the HTML page from a browser"
+        )
+
+
+def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:
+    """Write a report in the format that its ending names, at once or not at all.
+
+    Args:
+        out: Where to write it: `.html`, `.md` or `.txt`.
+        sections: The explained results.
+        title: The title; by default the name of the result, or the number of audits.
+
+    Raises:
+        InputError: If the ending names no format, or if the file cannot be written.
+
+    """
+    require_known(out)
+    write_atomically(out, _FORMATS[out.suffix.lower()](sections, title).encode())

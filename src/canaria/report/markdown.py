@@ -1,0 +1,92 @@
+"""The report as Markdown, for pull requests: the verdicts, what they mean, and how to repeat them.
+
+Text of results is data: it is put on one line, and every character that means something to Markdown, to HTML
+or to a code host is escaped, so that a name can make no table, link, mention or element.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from canaria._version import __version__
+from canaria.report import brief
+from canaria.report.section import Section, at_once, title_of
+
+
+def markdown(sections: Sequence[Section], title: str | None = None) -> str:
+    """The Markdown of a report on one or several results.
+
+    Args:
+        sections: The explained results.
+        title: The title; by default the name of the result, or the number of audits.
+
+    Returns:
+        The text, for a comment or a file.
+
+    """
+    rows = [
+        (section.name, _claimed(section), section.shown, brief.answer(section.result)) for section in sections
+    ]
+    parts = [
+        f"## {escaped(title or title_of(sections))}",
+        _table(("audit", "claim", "bound", "verdict"), rows),
+    ]
+    if (together := at_once([section.result for section in sections])) is not None:
+        parts.append(together)
+    for section in sections:
+        parts += [f"### {escaped(section.name)}"] * (len(sections) > 1)
+        parts += _parts(section)
+    parts.append(f"Written by canaria {__version__}; every bound was recomputed from its evidence.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _parts(section: Section) -> list[str]:
+    result = section.result
+    parts = [f"**Verdict.** {escaped(result.verdict)}"]
+    parts.append("\n".join(f"- **{about}:** {escaped(text)}" for about, text in brief.points(result)))
+    if result.rungs:
+        parts.append(
+            _table(("shown", "under which assumption"), [(r.epsilon, r.reason) for r in result.rungs])
+        )
+        parts.append(section.rungs_note)
+    if result.conformance is not None:
+        parts.append(f"**Conformance.** {escaped(str(result.conformance))}")
+    repeat = code(result.command) if result.command else "no command: made in Python"
+    parts.append(f"- **Repeat it:** {repeat}\n- **Checksum:** {code(section.checksum)}")
+    return parts
+
+
+def _claimed(section: Section) -> str:
+    claimed = section.result.claimed
+    return "–" if claimed is None else f"ε = {claimed:.6g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([escaped(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    r"""Text that Markdown shows as it is.
+
+    Example:
+        >>> print(escaped("a|b <script> `c` [d](e)"))
+        a\|b &lt;script&gt; \`c\` \[d\](e)
+
+    """
+    marked = re.sub(r"([\\`*_{}\[\]#+!|~$^])", r"\\\1", _line(text))
+    safe = marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"(://|@|#|www(?=\.))", "\\1\u2060", safe)
+
+
+def code(text: str) -> str:
+    """Text as code, between more backticks than it holds in a row."""
+    line = _line(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
+
+
+def _line(text: str) -> str:
+    """Text on one line, without characters that control a terminal or the direction of writing."""
+    kept = "".join(c for c in text if c.isspace() or not unicodedata.category(c).startswith("C"))
+    return " ".join(kept.split())
