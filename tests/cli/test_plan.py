@@ -19,6 +19,7 @@ def test_plan_in_words() -> None:
     assert "    noise /                   2       4" in lines
 
 
+@pytest.mark.full
 def test_plan_for_scarce_coordinates_as_json() -> None:
     claim = ["plan", "--epsilon", "8", "--delta", "1e-5", "--steps", "1", "--sample-rate", "1"]
     words = [*claim, "--coordinates", "50", "--rule", "soft", "--noise-multiplier", "0.7", "--too-small", "3"]

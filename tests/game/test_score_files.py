@@ -308,7 +308,7 @@ rows = st.lists(st.tuples(finite, st.booleans()), min_size=1, max_size=60)
 WAYS = [("1", "0"), ("1.0", "0.0"), ("1", "-1"), ("TRUE", "FALSE"), ("yes", "no"), ("in", "out"), ("member", "non-member")]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=rows,
     way=st.sampled_from(WAYS),
@@ -414,7 +414,7 @@ def outcome(path: Path, way: str) -> object:
         return scores.tobytes(), included.tobytes()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     scores=st.lists(st.one_of(st.sampled_from(CELLS), finite.map(repr)), min_size=1, max_size=3),
     words=st.lists(st.sampled_from(CELLS), min_size=1, max_size=3),
@@ -443,7 +443,7 @@ def test_every_parser_answers_the_same(
     assert outcome(path, "pyarrow") == outcome(path, "numpy") == outcome(path, "cells")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kind=st.sampled_from(sorted(READ)), data=st.data())
 def test_damage_is_told_in_one_line(tmp_path: Path, kind: str, data: st.DataObject) -> None:
     """A few bytes changed, or the end missing: scores that can be used, or an error of one line."""

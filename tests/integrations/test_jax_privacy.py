@@ -264,6 +264,7 @@ def test_halved_noise_is_flagged_and_a_third_of_it_is_refuted() -> None:
     assert sum(record.bound(DELTA).refutes(ApproximateDP(2.0, DELTA)) for record in thirds) >= 9
 
 
+@pytest.mark.full
 def test_adaptive_bounds_with_several_canaries_per_coordinate() -> None:
     """Revealed bits help: paired over the same 6 runs, by 4 standard errors."""
     options = {"canaries": 4000, "per_coordinate": 4, "noise_multiplier": 1.0, "sample_rate": 0.5}

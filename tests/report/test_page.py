@@ -55,7 +55,7 @@ def pages() -> dict[str, str]:
     return {name: page(results) for name, results in of_every_verdict().items()}
 
 
-@pytest.mark.parametrize("script", [True, False])
+@pytest.mark.parametrize("script", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_every_verdict_fits_every_screen(tmp_path: Path, pages: dict[str, str], script: bool) -> None:
     """Nothing is cut off, every chart is visible, nothing is logged or asked for, folded or not."""
     with launched() as browser:

@@ -179,6 +179,7 @@ def test_more_audits_than_the_rate_is_split_over_are_refused(pytester: pytest.Py
     assert "privacy_audits must be a whole number of at least 1" in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.full
 def test_workers_show_what_one_process_shows(pytester: pytest.Pytester) -> None:
     """With a seed that was drawn: false alarms have the probability 9e-9 that is given to the suite."""
     tests = TWO + LEVELS.replace("{each}", "9e-11")

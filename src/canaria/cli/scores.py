@@ -40,29 +40,21 @@ def scores(
     ] = "add-remove",
     score_column: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Column with the scores (default: score, loss, logit, ...)."),
+        typer.Option(metavar="NAME", help="Column with the scores, if not guessed."),
     ] = None,
     included_column: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Column that says who was included (default: included, member, label, ...)."
-        ),
+        typer.Option(metavar="NAME", help="Column with who was included."),
     ] = None,
     higher_means: Annotated[
         HigherMeans | None,
-        typer.Option(
-            metavar="KIND", help="included (default), or excluded for losses. Needed if the column is loss."
-        ),
+        typer.Option(metavar="KIND", help="included (default), or excluded: losses."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from scores (higher: more likely included).
 
-    Included is written as 0/1, -1/1, true/false, yes/no, in/out or member/non-member.
-
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
-    Example: canaria scores scores.csv --delta 1e-5 --family gaussian
-    Example: canaria scores losses.csv.gz --score-column nll --higher-means excluded
     """
     from canaria._core.errors import InputError
     from canaria.results.result import Result

@@ -292,6 +292,7 @@ def test_tightness_does_not_slip() -> None:
         assert cell.tightness > known[cell.auditor] - 0.002, cell.auditor
 
 
+@pytest.mark.full
 def test_the_same_on_any_engine_and_resumed(tmp_path: Path) -> None:
     asked = ["validate", "ranked", "bets", "--case", "rr-1", "--case", "stop-ahead-0"]
     asked += ["--audits", "10", "--claims", "20", "--json"]
