@@ -57,7 +57,7 @@ def test_neighbours() -> None:
     assert run("neighbours.py") in ISOLATION.read_text()
 
 
-@pytest.mark.parametrize("loss", ["batch", "rows"])
+@pytest.mark.parametrize("loss", ["batch", pytest.param("rows", marks=pytest.mark.full)])
 def test_isolation(loss: str) -> None:
     """Both answers are as the docs show them, up to the last digits, in which machines differ."""
     shown = re.search(rf"--loss {loss}\n(.*?)\n```", ISOLATION.read_text(), re.S)
@@ -65,6 +65,7 @@ def test_isolation(loss: str) -> None:
     assert alike(shown[1], run("isolation.py", "--loss", loss).strip())
 
 
+@pytest.mark.full
 def test_jax() -> None:
     assert "consistent with a correct implementation" in run("jax_digits.py")
     assert "NOT match what was stated" in run("jax_digits.py", "--noise", "1.2")

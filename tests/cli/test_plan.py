@@ -9,6 +9,7 @@ from tests.cli.command import canaria
 PLAN = ["plan", "--epsilon", "2", "--delta", "1e-5", "--steps", "100", "--sample-rate", "0.1"]
 
 
+@pytest.mark.full
 def test_plan_in_words() -> None:
     ran = canaria(*PLAN, "--canaries", "200", "--too-small", "2", "--too-small", "4")
     assert (ran.code, ran.err) == (0, "")

@@ -371,6 +371,7 @@ def test_report_says_what_was_audited(trained: Trained) -> None:
 
 
 class TestHead:
+    @pytest.mark.full
     def test_conformance_is_about_the_sampler_and_the_clipper(self) -> None:
         """Clipping to 1 conforms (false-alarm rate 1e-4), clipping to 2 where 1 is stated does not."""
         rows, labels = digits()

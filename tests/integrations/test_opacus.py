@@ -23,8 +23,14 @@ by_seeds = pytest.mark.parametrize("seeds", [3, pytest.param(20, marks=pytest.ma
 each_way = pytest.mark.parametrize("injection", ["sum", "rows", "head"])
 
 
-@each_way
-@by_seeds
+@pytest.mark.parametrize(
+    ("injection", "seeds"),
+    [
+        ("sum", 3),
+        *(pytest.param(one, 3, marks=pytest.mark.full) for one in ("rows", "head")),
+        *(pytest.param(one, 20, marks=pytest.mark.full) for one in ("sum", "rows", "head")),
+    ],
+)
 def test_mean_bound_is_the_simulated_one(injection: str, seeds: int) -> None:
     """Sum score, 100 guesses, epsilon 2: 0.484 in simulation. False alarms: 4 standard errors."""
     bounds = [

@@ -126,6 +126,7 @@ def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
     assert means[64_000] < means[8000] - 0.1
 
 
+@pytest.mark.full
 def test_ahead_of_the_paper() -> None:
     """Eight per coordinate, weighted likelihood: pure at least 0.70, at delta 1e-5 at least 0.64 (20 runs)."""
     mechanism = DpSgd(1000, 100, 0.1, dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1))

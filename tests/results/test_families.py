@@ -233,6 +233,7 @@ def test_a_curve_is_held_against_a_plain_bound() -> None:
         Result(lower_bound(MatchedCounts(families.gaussian(), [1] * 99), 1e-5), ApproximateDP(1.0, 1e-5))
 
 
+@pytest.mark.full
 def test_plans_of_matched_looks() -> None:
     """The expected bound is that of simulated runs, up to 8%; half the noise is mostly refuted."""
     rule = Matched(families.dpsgd(STEPS, RATE))
