@@ -88,7 +88,9 @@ def check_neighbours(
         Exception: What `train` raises on the data as given.
 
     Example:
-        >>> print(check_neighbours(train, dataset, row=7))  # doctest: +SKIP
+        ```python
+        print(check_neighbours(train, dataset, row=7))
+        ```
 
     """
     _require_rows(data)
