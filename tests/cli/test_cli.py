@@ -208,10 +208,10 @@ def test_a_bar_appears_only_where_reading_takes_long(
     shown: list[tuple[int, int]] = []
 
     @contextmanager
-    def bar() -> Iterator[Callable[[int, int], None]]:
+    def bar(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.append((done, total))
 
-    monkeypatch.setattr(_progress, "_bytes", bar)
+    monkeypatch.setattr(_progress, "_bar", bar)
     canaria("scores", str(score_file))
     assert not shown
     monkeypatch.setattr(_progress, "PATIENCE", -1.0)

@@ -34,20 +34,11 @@ def _how_to_go_on(out: str) -> str:
 @contextmanager
 def progress() -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left, on standard error; warnings are single lines above it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn
 
-    columns = (
-        TextColumn("blocks"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("time left"),
-        TimeRemainingColumn(),
-    )
-    with warnings.catch_warnings(), Progress(*columns, console=Console(stderr=True)) as bar:
+    with warnings.catch_warnings(), _bar("blocks", MofNCompleteColumn()) as update:
         warnings.showwarning = _one_line
-        task = bar.add_task("blocks", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield update
 
 
 @contextmanager
@@ -67,25 +58,22 @@ class _LateBar:
     def update(self, done: int, total: int) -> None:
         """Show how much is done."""
         if self._update is None and time.monotonic() - self._start > PATIENCE:
-            self._update = self._stack.enter_context(_bytes())
+            from rich.progress import DownloadColumn
+
+            self._update = self._stack.enter_context(_bar("reading", DownloadColumn(), transient=True))
         if self._update is not None:
             self._update(done, total)
 
 
 @contextmanager
-def _bytes() -> Iterator[Callable[[int, int], None]]:
+def _bar(of: str, counted: Any, *, transient: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error: what is done, how much in the given column, and the time left."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("reading"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("time left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None)
+    columns = (TextColumn(of), BarColumn(), counted, TextColumn("time left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=transient) as bar:
+        task = bar.add_task(of, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

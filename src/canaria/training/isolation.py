@@ -146,15 +146,9 @@ class Asked:
         return cls(count=count, rows=sorted(few[:rows]), few=sorted(few))
 
     def moved(self, sums: Sums) -> Floats:
-        """How far each row moves the sum of the batch, or that of the small one if that is farther."""
-        batches: list[Sequence[int]] = [range(self.count), self.few]
-        wholes = [sums(batch) for batch in batches]
-        moves = [
-            [_far(whole - sums(_without(batch, row))) for row in self.rows]
-            for whole, batch in zip(wholes, batches, strict=True)
-        ]
-        farthest: Floats = np.asarray(moves).max(axis=0)
-        return farthest
+        """How far each row moves the sum of the whole batch."""
+        whole = sums(range(self.count))
+        return np.array([_far(whole - sums(_without(range(self.count), row))) for row in self.rows])
 
 
 class Pairs:
@@ -170,9 +164,9 @@ class Pairs:
             self.influence[i, k] = self.influence[k, i] = _far(whole - first - second + both)
 
     @property
-    def largest(self) -> float:
-        """The largest contribution of a row."""
-        return max(_far(self._whole - rest) for rest in self._rest.values())
+    def moved(self) -> Floats:
+        """How far each row moves the sum of the small batch."""
+        return np.array([_far(self._whole - rest) for rest in self._rest.values()])
 
     def of(self, one: int, other: int) -> tuple[Floats, Floats, Floats, Floats]:
         """The sums of the batch, without one row, without the other, and without both."""
@@ -205,7 +199,8 @@ def isolation_of(
 
     """
     asked = Asked.drawn(raw or clipped, count, rows, rng)
-    moved, pairs = asked.moved(clipped), Pairs(clipped, asked)
+    pairs = Pairs(clipped, asked)
+    moved = np.maximum(asked.moved(clipped), pairs.moved)
     if not np.isfinite(moved).all():
         raise InputError("the clipped sum of this batch is not finite; take rows with finite gradients")
     if moved.max() == 0:
@@ -215,13 +210,13 @@ def isolation_of(
         rows=tuple(asked.rows),
         moved=moved / clip_norm,
         influence=pairs.influence / clip_norm,
-        hidden=None if before is None else before.influence / before.largest,
+        hidden=None if before is None else before.influence / before.moved.max(),
         tolerance=max(_LEAST_TOLERANCE, _ROUNDING * rounding),
         cause="",
     )
-    return (
-        found if found.holds else replace(found, cause=_cause(found, before or pairs, asked, cause_in_model))
-    )
+    if found.holds:
+        return found
+    return replace(found, cause=_cause(found, before or pairs, asked, cause_in_model))
 
 
 def _cause(

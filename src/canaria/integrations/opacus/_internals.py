@@ -394,7 +394,7 @@ def clips_adaptively(optimizer: DPOptimizer) -> bool:
     return isinstance(optimizer, AdaClipDPOptimizer) or hasattr(optimizer, "_adjusted_noise_multiplier")
 
 
-def clipped_sums(optimizer: DPOptimizer) -> list[Tensor]:
+def waiting_sums(optimizer: DPOptimizer) -> list[Tensor]:
     """A copy of the sum of clipped gradients, by parameter."""
     return [getattr(parameter, CLIPPED_SUM).detach().clone() for parameter in optimizer.params]
 

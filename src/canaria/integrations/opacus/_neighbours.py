@@ -18,7 +18,6 @@ from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._internals import (
     PoissonSampler,
     accountant_of,
-    clipped_sums,
     clips_adaptively,
     divisor,
     history_of,
@@ -28,6 +27,7 @@ from canaria.integrations.opacus._internals import (
     replaying,
     rounding,
     rows_of,
+    waiting_sums,
 )
 from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared, sums_differ
 
@@ -297,7 +297,7 @@ class _Run:
         self._used, self._waiting = self._waiting or self._used, []
         self._noised = True
         parameters = [parameter.detach().clone() for parameter in optimizer.params]
-        sums, clip_norm = clipped_sums(optimizer), float(optimizer.max_grad_norm)
+        sums, clip_norm = waiting_sums(optimizer), float(optimizer.max_grad_norm)
         apart, drift = self._distances(sums, parameters, clip_norm)
         self.sums.append(sums)
         self.parameters.append(parameters)
