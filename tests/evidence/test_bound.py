@@ -10,6 +10,7 @@ import pytest
 
 from canaria import Bound, Counts, InputError, Result, lower_bound
 from canaria.claims import ApproximateDP
+from canaria.claims.families import gaussian
 from canaria.evidence import Bets, Evidence, Ranking, Split, Tally, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
 
@@ -58,15 +59,20 @@ def test_split_is_the_largest_bound_of_its_parts() -> None:
     assert bound == pytest.approx(max(part.epsilon for part in parts), rel=1e-9)
 
 
-def test_sentence_is_honest() -> None:
-    text = str(lower_bound(Counts(73, 100, 1000), 1e-5, adjacency="replace"))
-    assert text.startswith(
-        "With 95% confidence epsilon is at least 0.606 at delta 1e-05: 73 of 100 guesses right"
+def test_the_number_comes_first_and_assumptions_on_request() -> None:
+    bound = lower_bound(Counts(73, 100, 1000), 1e-5, adjacency="replace", about="the model")
+    assert str(bound) == (
+        "ε ≥ 0.606 at δ = 1e-05 for the model, with 95% confidence: 73 of 100 guesses right, 1000 elements"
     )
-    assert "replace adjacency" in text
-    assert "assuming the hidden bits are independent fair coins" in text
-    assert "\n" not in text
-    assert "no epsilon above 0" in str(lower_bound(Counts(50, 100, 100)))
+    assert bound.explanation.startswith("With 95% confidence ε is at least 0.606 at δ = 1e-05. Seen: 73 of")
+    assert "replace adjacency" in bound.explanation
+    assert "assuming the hidden bits are independent fair coins" in bound.explanation
+    assert str(lower_bound(Counts(50, 100, 100))).startswith("ε ≥ 0.000 at δ = 0")
+
+
+def test_a_bound_of_a_family_names_its_condition_in_the_first_line() -> None:
+    bound = lower_bound(Counts(900, 1000, 1000), 1e-5, family=gaussian())
+    assert ", if its privacy profile is that of Gaussian noise, with 95%" in str(bound)
 
 
 def test_dictionary_holds_what_readers_need() -> None:

@@ -70,8 +70,8 @@ def test_a_false_claim_fails_with_the_sentence_of_the_bound() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_private(noisy(0.25), 1.0, 0, score=own)
     bound = play(noisy(0.25), own, n=1000, rng=0).bound(0.0, 0.999)
-    assert str(caught.value) == f"the claim epsilon = 1 at delta 0 is REFUTED. {bound}"
-    assert "With 99.9% confidence epsilon is at least 3." in str(caught.value)
+    assert str(caught.value) == f"the claim epsilon = 1 at delta 0 is REFUTED. {bound.explanation}"
+    assert "With 99.9% confidence ε is at least 3." in str(caught.value)
 
 
 def test_delta_pairs_rules_and_rounds_reach_the_game() -> None:
@@ -82,7 +82,7 @@ def test_delta_pairs_rules_and_rounds_reach_the_game() -> None:
     assert (bound.delta, bound.adjacency, bound.evidence.elements) == (1e-5, "replace", 300)
     assert bound.evidence == Counts(bound.tally.correct, 100, 300)
     mechanism = XorInPairs()
-    with pytest.raises(AssertionError, match="epsilon is at least"):
+    with pytest.raises(AssertionError, match="ε is at least"):
         assert_private(mechanism, 3.0, 0, n=400, rounds=mechanism.rounds(400))
 
 

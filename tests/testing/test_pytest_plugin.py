@@ -67,8 +67,8 @@ def test_a_failure_is_the_sentence_of_the_bound_with_a_way_to_repeat_it(pytester
     result.stdout.re_match_lines(
         [
             r">\s+assert_private\(BROKEN, 1\.0, 0, n=300\)",
-            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.99% confidence epsilon is at "
-            r"least 2\.\d+ at delta 0: \d+ of \d+ guesses right among 300 elements .*",
+            r"E\s+AssertionError: the claim epsilon = 1 at delta 0 is REFUTED\. With 99\.99% confidence ε is at "
+            r"least 2\.\d+ at δ = 0\. Seen: \d+ of \d+ guesses right among 300 elements .*",
             r"E\s+seed \d+; repeat with: pytest .*\.py::test_broken --privacy-seed 0 --privacy-alarm-rate 0.01",
         ]
     )

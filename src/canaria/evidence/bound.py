@@ -205,19 +205,37 @@ class Bound:
         return pd.DataFrame([{**row, **named}])
 
     def __str__(self) -> str:
-        """The bound, its evidence and its assumptions."""
-        claim = f"epsilon is at least {self.epsilon_text} at delta {self.delta:g}"
-        if self.epsilon == 0:
-            claim = f"no epsilon above 0 at delta {self.delta:g} is shown"
-        seen = (
-            f"{self.tally.correct} of "
-            f"{self.tally.taken} guesses right among {self.evidence.elements} elements "
+        """The bound in one line, and if it is low, why in another; `explanation` says what it assumes."""
+        right, taken = self.tally
+        line = f"{self.short}: {right} of {taken} guesses right, {self.evidence.elements} elements"
+        return f"{line}\n{self.diagnosis}" if self.diagnosis else line
+
+    @property
+    def short(self) -> str:
+        """Epsilon, delta, what is assumed of the mechanism, and the confidence."""
+        if self.evidence.withdrawn:
+            return self.sentence.removesuffix(".")
+        given = f", if {self.condition}" if self.condition else ""
+        about = f" for {self.about}" if self.about else ""
+        sure = f"with {percent(self.confidence)}% confidence"
+        return f"ε ≥ {self.epsilon_text} at δ = {self.delta:g}{about}{given}, {sure}"
+
+    @cached_property
+    def diagnosis(self) -> str:
+        """Why the bound is 0, or far below what the same guesses estimate; empty if it is neither."""
+        from canaria.evidence.diagnosis import diagnosis
+
+        return diagnosis(self)
+
+    @property
+    def explanation(self) -> str:
+        """The bound in a sentence, with what was seen, by which method, and what is assumed."""
+        right, taken = self.tally
+        return (
+            f"{self.sentence} Seen: {right} of {taken} guesses right among {self.evidence.elements} elements "
             f"({self.method}; {self.adjacency} adjacency; {f'about {self.about}; ' if self.about else ''}"
             f"assuming {', and '.join(self.assumptions)})."
         )
-        if not self.condition:
-            return f"With {percent(self.confidence)}% confidence {claim}: {seen}"
-        return f"{self.sentence} Seen: {seen}"
 
     @property
     def sentence(self) -> str:

@@ -59,30 +59,24 @@ class Together:
         return {**self.bound.to_dict(), "audits": audits}
 
     def __str__(self) -> str:
-        """One sentence with the joint bound, and a line for each audit."""
-        joint = self.bound
-        if joint.condition:
-            return "\n".join([f"{joint.sentence} {len(self.bounds)} audits hold at once:", *self._lines()])
-        shows = f"epsilon is at least {joint.epsilon_text} at delta {joint.delta:g}, as {self.best} shows"
-        if joint.epsilon == 0:
-            shows = f"none shows an epsilon above 0 at delta {joint.delta:g}"
-        about = f"about {joint.about}; " if joint.about else ""
-        sentence = (
-            f"With {percent(joint.confidence)}% confidence the bounds of {len(self.bounds)} audits hold "
-            f"at once, and {shows} ({joint.adjacency} adjacency; {about}assuming "
-            f"{', and '.join(joint.assumptions)}, and every audit that was made is listed)."
-        )
-        return "\n".join([sentence, *self._lines()])
-
-    def _lines(self) -> list[str]:
-        width = max(map(len, self.bounds))
-        return [
-            f"  {name:<{width}}  {'refuted: ' + str(bound.claim or 'nothing') + ', ' if bound.family else ''}"
-            f"epsilon >= {bound.epsilon_text} at {percent(bound.confidence)}% "
-            f"confidence; {bound.tally.correct} of {bound.tally.taken} guesses right among "
-            f"{bound.evidence.elements} elements ({bound.method})"
+        """The joint bound in one line, and a line for each audit."""
+        joint, width = self.bound, max(map(len, self.bounds))
+        shows = f"as {self.best} shows" if joint.epsilon > 0 else "none shows more"
+        lines = [
+            f"  {name:<{width}}  ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence: "
+            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
+            f"({bound.method})"
             for name, bound in self.bounds.items()
         ]
+        if len(self.bounds) == 1:
+            return "\n".join([f"{joint.short}, {shows}", *lines])
+        return "\n".join([f"{joint.short}, {shows}; all {len(self.bounds)} bounds hold at once:", *lines])
+
+    @property
+    def explanation(self) -> str:
+        """The joint bound in a sentence, with what is assumed."""
+        alone = self.bound.explanation.removesuffix(").")
+        return f"{alone}, and every audit that was made is listed)."
 
 
 def together(

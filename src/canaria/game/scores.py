@@ -19,7 +19,8 @@ from canaria.rules.door import guess_once
 
 UPSIDE_DOWN: Final = (
     "included elements have lower scores than excluded ones, beyond chance; a higher score must mean "
-    "'more likely included'. Turn the scores around and audit a new run: of this one it is too late"
+    "'more likely included'. If they are losses, say so (--higher-means excluded, or -losses in Python); if "
+    "you did not expect it, turn them around for a new run: of this one it is too late"
 )
 _TIES: Final = 0x74696573
 _CLEARLY: Final = 5.0

@@ -21,7 +21,8 @@ class Point(NamedTuple):
 
 def points(result: Result) -> tuple[Point, ...]:
     """The statements of the box on top, in the order in which they are read."""
-    return (Point("Claim", _claim(result)), *_training(result), Point("Next", _next(result)))
+    why = (Point("Why no more", f"{result.diagnosis}."),) if result.diagnosis else ()
+    return (Point("Claim", _claim(result)), *_training(result), *why, Point("Next", _next(result)))
 
 
 def answer(result: Result) -> str:

@@ -138,6 +138,7 @@ class Section:
             "result": self.result.to_dict(),
             "verdict": self.result.verdict,
             "meaning": self.meaning,
+            "diagnosis": self.result.diagnosis,
             "adjacency": self.adjacency,
             "fixed": self.fixed,
             "by_confidence": [{"confidence": c, "epsilon": plain(e)} for c, e in self.by_confidence],

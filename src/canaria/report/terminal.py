@@ -43,7 +43,11 @@ def _parts(section: Section) -> list[Any]:
     assumptions = [f"• {line.replace('`', '')}" for line in result.bound.assumptions]
     parts = [
         Panel(
-            Group(Text(result.verdict, style="bold"), Text(section.meaning)),
+            Group(
+                Text(result.verdict, style="bold"),
+                Text(section.meaning),
+                *([Text(f"Why no more: {result.diagnosis}.")] * bool(result.diagnosis)),
+            ),
             title=Text(section.name),
             border_style="red" if result.alarming else "blue",
         ),

@@ -6,6 +6,7 @@ It prints as text, is kept as JSON (`save`), and is what `canaria report` turns 
 import json
 import platform
 import sys
+import warnings
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core import checks
+from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria._core.files import checksum, write_atomically
 from canaria._core.rounding import percent, rounded_down
@@ -39,6 +41,8 @@ from canaria.rules import Rule
 
 LARGEST_EXPLAINED: Final = 5000
 """Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
+_FAR_BELOW: Final = 2.0
+"""A rule is worth a word if the default one shows this many times as much."""
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
 _TRAINERS: Final = ("torch", "opacus", "jax", "jax_privacy", "lightning")
@@ -207,7 +211,10 @@ class Result:
         return replace(
             cls.of_bound(bound, claim, name=name, command=command),
             histogram=Histogram.of(values, included),
-            facts={"scores": f"{len(values)}, sha256 of the numbers {digest}"},
+            facts={
+                "scores": f"{len(values)}, sha256 of the numbers {digest}",
+                **_advice(bound, values, included, rule),
+            },
             seed=rng if isinstance(rng, int) else None,
         )
 
@@ -349,6 +356,11 @@ class Result:
         return {True: "refuted", False: "not refuted", None: "no claim"}[self.refuted]
 
     @property
+    def diagnosis(self) -> str:
+        """Why the bound is 0 or low, as `Bound.diagnosis` says; empty if the claim is refuted."""
+        return "" if self.refuted else self.bound.diagnosis
+
+    @property
     def alarming(self) -> bool:
         """Whether the claim is refuted, or training is not what was stated."""
         return bool(self.refuted or self.contradictions) or self._misstated is not None
@@ -455,6 +467,8 @@ class Result:
         if self.conformance is not None:
             lines.append(self.conformance.answer)
         lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
+        if self.diagnosis:
+            lines.append(f"why no more: {self.diagnosis}")
         if self.rungs:
             width = max(len(rung.epsilon) for rung in self.rungs)
             lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
@@ -464,6 +478,21 @@ class Result:
                 lines.append(f"  {name if name != shown else '':<11} {value}")
                 shown = name
         return "\n".join(lines)
+
+
+def _advice(bound: Bound, scores: Floats, bits: npt.ArrayLike, rule: Rule | None) -> dict[str, str]:
+    """What to choose next time, if the default rule would have shown far more of the same scores."""
+    if rule is None or bound.family is not None or not np.isfinite(scores).all():
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranked = audit_scores(scores, bits, bound.delta, bound.confidence, rng=0)
+    if ranked.epsilon <= _FAR_BELOW * bound.epsilon:
+        return {}
+    return {
+        "next time": f"the default rule would show {ranked.epsilon_text} of such scores; a rule must be "
+        "chosen before the scores are seen, so for these it is too late"
+    }
 
 
 def _delta(claim: Claim | None, delta: float | None) -> float:

@@ -101,7 +101,8 @@ class Verdict:
 
     def __str__(self) -> str:
         """The sentence of the bound, and the outcome of the conformance test if there was one."""
-        lines = [f"the claim {self.promise} is {'REFUTED' if self.refuted else 'not refuted'}. {self.bound}"]
+        answer = "REFUTED" if self.refuted else "not refuted"
+        lines = [f"the claim {self.promise} is {answer}. {self.bound.explanation}"]
         if (found := self.conformance) is not None:
             where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
             lines.append(
