@@ -15,7 +15,20 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, validate, verify
+from canaria.cli import (
+    bound,
+    compare,
+    demo,
+    gaps,
+    plan,
+    report,
+    reproduce,
+    run,
+    schema,
+    scores,
+    validate,
+    verify,
+)
 from canaria.cli._output import Verbs
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
@@ -45,6 +58,7 @@ app.command("plan")(plan.plan)
 app.command("validate")(validate.validate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("schema")(schema.schema)
 app.command("demo")(demo.demo)
 

@@ -2,9 +2,10 @@
 
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
@@ -50,6 +51,21 @@ def claim_of(claimed: float | None, delta: float | None, family: str | None = No
         )
     epsilon = nonnegative("claimed", claimed)
     return ApproximateDP(epsilon, delta) if family is None else parse_family(family).at(epsilon, delta)
+
+
+def require_another_file(out: Path | None, files: Sequence[str]) -> None:
+    """Refuse to write over one of the files that are read."""
+    from canaria._core.errors import InputError, shown
+
+    if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
+        raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 class Verbs(TyperGroup):
