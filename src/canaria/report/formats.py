@@ -45,13 +45,14 @@ _FORMATS: Final[dict[str, Callable[[Sequence[Section], str | None], str]]] = {
 
 
 def require_known(out: Path) -> None:
-    """Refuse a file whose ending names no format of a report, before anything is computed.
+    """Refuse a report that could not be written in its format, before anything is computed.
 
     Args:
         out: Where the report is to be written.
 
     Raises:
-        InputError: If the ending is another one (a page named .pdf would open nowhere).
+        InputError: If the ending is another one (a page named .pdf would open nowhere), or if it is that of
+            a page and the extra `report` is not installed.
 
     """
     if out.suffix.lower() not in _FORMATS:
@@ -59,6 +60,10 @@ def require_known(out: Path) -> None:
             f"a report is HTML (.html), Markdown (.md) or text (.txt), got {shown(str(out))}; for a PDF, "
             "print the HTML page from a browser"
         )
+    if _FORMATS[out.suffix.lower()] is _html:
+        from canaria.report.page import require_page
+
+        require_page()
 
 
 def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:

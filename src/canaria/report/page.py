@@ -10,11 +10,18 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from canaria._core.extras import needed_for
 from canaria._core.rounding import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import brief, words
 from canaria.report.charts import charts
 from canaria.report.section import Section, at_once, title_of
+
+
+def require_page() -> None:
+    """Refuse a page before anything is computed, where it could not be made."""
+    with needed_for("an HTML report", "report"):
+        import jinja2  # noqa: F401
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -28,6 +35,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         A page that needs no other file.
 
     """
+    require_page()
     from jinja2 import Environment
     from markupsafe import Markup
 
