@@ -124,7 +124,7 @@ def test_report_refuses_what_does_not_hold(tmp_path: Path) -> None:
     path.write_text(scored().to_json().replace('"name": "', '"name": "another '))
     assert f"the bound of {path} holds, but the file was changed" in refused("report", str(path))
     assert "--out must not be one of the files that are read" in refused("report", str(path), "-o", str(path))
-    assert "cannot be written" in refused(
+    assert "--out must be in a folder that exists" in refused(
         "report", str(scored().save(path)), "-o", str(tmp_path / "absent" / "report.html")
     )
 
