@@ -74,7 +74,9 @@ def _bar(of: str, counted: Any, *, transient: bool = False) -> Iterator[Callable
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(of), BarColumn(), counted, TextColumn("time left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=transient) as bar:
+    screen = Console(stderr=True)
+    hidden = transient and not screen.is_terminal
+    with Progress(*columns, console=screen, transient=transient, disable=hidden) as bar:
         task = bar.add_task(of, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
