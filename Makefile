@@ -59,7 +59,7 @@ figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-fi
 	$(BIN)/canaria reproduce --resume
 	$(BIN)/python benchmarks/figures_page.py canaria-figures
 
-validity: .venv/installed  ## every auditor against every case, in full, into canaria-validity and the docs
+validity: .venv/installed-test  ## every auditor against every case, in full, into canaria-validity and the docs
 	$(BIN)/canaria validate --audits 600 --claims 40000 --resume
 	$(BIN)/python benchmarks/validity_page.py canaria-validity
 
@@ -72,13 +72,11 @@ fuzz: .venv/installed-fuzz  ## readers, command line and numerics under attack; 
 docs: .venv/installed-test  ## the documentation, into site; no network is used
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-wheel: .venv/installed  ## sdist and wheel; the wheel is installed into an empty environment and runs the demo
-	rm -rf dist .venv/wheel
+wheel: .venv/installed  ## sdist and wheel; the wheel is installed into an empty environment, measured and run
+	rm -rf dist
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build hatchling
 	$(BIN)/python -m build --no-isolation --outdir dist
-	$(PYTHON) -m venv .venv/wheel
-	.venv/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
-	cd .venv/wheel && bin/canaria demo --out demo && bin/canaria verify demo/correct.json
+	$(BIN)/python benchmarks/wheel.py dist/*.whl
 
 clean:
 	rm -rf .venv
@@ -88,7 +86,7 @@ clean:
 	touch $@
 
 .venv/installed: .venv/created pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report]"
 	touch $@
 
 .venv/installed-test: .venv/created pyproject.toml

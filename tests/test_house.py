@@ -24,7 +24,7 @@ ROOMS = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").
 def test_the_top_holds_fifteen_names_and_no_loose_module() -> None:
     assert len(canaria.__all__) <= 15
     files = {path.name for path in SOURCE.iterdir() if path.is_file()}
-    assert files == {"__init__.py", "_version.py", "py.typed"}
+    assert files == {"__init__.py", "__main__.py", "_version.py", "py.typed"}
 
 
 def test_imports_have_nine_layers_and_one_listed_exception() -> None:

@@ -1,5 +1,6 @@
 """The package: public names, light imports, documented commands."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 import canaria
 
+ROOT = Path(__file__).parent.parent
 FRAMEWORKS = {"torch", "opacus", "jax", "jax_privacy", "optax", "lightning", "sklearn"}
 
 
@@ -20,7 +22,17 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize("statement", ["import canaria", "import canaria.cli"])
 def test_imports_stay_light(statement: str) -> None:
     """`canaria --version` needs no numerics; nothing heavy comes with `import canaria`."""
-    heavy = {"scipy", "numpy", "dp_accounting", "altair", "pandas", "pyarrow", "matplotlib", *FRAMEWORKS}
+    heavy = {
+        "scipy",
+        "numpy",
+        "dp_accounting",
+        "altair",
+        "jinja2",
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        *FRAMEWORKS,
+    }
     assert not heavy & modules_after(statement)
 
 
@@ -34,6 +46,22 @@ def test_using_the_core_needs_no_command_line() -> None:
     """On a machine without typer or dp-accounting the numerics still run."""
     loaded = modules_after("import canaria; canaria.lower_bound(canaria.Counts(73, 100, 1000))")
     assert not {"typer", "dp_accounting", "rich", "pandas"} & loaded
+
+
+def test_figures_of_the_readme_that_are_off_by_a_tenth_are_found() -> None:
+    """`make wheel` measures; here, that it would see a difference."""
+    spec = importlib.util.spec_from_file_location("wheel", ROOT / "benchmarks" / "wheel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    wheel = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wheel)
+    readme = (ROOT / "README.md").read_text()
+    found = wheel.STATED.search(readme)
+    packages, megabytes = int(found[1]), int(found[2])
+    wheel.require_fresh(readme, wheel.Size(packages, megabytes * 1.05))
+    for changed in (wheel.Size(packages, megabytes * 1.2), wheel.Size(packages + 5, megabytes)):
+        with pytest.raises(SystemExit, match=f"README.md states {packages} packages, {megabytes} MB"):
+            wheel.require_fresh(readme, changed)
 
 
 def test_every_public_name_resolves() -> None:

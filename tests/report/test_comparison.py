@@ -89,7 +89,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "compared.csv"
     assert canaria("compare", first, second, "-o", str(out)).out.startswith("comparison written to")
     assert out.read_text().startswith("name,epsilon,delta,")
-    assert "--out must not be one of the result files" in canaria("compare", first, "-o", first).err
+    assert "--out must not be one of the files that are read" in canaria("compare", first, "-o", first).err
     Path(first).write_text(Path(first).read_text().replace('"name": "', '"name": "another '))
     assert canaria("compare", first, second).code == 2
 

@@ -45,7 +45,6 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -78,10 +77,10 @@ def canaria(
 ) -> None:
     """Audit differential privacy in one run: valid lower bounds on epsilon.
 
+    \b
     Exit codes: 0 ok; 1 claim refuted or check failed; 2 bad input.
-
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
-    """
+    """  # noqa: D301 (this character keeps the two lines apart in the help)
 
 
 def main() -> NoReturn:
@@ -91,9 +90,9 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")
     code: int | None
     try:
-        code = app(standalone_mode=False)
-    except SystemExit:  # click's answer to a reader that has gone, with a code that would read as "refuted"
-        code = NOBODY_READS
+        code = app(prog_name="canaria", standalone_mode=False)
+    except SystemExit as left:  # 0 after shell completion; 1, which would read as "refuted", if nobody reads
+        code = NOBODY_READS if left.code else 0
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         code = 130

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import AsJson
+from canaria.cli._output import one_line_warnings, require_free
+from canaria.cli._progress import working
 
 
 def compare(
@@ -29,13 +31,14 @@ def compare(
     import json
 
     from canaria._core.errors import shown
-    from canaria.cli._output import one_line_warnings, require_another_file
     from canaria.report.comparison import compare as side_by_side
-    from canaria.report.formats import write_comparison
+    from canaria.report.formats import require_comparable, write_comparison
     from canaria.results.verify import read_checked
 
-    require_another_file(out, files)
-    with one_line_warnings():
+    require_free(out, files)
+    if out is not None:
+        require_comparable(out)
+    with one_line_warnings(), working("recomputing bounds"):
         comparison = side_by_side([read_checked(file).result for file in files], files)
     if out is not None:
         write_comparison(out, comparison, title)

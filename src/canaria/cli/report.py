@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import AsJson
+from canaria.cli._output import one_line_warnings, require_free
+from canaria.cli._progress import working
 
 
 def report(
@@ -28,16 +30,15 @@ def report(
     import json
 
     from canaria._core.errors import shown
-    from canaria.cli._output import one_line_warnings, require_another_file
     from canaria.report.formats import require_known, write_report
     from canaria.report.names import told_apart
     from canaria.report.section import explain
     from canaria.results.verify import read_checked
 
-    require_another_file(out, files)
+    require_free(out, files)
     if out is not None:
         require_known(out)
-    with one_line_warnings():
+    with one_line_warnings(), working("recomputing bounds"):
         stored = [read_checked(file) for file in files]
         names = told_apart([result.name for result, _ in stored], files)
         sections = [

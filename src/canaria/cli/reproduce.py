@@ -32,6 +32,7 @@ def reproduce(
     """
     import json
 
+    from canaria.lab.charts import require_charts
     from canaria.lab.engines import engine
     from canaria.lab.figures import EXPERIMENTS
     from canaria.lab.figures.reproduce import plan
@@ -44,6 +45,7 @@ def reproduce(
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
     planned = plan(names or [], quick, trials, seed)
+    require_charts()
     with (
         resumable(out),
         engine(workers, dask) as executor,

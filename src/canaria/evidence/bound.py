@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from canaria._core import binomial, checks, markup
 from canaria._core.errors import InputError, shown
+from canaria._core.extras import needed_for
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims import base as claims
@@ -195,7 +196,8 @@ class Bound:
 
     def to_frame(self) -> "pd.DataFrame":
         """The bound as a pandas data frame with one row (pandas is only imported here)."""
-        import pandas as pd
+        with needed_for("a data frame", "frames"):
+            import pandas as pd
 
         row = {key: value for key, value in self.to_dict().items() if key != "evidence"}
         family = None if self.family is None else families.written(self.family)

@@ -68,13 +68,14 @@ _COMPARISONS: Final[dict[str, Callable[[Comparison, str | None], str]]] = {
 
 
 def require_known(out: Path) -> None:
-    """Refuse a file whose ending names no format of a report, before anything is computed.
+    """Refuse a report that could not be written in its format, before anything is computed.
 
     Args:
         out: Where the report is to be written.
 
     Raises:
-        InputError: If the ending is another one (a page named .pdf would open nowhere).
+        InputError: If the ending is another one (a page named .pdf would open nowhere), or if it is that of
+            a page and the extra `report` is not installed.
 
     """
     if out.suffix.lower() not in _FORMATS:
@@ -82,6 +83,33 @@ def require_known(out: Path) -> None:
             f"a report is HTML (.html), Markdown (.md) or text (.txt), got {shown(str(out))}; for a PDF, "
             "print the HTML page from a browser"
         )
+    _require_page(out)
+
+
+def require_comparable(out: Path) -> None:
+    """Refuse a comparison that could not be written in its format, before anything is computed.
+
+    Args:
+        out: Where the comparison is to be written.
+
+    Raises:
+        InputError: If the ending is another one, or if it is that of a page and the extra `report` is not
+            installed.
+
+    """
+    if out.suffix.lower() not in _COMPARISONS:
+        raise InputError(
+            "a comparison is HTML (.html), Markdown (.md), text (.txt), CSV (.csv) or a picture (.svg), got "
+            f"{shown(str(out))}"
+        )
+    _require_page(out)
+
+
+def _require_page(out: Path) -> None:
+    if out.suffix.lower() in (".html", ".htm"):
+        from canaria.report.page import require_page
+
+        require_page()
 
 
 def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:
@@ -112,9 +140,5 @@ def write_comparison(out: Path, comparison: Comparison, title: str | None = None
         InputError: If the ending names no format, or if the file cannot be written.
 
     """
-    if out.suffix.lower() not in _COMPARISONS:
-        raise InputError(
-            f"a comparison is HTML (.html), Markdown (.md), text (.txt), CSV (.csv) or a picture (.svg), got "
-            f"{shown(str(out))}"
-        )
+    require_comparable(out)
     write_atomically(out, _COMPARISONS[out.suffix.lower()](comparison, title).encode())

@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from canaria._core.extras import needed_for
 from canaria._core.rounding import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import brief, words
 from canaria.report.charts import charts
 from canaria.report.comparison import Comparison, side_by_side
 from canaria.report.section import Section, title_of
+
+
+def require_page() -> None:
+    """Refuse a page before anything is computed, where it could not be made."""
+    with needed_for("an HTML report", "report"):
+        import jinja2  # noqa: F401
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -48,6 +55,7 @@ def page_of_comparison(comparison: Comparison, title: str | None = None) -> str:
 
 
 def _rendered(title: str, comparison: Comparison, sections: Sequence[Section], *, summary: bool) -> str:
+    require_page()
     from jinja2 import Environment
     from markupsafe import Markup
 
