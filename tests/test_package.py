@@ -1,8 +1,10 @@
 """The package: public names, light imports, documented commands."""
 
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,22 @@ def test_no_module_hides_a_public_name() -> None:
     """A submodule of the same name would replace a function as soon as it is imported."""
     modules = {path.stem for path in Path(canaria.__file__).parent.iterdir()}
     assert not modules & set(canaria.__all__)
+
+
+def test_the_page_of_dependencies_lists_them_all() -> None:
+    """docs/reference/dependencies.md and pyproject.toml name the same packages, by extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "reference" / "dependencies.md").read_text()
+    core, extras = page.split("Only with an extra:")
+    shown = {name.strip() for row in re.findall(r"^\| ([\w, -]+) \|", core, re.M) for name in row.split(",")}
+    assert shown - {"package"} == set(map(_name, project["dependencies"]))
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", extras, re.M))
+    development = {"all", "docs", "fuzz", "test"}
+    assert set(rows) == set(project["optional-dependencies"]) - development
+    for extra, listed in rows.items():
+        named = [_name(needed) for needed in project["optional-dependencies"][extra]]
+        assert all(name in listed for name in named if name != "canaria"), extra
+
+
+def _name(needed: str) -> str:
+    return re.match(r"[\w-]+", needed)[0]
