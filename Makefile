@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench figures pictures validity fuzz docs wheel clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench-report bench figures pictures validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -51,6 +51,9 @@ bench-shares: .venv/installed-test  ## what Gaussian claims would show with othe
 
 bench-files: .venv/installed-test  ## seconds for score files of 10,000,000 rows, with and without pyarrow
 	$(BIN)/python benchmarks/files.py --write
+
+bench-report: .venv/installed-test  ## processor time of a report on three results
+	$(BIN)/python benchmarks/report.py --write
 
 bench: .venv/installed-test  ## ours and every peer: how fast, how tight, how valid, into benchmarks/RESULTS.md; an hour
 	cd benchmarks && ../$(BIN)/python -m side_by_side
