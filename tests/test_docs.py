@@ -258,9 +258,7 @@ def cells(line: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_tables_of_numbers_are_made_or_read_by_a_program(page: Path) -> None:
     name = str(page.relative_to(ROOT))
-    numbers = [
-        line for table in tables(page) for line in table[2:] if any(map(A_NUMBER.match, cells(line)))
-    ]
+    numbers = [line for table in tables(page) for line in table[2:] if any(map(A_NUMBER.match, cells(line)))]
     if numbers:
         assert name in MADE, f"{name} shows numbers that nothing makes or checks: {numbers[0]}"
     if name in MADE:

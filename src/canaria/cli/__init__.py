@@ -16,6 +16,7 @@ import typer
 
 from canaria._version import __version__
 from canaria.cli import (
+    audit_program,
     bound,
     compare,
     demo,
@@ -52,6 +53,7 @@ app.command("bound")(bound.bound)
 app.command("scores")(scores.scores)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("audit-program")(audit_program.audit_program)
 app.command("gaps")(gaps.gaps)
 app.command("plan")(plan.plan)
 app.command("validate")(validate.validate)

@@ -10,6 +10,7 @@ from canaria._core.extras import needed_for
 
 with needed_for("an audit of training with Opacus", "opacus"):
     from canaria.integrations.opacus._audit import Audit, attach
+    from canaria.integrations.opacus._auditing import ProgramAudit, auditing
     from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
     from canaria.integrations.opacus._isolation import check_isolation
     from canaria.integrations.opacus._neighbours import check_neighbours
@@ -24,7 +25,9 @@ __all__ = [
     "Dense",
     "Dirac",
     "MarkedRows",
+    "ProgramAudit",
     "attach",
+    "auditing",
     "check_isolation",
     "check_neighbours",
     "with_canary_head",
