@@ -62,8 +62,8 @@ def main() -> None:
         "",
         "## A report (`make bench-report`)",
         "",
-        f"Processor time of `canaria report` for three results, as an HTML page ({datetime.now(UTC):%Y-%m-%d}, "
-        f"{platform.machine()}); the target is {LIMIT:g} s.",
+        f"Processor time of `canaria report` for three results, as an HTML page "
+        f"({datetime.now(UTC):%Y-%m-%d}, {platform.machine()}); the target is {LIMIT:g} s.",
         "",
         "| what | seconds |",
         "| --- | --- |",

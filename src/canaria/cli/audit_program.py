@@ -31,7 +31,7 @@ def audit_program(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a program that trains with Opacus, without a change to it.
+    """Audit a program that trains with Opacus, as it is.
 
     The claim is what its accountant says, or what it asked make_private_with_epsilon for. Exit code 1 if the
     claim is refuted, or if training is not what was stated.

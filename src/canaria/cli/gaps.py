@@ -24,7 +24,7 @@ def gaps(
     show: Annotated[bool, typer.Option("--list", help="List the mechanisms and their options.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how much one run can reveal, and the three gaps it leaves.
+    """Show how much one run can reveal, and its three gaps.
 
     Example: canaria gaps count-in-sets --size 4 --n 400 --k 100
     """

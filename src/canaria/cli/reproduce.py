@@ -26,7 +26,7 @@ def reproduce(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the figures of Keinan, Shenfeld and Ligett (2025).
+    """Reproduce the figures of Keinan et al. (2025).
 
     Example: canaria reproduce elements --quick --out figures
     """

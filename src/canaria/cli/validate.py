@@ -41,7 +41,7 @@ def validate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often an auditor's bound exceeds the true epsilon.
+    """Measure how often an auditor claims more than epsilon.
 
     Example: canaria validate mymodule:audit --audits 1000
     """

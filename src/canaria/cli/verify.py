@@ -16,7 +16,7 @@ def verify(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Result files; - for stdin.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute stored bounds; exit code 1 if one is not confirmed.
+    """Recompute stored bounds; exit code 1 if one does not hold.
 
     Example: canaria verify result.json
     Example: canaria verify results/*.json --json
