@@ -34,6 +34,7 @@ def test_imports_have_nine_layers_and_one_listed_exception() -> None:
     assert set(" | ".join(layers["layers"]).split(" | ")) == set(ROOMS)
     assert layers["ignore_imports"] == [
         "canaria.evidence.bound -> canaria.results.result",
+        "canaria.evidence.together -> canaria.results.result",
         "canaria.results.result -> canaria.report",
         "canaria.results.result -> canaria.report.chart",
     ]

@@ -104,7 +104,7 @@ def test_scores_and_verify(score_file: Path, tmp_path: Path, rule: str) -> None:
     stored.write_text(ran.out)
     checked = canaria("verify", str(stored))
     assert checked.code == 0
-    assert "holds" in checked.out
+    assert "is confirmed" in checked.out
     stored.write_text(json.dumps({**data, "epsilon": data["epsilon"] + 0.01}))
     again = canaria("verify", str(stored), "--json")
     found = json.loads(again.out)

@@ -59,6 +59,11 @@ def test_a_refuted_claim_is_written_and_keeps_its_exit_code() -> None:
             f"{BOUND} -o -",
             "--out must name a file, got '-'; without --out, the output goes to standard output",
         ),
+        (
+            f"{BOUND} -o report.html",
+            "--out writes a result file (.json), got 'report.html'; for a page: canaria report result.json "
+            "-o report.html",
+        ),
         (f"{BOUND} -o .", ". cannot be written: it must name a file"),
         (
             "run xor --n 9 --trials 2 -o r.json",

@@ -159,3 +159,11 @@ def test_equal_shares_add_up_for_any_number_of_audits() -> None:
         seen = together({f"{k}": Counts(0, 0, 10) for k in range(count)}).bound.evidence
         assert isinstance(seen, Split)
         assert sum(seen.shares) == pytest.approx(1)
+
+
+def test_the_joint_result_names_every_audit() -> None:
+    seen = together({"white box": WHITE, "black box": BLACK})
+    result = seen.result(ApproximateDP(1.0, delta=0))
+    assert result.refuted
+    assert result.facts["audit 1"].startswith("white box: ε ≥ 1.542 with 97.5% confidence, 90 of 100")
+    assert result.facts["audit 2"].startswith("black box: ε ≥ 0.000")

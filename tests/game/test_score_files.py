@@ -105,11 +105,11 @@ READ: dict[str, bytes | tuple[bytes, dict[str, Any]]] = {
     "loss": (spelled("1", "0", header="loss,member"), {"higher_means": "included"}),
     "named columns": (
         spelled("1", "0", header="my nll,who"),
-        {"score_column": "my nll", "included_column": "who"},
+        {"score_column": "my nll", "included_column": "who", "higher_means": "included"},
     ),
     "named columns in another case": (
         spelled("1", "0", header="NLL,Who"),
-        {"score_column": "nll", "included_column": "who"},
+        {"score_column": "nll", "included_column": "who", "higher_means": "included"},
     ),
     "more columns": b"id,score,included,note\na,1.5,1,x\nb,-0.5,0,\nc,0.25,0,y\nd,30,1,z\n",
     "a label beside included": b"score,included,label\n1.5,1,7\n-.5,0,3\n.25,0,7\n3e1,1,9\n",
@@ -174,6 +174,14 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "two columns for scores": (b"logit,confidence,included\n1,1,1\n", "; name it with score_column"),
     "two columns for included": (b"score,label,member\n1,1,1\n", "; name it with included_column"),
     "a loss of unknown direction": (b"loss,included\n1,1\n", "; say which with higher_means"),
+    "members and others in two lists": (
+        b'{"in_scores": [1, 2], "out_scores": [0]}',
+        "members and others in two lists, ['in_scores', 'out_scores']; put them into one",
+    ),
+    "a result file": (
+        b'{"format": 1, "evidence": {}, "checksum": ""}',
+        "is a result file, not scores: use canaria verify, report or compare",
+    ),
     "mixed ways of writing": (CSV + b"1,yes\n", "row 5: included must keep to one of 0/1, -1/+1, "),
     "0, 1 and -1": (CSV + b"1,-1\n", "got '-1' after '0'"),
     "classes": (CSV + b"1,7\n", "row 5: included must be 0/1, -1/+1, true/false, yes/no, in/out, "),

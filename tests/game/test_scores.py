@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -263,3 +264,19 @@ def test_scores_that_are_upside_down_are_told() -> None:
     for seed in range(50):
         bits = rng.integers(0, 2, 100)
         audit_scores(np.round(rng.normal(size=100)), bits, rng=seed)
+
+
+def test_series_with_other_labels_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"score": rng.normal(size=50), "included": rng.integers(0, 2, 50)})
+    moved = table.sort_values("score")
+    with pytest.raises(InputError, match="same row labels in the same order"):
+        audit_scores(moved["score"], table["included"])
+    assert audit_scores(moved["score"], moved["included"], rng=0) == audit_scores(
+        moved["score"].to_numpy(), moved["included"].to_list(), rng=0
+    )
+
+
+def test_a_percentage_is_not_a_confidence() -> None:
+    with pytest.raises(InputError, match=r"strictly between 0 and 1, got 95; did you mean 0\.95\?"):
+        audit_scores([1.0, 2.0], [0, 1], confidence=95)

@@ -77,6 +77,15 @@ def test_unknown_formats_and_nothing_to_compare() -> None:
         compare([])
 
 
+def test_results_or_bounds_in_a_list_or_by_name() -> None:
+    bound = lower_bound(Counts(90, 100, 100))
+    assert [row.name for row in compare({"x": bound, "y": _counted(80)}).rows] == ["x", "y"]
+    assert [row.name for row in compare([bound, _counted(80)]).rows] == ["audit", "80 right"]
+    for wrong in ([1], "a.json", {"x": 3}, 7):
+        with pytest.raises(InputError, match="results must be"):
+            compare(wrong)
+
+
 def test_on_the_command_line(tmp_path: Path) -> None:
     first = str(scored(2.0).save(tmp_path / "before.json"))
     second = str(scored(4.0).save(tmp_path / "after.json"))

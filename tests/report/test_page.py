@@ -96,6 +96,7 @@ def test_two_audits_take_at_most_300_kb() -> None:
         ("contradicted", "training does not match what was stated"),
         ("contradicted, noise as stated", "the noise is as stated, but training is not"),
         ("refuted with an assumption", "but refuted if it is DP-SGD with 100 steps"),
+        ("not refuted", "this audit does not settle it"),
         ("nothing shown", "this audit shows nothing"),
         ("no claim", "name the ε that is promised"),
     ],

@@ -389,3 +389,19 @@ def test_equal_audits_are_equal() -> None:
         assert hash(one.bound.evidence) == hash(again.bound.evidence)
     found = list(of_every_kind())
     assert len({one.bound for one in found}) > len(found) / 2
+
+
+def test_an_edited_epsilon_accuses_nothing_else(tmp_path: Path) -> None:
+    record = scored().to_dict()
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**record, "epsilon": record["epsilon"] + 0.5}))
+    assert [fault.split()[0] for fault in check(read_result(path)).faults] == ["epsilon"]
+
+
+def test_a_result_is_loaded_with_its_bound_computed_again(tmp_path: Path) -> None:
+    result = scored()
+    path = result.save(tmp_path / "result.json")
+    assert Result.load(path).to_dict() == result.to_dict()
+    path.write_text(path.read_text().replace('"name": "', '"name": "another '))
+    with pytest.raises(InputError, match="the file was changed"):
+        Result.load(path)

@@ -1,7 +1,7 @@
 """Argument checks: every message is one line with the name, the value and what is allowed."""
 
 import math
-from typing import Final, SupportsFloat, cast
+from typing import Any, Final, SupportsFloat, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +59,23 @@ def truth(name: str, value: object) -> bool:
     raise InputError(f"{name} must be True or False, got {shown(value)}")
 
 
+def same_index(name: str, values: object, other_name: str, others: object) -> None:
+    """Check that two pandas Series have the same row labels in the same order; other kinds have none."""
+    labels: Any = getattr(values, "index", None)
+    other_labels: Any = getattr(others, "index", None)
+    if hasattr(labels, "equals") and hasattr(other_labels, "equals") and not labels.equals(other_labels):
+        raise InputError(
+            f"{name} and {other_name} must have the same row labels in the same order, as they are taken by "
+            f"their place; align them, or pass {name}.to_numpy()"
+        )
+
+
 def confidence(value: object) -> float:
     """Check a confidence: a number strictly between 0 and 1."""
     number = real("confidence", value)
     if not (0 < number < 1 and 1 - number < 1):
-        raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}")
+        meant = f"; did you mean {number / 100:g}?" if 1 < number < 100 else ""
+        raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}{meant}")
     return number
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from canaria.claims import Claim
     from canaria.results.result import Result
 
+_NOT_RESULTS: Final = (".html", ".htm", ".md", ".txt", ".csv", ".svg", ".pdf")
 _TYPED: Final = ContextVar[str]("typed")
 
 
@@ -50,6 +51,18 @@ def _same_file(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except (OSError, ValueError):
         return False
+
+
+def require_result_file(out: Path | None, inputs: Iterable[str] = ()) -> None:
+    """Refuse a result file that could not be written, or is named like something else."""
+    from canaria._core.errors import InputError, shown
+
+    require_free(out, inputs)
+    if out is not None and out.suffix.lower() in _NOT_RESULTS:
+        raise InputError(
+            f"--out writes a result file (.json), got {shown(str(out))}; for a page: canaria report "
+            "result.json -o report.html"
+        )
 
 
 def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from canaria.cli._options import AsJson, Claimed, Confidence, Out
-from canaria.cli._output import one_line_warnings, require_free
+from canaria.cli._output import one_line_warnings, require_result_file
 
 _DELTA: Final = 1e-5
 
@@ -41,7 +41,7 @@ def audit_program(
     from canaria._core.errors import InputError
     from canaria.integrations.opacus import auditing
 
-    require_free(out, [] if module else [program])
+    require_result_file(out, [] if module else [program])
     words = [program, *(arguments or [])]
     with auditing(canaries, rng=seed) as audit:
         failed = _run(words, module)

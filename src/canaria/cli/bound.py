@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
-from canaria.cli._output import claim_of, command_line, finish, require_free
+from canaria.cli._output import claim_of, command_line, finish, require_result_file
 
 
 def bound(
@@ -39,7 +39,7 @@ def bound(
     from canaria.evidence import Counts, PublishedCounts
     from canaria.results.result import Result
 
-    require_free(out)
+    require_result_file(out)
     claim = claim_of(claimed, delta, family)
     if one_sided and method != "exact":
         raise InputError("--one-sided goes with --method exact")

@@ -19,7 +19,9 @@ _AUDITS: Final = {"noise as claimed": 1.0, "noise four times too small (a bug)":
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for results and report.")] = Path("canaria-demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and report.")] = Path(
+        "canaria-demo"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Audit a correct and a broken release, and write a report.

@@ -30,6 +30,7 @@ def gaps(
     """
     import json
 
+    from canaria._core.errors import InputError
     from canaria.mechanisms import MECHANISMS, parse_mechanism
     from canaria.theory import gaps as find_gaps
 
@@ -38,6 +39,8 @@ def gaps(
         lines = [" ".join([name, *options]) for name, options in listing.items()]
         typer.echo(json.dumps(listing) if as_json else "\n".join(lines))
         return
+    if not mechanism:
+        raise InputError("name a MECHANISM; canaria gaps --list shows them")
     audited = parse_mechanism(mechanism, epsilon=epsilon, sigma=sigma, p=p, size=size)
     with working("computing the gaps"):
         found = find_gaps(audited, n, k, trials, seed)

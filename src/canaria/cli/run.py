@@ -6,7 +6,7 @@ import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._options import AsJson, Claimed, Confidence, Delta, Out
-from canaria.cli._output import claim_of, command_line, one_line_warnings, require_free
+from canaria.cli._output import claim_of, command_line, one_line_warnings, require_result_file
 from canaria.cli._progress import working
 
 
@@ -47,7 +47,7 @@ def run(
     from canaria._core.rounding import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
-    require_free(out)
+    require_result_file(out)
     claim = claim_of(claimed, delta)
     if claim is not None and trials != 1:
         raise InputError("--claimed applies to a single game; leave out --trials")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
-from canaria.cli._output import claim_of, command_line, finish, require_free
+from canaria.cli._output import claim_of, command_line, finish, require_result_file
 from canaria.cli._progress import reading
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def scores(
     from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
 
-    require_free(out, [file])
+    require_result_file(out, [file])
     chosen = None if rule is None else parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")

@@ -18,8 +18,7 @@ def verify(
 ) -> None:
     """Recompute stored bounds; exit code 1 if one does not hold.
 
-    Example: canaria verify result.json
-    Example: canaria verify results/*.json --json
+    Example: canaria verify results/*.json
     """
     import json
 
@@ -41,9 +40,11 @@ def _told(found: "Check", subject: str) -> str:
     from canaria._core.rounding import rounded_down
     from canaria.results.verify import CHANGED
 
-    verdict = "holds" if found.bound_holds else "does not hold"
+    verdict = "is confirmed" if found.bound_holds else "is NOT confirmed"
+    but = ", but the file was changed after it was written" if found.changed and found.bound_holds else ""
     of_family = f", for the family of {found.family}," if found.family else ""
-    lines = [f"{subject} ε ≥ {rounded_down(found.stored)}{of_family} {verdict}"]
-    lines += found.faults or (f"its evidence gives ε ≥ {rounded_down(found.recomputed)}",)
+    given = f"its evidence gives ε ≥ {rounded_down(found.recomputed)}"
+    lines = [f"{subject} ε ≥ {rounded_down(found.stored)}{of_family} {verdict}{but}", *found.faults]
+    lines.append(f"{given}, if what the result assumes is true" if found.bound_holds else given)
     lines += [CHANGED] if found.changed else []
     return "\n  ".join(lines)

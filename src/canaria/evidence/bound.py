@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from canaria.results.result import Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bound:
     """A lower bound on epsilon at a confidence, with everything needed to check it.
 
@@ -211,6 +211,9 @@ class Bound:
         line = f"{self.short}: {right} of {taken} guesses right, {self.evidence.elements} elements"
         return f"{line}\n{self.diagnosis}" if self.diagnosis else line
 
+    def __repr__(self) -> str:
+        return f"<Bound: {self.short}>"
+
     @property
     def short(self) -> str:
         """Epsilon, delta, what is assumed of the mechanism, and the confidence."""
@@ -280,7 +283,7 @@ class Bound:
             (what, self.epsilon_text),
             *named,
             ("why no more", self.diagnosis),
-            ("estimate (no guarantee)", f"{self.estimate:.3f}"),
+            ("estimate (no guarantee)", rounded_down(self.estimate)),
             ("δ", f"{self.delta:g}"),
             ("confidence", f"{percent(self.confidence)}%"),
             ("right guesses", f"{self.tally.correct} of {self.tally.taken}"),

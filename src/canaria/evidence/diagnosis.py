@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from canaria._core import effort
+from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import KINDS, Evidence, Progress, Tally
 from canaria.evidence.bound import Bound, lower_bound
@@ -38,14 +39,18 @@ def diagnosis(bound: Bound) -> str:
     """
     if bound.evidence.withdrawn:
         return ""
-    if bound.tally.taken == 0:
+    right, taken = bound.tally
+    if taken == 0:
         return "no guess was made: the scores are all equal, or the rule guesses nothing"
+    if right == taken:
+        alike = " of one sign" if bound.clearest.one_sided else ""
+        return f"all of the {taken} surest guesses{alike} are right: only more of them can show more"
     if bound.epsilon == 0:
         if (wrong := _mostly_wrong(bound.clearest.progress(0.0))) is not None:
             return (
                 f"guesses are wrong more often than by chance, {wrong.taken - wrong.correct} of the surest "
-                f"{wrong.taken}: a higher score must mean 'more likely included'; if it is a loss, say so "
-                "(--higher-means excluded)"
+                f"{wrong.taken}: a higher score must mean 'more likely included'; if scores are losses, that "
+                "must be said (higher means excluded)"
             )
         if (p_value := _against_coins(bound)) > _CHANCE:
             return (
@@ -79,12 +84,13 @@ def _too_much_delta(bound: Bound) -> str:
     without = _bound_within_reason(bound.evidence, 0.0, bound.confidence)
     if without == 0 or bound.epsilon >= _LOW * without:
         return ""
-    given_away = bound.delta * bound.evidence.elements
-    return (
-        f"δ = {bound.delta:g} is large for {bound.evidence.elements} elements: it permits "
-        f"{given_away:.2g} of them to be given away; at δ = 0 the same guesses show "
-        f"{Bound(without, 0.0, bound.confidence, bound.evidence).epsilon_text}"
-    )
+    given_away, elements = bound.delta * bound.evidence.elements, bound.evidence.elements
+    large = f"δ = {bound.delta:g} is large for {elements} elements at {percent(bound.confidence)}% confidence"
+    if given_away >= 1:
+        large = (
+            f"δ = {bound.delta:g} is large: of {elements} elements it lets {given_away:,.0f} be given away"
+        )
+    return f"{large}; at δ = 0 the same guesses show {rounded_down(without)}"
 
 
 def _too_few_elements(bound: Bound) -> str:
@@ -92,12 +98,10 @@ def _too_few_elements(bound: Bound) -> str:
     if bound.epsilon >= _LOW * bound.estimate:
         return ""
     right, taken = bound.tally
-    if right == taken:
-        return f"all of the {taken} surest guesses are right: only more of them can show more"
     wanted = "a bound above 0" if bound.epsilon == 0 else "half of the estimate"
     needed = _elements_needed(bound)
     if needed is None:
-        return f"too few elements: {right} of {taken} right may be luck"
+        return "" if bound.epsilon else f"too few elements: {right} of {taken} right refute no claim"
     return (
         f"too few elements: with as good guesses as {right} of {taken}, about {needed:,} elements would show "
         f"{wanted}"

@@ -3,8 +3,8 @@
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from canaria._core import checks, markup
 from canaria._core.errors import InputError, shown
@@ -14,6 +14,9 @@ from canaria.evidence.base import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.split import MOST_SHARES, Split
 
+if TYPE_CHECKING:
+    from canaria.results.result import Result
+
 _BELOW_ONE: Final = 1 - 2.0**-50
 """So that the levels of the parts add up to no more than that of the whole, in floating point too."""
 
@@ -22,7 +25,7 @@ _BELOW_ONE: Final = 1 - 2.0**-50
 class Together:
     """The bounds of several audits, which all hold simultaneously, and the largest of them.
 
-    The joint bound is saved like any other: `Result(bound, claim).save(path)`.
+    The joint bound is saved like any other, with the names of all audits: `result(claim).save(path)`.
 
     Attributes:
         bounds: The bound of each audit by name, each at its share of the error probability.
@@ -52,6 +55,30 @@ class Together:
 
         """
         return self.bound.refutes(claim)
+
+    def result(self, claim: Claim | None = None, *, name: str = "several audits") -> "Result":
+        """The joint bound with a claim, to be saved and reported; it names every audit.
+
+        Args:
+            claim: What was promised, at the delta of the bounds or as a curve.
+            name: What was audited.
+
+        Returns:
+            The result.
+
+        """
+        made = self.bound.result(claim, name=name)
+        listed = {f"audit {place}": line for place, line in enumerate(self._listed(), start=1)}
+        return replace(made, facts={**listed, **made.facts})
+
+    def _listed(self) -> list[str]:
+        """A line for each audit."""
+        return [
+            f"{name}: ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence, "
+            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
+            f"({bound.method})"
+            for name, bound in self.bounds.items()
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The joint bound as plain data for JSON, with every audit under its name."""

@@ -38,7 +38,7 @@ _ORDER: Final = 0x6F726465
 Score = Callable[[Any, Bits], Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Transcript:
     """The record of one game.
 
@@ -86,6 +86,9 @@ class Transcript:
             about=self.about,
             family=family,
         )
+
+    def __repr__(self) -> str:
+        return f"<Transcript: {self}>"
 
     def __str__(self) -> str:
         """How the guesses went; the bound depends on delta and confidence."""

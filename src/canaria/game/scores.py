@@ -62,7 +62,8 @@ def audit_scores(
         The bound, with its evidence.
 
     Raises:
-        InputError: If an argument is not usable, or if the bits are practically impossible for fair coins.
+        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
+            both are pandas Series with different row labels.
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.
@@ -79,6 +80,7 @@ def audit_scores(
         True
 
     """
+    checks.same_index("scores", scores, "bits", bits)
     return bound_of_scores(
         scores, coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency, family=family
     )

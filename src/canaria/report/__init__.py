@@ -3,11 +3,12 @@
 A report is a function of the result alone: the same result gives the same page on any machine and any day.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from canaria.evidence import Bound
     from canaria.report.chart import Chart
     from canaria.report.comparison import Comparison
     from canaria.report.section import Section
@@ -76,17 +77,17 @@ def chart_of(result: "Result", what: str | None = None) -> "Chart":
     return drawn[chosen]
 
 
-def compare(results: "Sequence[Result]") -> "Comparison":
+def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") -> "Comparison":
     r"""Put results side by side: a table, a forest plot with their claims, and CSV.
 
     Args:
-        results: The results.
+        results: The results, or bounds, in a list or by name.
 
     Returns:
         The comparison; it prints as a table, a notebook shows it, and it has `chart` and `to_csv()`.
 
     Raises:
-        InputError: If there are none.
+        InputError: If there are none, or if something else is among them.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound
@@ -97,9 +98,9 @@ def compare(results: "Sequence[Result]") -> "Comparison":
         90     –      ε ≥ 1.630  90 of 100      100       no claim
 
     """
-    from canaria.report.comparison import compare
+    from canaria.report.comparison import compare, named
 
-    return compare(results)
+    return compare(named(results))
 
 
 def notebook_of(result: "Result") -> str:

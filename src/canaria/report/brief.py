@@ -35,6 +35,8 @@ def answer(result: Result) -> str:
 def _claim(result: Result) -> str:
     if (rung := result.refuting_rung) is not None:
         return words.CLAIM_WITH_AN_ASSUMPTION.format(assumes=rung.assumes)
+    if result.claim is None and result.bound.condition:
+        return words.NO_CLAIM_OF_FAMILY
     wrong = f"{100 * (1 - result.bound.confidence):.3g}"
     return words.CLAIM[result.refuted].format(wrong=wrong)
 
@@ -60,4 +62,6 @@ def _next(result: Result) -> str:
         return words.NEXT["assumption"]
     if result.bound.epsilon == 0:
         return words.NEXT["nothing shown"]
+    if result.claimed is not None and result.bound.estimate > result.claimed:
+        return words.NEXT["open"]
     return words.NEXT["no claim" if result.claim is None else "not refuted"]

@@ -23,7 +23,7 @@ _IN_NOTEBOOKS: Final = {
 _LEGENDS: Final = {"rows": "margin:0 0 8px;font-size:13px", "curve": "margin:0 0 26px -36px;font-size:13px"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Chart:
     """A drawing whose width is a matter of where it is shown; it needs no script.
 
@@ -43,6 +43,9 @@ class Chart:
     height: float
     keys: tuple[Key, ...] = ()
     kind: str = "rows"
+
+    def __repr__(self) -> str:
+        return f"<Chart: {self.about}>"
 
     @property
     def figure(self) -> str:

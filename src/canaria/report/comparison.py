@@ -4,15 +4,15 @@ import csv
 import io
 import math
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
 from canaria._core import markup
-from canaria._core.errors import InputError
+from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent, rounded_down
-from canaria.evidence.bound import plain
+from canaria.evidence.bound import Bound, plain
 from canaria.report import brief
 from canaria.report.chart import Chart
 from canaria.report.names import told_apart
@@ -73,7 +73,7 @@ class Row:
             "epsilon": plain(bound.epsilon),
             "delta": bound.delta,
             "confidence": bound.confidence,
-            "claimed": self.result.plain_claimed,
+            "claimed": _short_number(self.result.claimed),
             "verdict": self.answer,
             "estimate": plain(bound.estimate),
             "correct": bound.tally.correct,
@@ -203,6 +203,25 @@ def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Co
     return Comparison(tuple(rows))
 
 
+def named(results: object) -> list[Result]:
+    """Results, or bounds, in a list or by name, as results that have these names."""
+    by_name = isinstance(results, Mapping)
+    if not by_name and (isinstance(results, str) or not isinstance(results, Sequence)):
+        raise InputError(
+            f"results must be a list of results, or a dict of them by name, got {shown(results)}"
+        )
+    pairs = list(results.items()) if by_name else [(None, one) for one in results]  # type: ignore[attr-defined]
+    found = []
+    for name, one in pairs:
+        result = one.result() if isinstance(one, Bound) else one
+        if not isinstance(result, Result):
+            raise InputError(
+                f"results must be results or bounds, got {shown(one)}; read files by Result.load"
+            )
+        found.append(result if name is None else replace(result, name=str(name)))
+    return found
+
+
 def side_by_side(sections: Sequence[Section]) -> Comparison:
     """The results of a report side by side, under the names that they have there."""
     return Comparison(tuple(Row(section.name, section.result) for section in sections))
@@ -240,6 +259,10 @@ def _plotted(row: Row, top: float) -> str:
     if row.result.claimed is not None and math.isfinite(row.result.claimed):
         cells[at(row.result.claimed)] = "◆"
     return "".join(cells)
+
+
+def _short_number(value: float | None) -> float | str | None:
+    return None if value is None else plain(float(f"{value:.6g}"))
 
 
 def _short(name: str) -> str:

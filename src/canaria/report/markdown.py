@@ -64,6 +64,8 @@ def _parts(section: Section) -> list[str]:
         parts.append(section.rungs_note)
     if result.conformance is not None:
         parts.append(f"**Conformance.** {escaped(str(result.conformance))}")
+    assumed = "".join(f"\n- {escaped(line.replace('`', ''))}" for line in result.bound.assumptions)
+    parts.append(f"**What must be true**\n{assumed}")
     repeat = code(result.command) if result.command else "no command: made in Python"
     parts.append(f"- **Repeat it:** {repeat}\n- **Checksum:** {code(section.checksum)}")
     return parts

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canaria._core.rounding import percent, rounded_down
-from canaria.report import words
+from canaria.report import brief, words
 from canaria.report.comparison import side_by_side
 from canaria.report.section import Section
 from canaria.results.conformance import Conformance, in_words
@@ -45,8 +45,7 @@ def _parts(section: Section) -> list[Any]:
         Panel(
             Group(
                 Text(result.verdict, style="bold"),
-                Text(section.meaning),
-                *([Text(f"Why no more: {result.diagnosis}.")] * bool(result.diagnosis)),
+                *(Text(f"{about}: {text}") for about, text in brief.points(result)),
             ),
             title=Text(section.name),
             border_style="red" if result.alarming else "blue",

@@ -149,14 +149,17 @@ CLAIM: Final = {
     False: "not refuted. This does not prove it: the true ε may lie anywhere above the bound.",
     None: "none was given, so nothing could be refuted. The true ε may lie anywhere above the bound.",
 }
+NO_CLAIM_OF_FAMILY: Final = "none was given to hold this against. The true ε may lie anywhere above."
 CLAIM_WITH_AN_ASSUMPTION: Final = "not refuted for any mechanism whatever, but refuted {assumes}."
 WITH_AN_ASSUMPTION: Final = "refuted with an assumption"
 AS_STATED: Final = "training matches what was stated, as far as it was tested"
 NOT_AS_STATED: Final = "training does not match what was stated"
 CONTRADICTED: Final = "the noise is as stated, but training is not; the verdict says where"
 NEXT: Final = {
-    "refuted": (
-        "do not rely on the claimed ε. Check what must be true (below), look for the fault, and audit again."
+    "refuted": "do not rely on the claimed ε. Check what must be true, look for the fault, and audit again.",
+    "open": (
+        "the estimate, which has no guarantee, is above the claim: this audit does not settle it. Audit "
+        "again with more canaries."
     ),
     "not as stated": "do not rely on the claimed ε until the difference is found; then audit again.",
     "assumption": "check whether the assumption holds. If it does, do not rely on the claimed ε.",

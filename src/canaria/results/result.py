@@ -78,7 +78,7 @@ class Trained(Protocol):
     def report(self, *, confidence: float, adjacency: str, **how: Any) -> "Result": ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What an audit found.
 
@@ -437,6 +437,35 @@ class Result:
 
         write_report_of([self], Path(path), title)
         return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Result":
+        """Read a result file, and compute its bound again from the evidence.
+
+        Args:
+            path: The file that `save` or the command line wrote.
+
+        Returns:
+            The result.
+
+        Raises:
+            InputError: If the file cannot be read, is not a result, was changed, or does not hold.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> from canaria import Counts, lower_bound
+            >>> with TemporaryDirectory() as folder:
+            ...     made = lower_bound(Counts(90, 100, 100)).result(name="survey")
+            ...     Result.load(made.save(f"{folder}/survey.json"))
+            <Result survey: ε ≥ 1.630 at δ = 0, with 95% confidence; no claim>
+
+        """
+        from canaria.results.verify import read_checked
+
+        return read_checked(path).result
+
+    def __repr__(self) -> str:
+        return f"<Result {self.name}: {self.bound.short}; {self.answer}>"
 
     def plot(self, what: str | None = None) -> "Chart":
         """A chart of the result: a notebook shows it, and `plot().save("bound.svg")` writes it.

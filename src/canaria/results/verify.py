@@ -156,14 +156,15 @@ def _compared(stored: Stored) -> _Recomputed:
     faults = []
     if not _same(kept.epsilon, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
-    fresh = again.with_epsilon(kept.epsilon).to_dict()
+    as_stored = again.with_epsilon(kept.epsilon) if not faults else again
+    fresh = as_stored.to_dict()
     result = replace(stored.result, bound=again)
     fresh["claimed"], fresh["refuted"] = result.plain_claimed, result.refuted
     for name in _DERIVED:
         written, true = stored.record[name], fresh[name]
         if not _equal(written, true):
             faults.append(f"{name} is stored as {shown(written)}, but its evidence says {shown(true)}")
-    faults += _misfits(stored.result)
+    faults += _misfits(replace(stored.result, bound=as_stored))
     faults += _other_rule(stored.result) + _mislabelled(stored) + command.differences(stored.record)
     return _Recomputed(again, faults, stored.record["checksum"] != checksum(stored.record))
 

@@ -57,6 +57,8 @@ def _rows(rows: list[Any], places: list[str], wanted: Wanted) -> Scores:
 
 def _columns(whole: dict[str, Any], wanted: Wanted) -> Scores:
     """An object of lists, or of objects with a value for every row, as pandas writes it."""
+    if {"format", "evidence", "checksum"} <= set(whole):
+        raise InputError(f"{wanted.file} is a result file, not scores: use canaria verify, report or compare")
     columns = wanted.among(list(whole))
     scores, included = (list(whole.values())[place] for place in (columns.score, columns.included))
     if isinstance(scores, dict) and isinstance(included, dict):
