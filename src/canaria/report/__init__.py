@@ -24,6 +24,12 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
     Returns:
         A page that needs no other file.
 
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import page_of
+        >>> page_of([Result(lower_bound(Counts(90, 100, 100)))]).startswith("<!doctype html>")
+        True
+
     """
     from canaria.report.page import page
 
@@ -40,6 +46,15 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
     Raises:
         InputError: If the ending is another one, or if the file cannot be written.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import write_report_of
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.md"
+        >>> write_report_of([Result(lower_bound(Counts(90, 100, 100)), name="survey")], path)
+        >>> path.read_text().splitlines()[0]
+        '## survey'
 
     """
     from canaria.report.formats import require_known, write_report
