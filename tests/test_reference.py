@@ -36,17 +36,22 @@ def public_modules() -> list[str]:
 
 
 def shown() -> Iterator[Any]:
-    """What the pages of the reference show; of a module, what is defined in it."""
+    """What the pages of the reference show; of a module without a list of members, all that it exports."""
     for page in PAGES:
-        for target in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.M):
+        for target, options in re.findall(r"^::: ([\w.]+)\n((?: +.*\n)*)", page.read_text(), re.M):
             thing = pkgutil.resolve_name(target)
-            yield from defined(thing) if isinstance(thing, ModuleType) else [thing]
+            yield from members(thing, options) if isinstance(thing, ModuleType) else [thing]
 
 
-def defined(module: ModuleType) -> Iterator[Any]:
-    for name, thing in vars(module).items():
-        if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__:
-            yield thing
+def members(module: ModuleType, options: str) -> list[Any]:
+    listed = re.findall(r"members: \[(.*)\]|^ +- (\w+)$", options, re.M)
+    names = re.findall(r"\w+", " ".join(" ".join(found) for found in listed)) or getattr(
+        module, "__all__", None
+    )
+    if names is not None:
+        return [getattr(module, name) for name in names]
+    everything = [thing for name, thing in vars(module).items() if not name.startswith("_")]
+    return [thing for thing in everything if getattr(thing, "__module__", "") == module.__name__]
 
 
 def public_objects() -> dict[str, Any]:
@@ -58,6 +63,11 @@ def public_objects() -> dict[str, Any]:
 
 
 PUBLIC = public_objects()
+
+
+def test_the_reference_shows_every_public_name() -> None:
+    there = {id(thing) for thing in shown()}
+    assert not [name for name, thing in PUBLIC.items() if id(thing) not in there]
 
 
 def section(text: str, title: str) -> str:
