@@ -1,7 +1,8 @@
 """Run every entry of docs/gallery.md, and write what it prints and its picture. Run by `make gallery`.
 
 Blocks of Python share their names, as on every page. A picture shows what the block above it left behind: a
-`result`, its `bounds` by name, or what is `planned`. Those of examples are drawn by functions in `OF_EXAMPLES`.
+`result`, its `bounds` by name, or what is `planned`. Those of examples are drawn by the functions of
+`OF_EXAMPLES`.
 """
 
 import contextlib
