@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench figures pictures gallery notebooks validity fuzz docs wheel clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench-report bench figures pictures gallery notebooks validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -52,6 +52,9 @@ bench-shares: .venv/installed-test  ## what Gaussian claims would show with othe
 bench-files: .venv/installed-test  ## seconds for score files of 10,000,000 rows, with and without pyarrow
 	$(BIN)/python benchmarks/files.py --write
 
+bench-report: .venv/installed-test  ## processor time of a report on three results
+	$(BIN)/python benchmarks/report.py --write
+
 bench: .venv/installed-test  ## ours and every peer: how fast, how tight, how valid, into benchmarks/RESULTS.md; an hour
 	cd benchmarks && ../$(BIN)/python -m side_by_side
 
@@ -59,7 +62,7 @@ figures: .venv/installed-test  ## the paper's figures, and ours, into canaria-fi
 	$(BIN)/canaria reproduce --resume
 	$(BIN)/python benchmarks/figures_page.py canaria-figures
 
-validity: .venv/installed  ## every auditor against every case, in full, into canaria-validity and the docs
+validity: .venv/installed-test  ## every auditor against every case, in full, into canaria-validity and the docs
 	$(BIN)/canaria validate --audits 600 --claims 40000 --resume
 	$(BIN)/python benchmarks/validity_page.py canaria-validity
 
@@ -78,13 +81,11 @@ fuzz: .venv/installed-fuzz  ## readers, command line and numerics under attack; 
 docs: .venv/installed-test  ## the documentation, into site; no network is used
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-wheel: .venv/installed  ## sdist and wheel; the wheel is installed into an empty environment and runs the demo
-	rm -rf dist .venv/wheel
+wheel: .venv/installed  ## sdist and wheel; the wheel is installed into an empty environment, measured and run
+	rm -rf dist
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build hatchling
 	$(BIN)/python -m build --no-isolation --outdir dist
-	$(PYTHON) -m venv .venv/wheel
-	.venv/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
-	cd .venv/wheel && bin/canaria demo --out demo && bin/canaria verify demo/correct.json
+	$(BIN)/python benchmarks/wheel.py dist/*.whl
 
 clean:
 	rm -rf .venv
@@ -94,7 +95,7 @@ clean:
 	touch $@
 
 .venv/installed: .venv/created pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report]"
 	touch $@
 
 .venv/installed-test: .venv/created pyproject.toml

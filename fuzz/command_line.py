@@ -55,6 +55,7 @@ _CLAIM: Final = {
     "--delta": "0|1e-5|0.001|0.5|1|1e-300",
     "--confidence": "0.95|0.5|0.99|0.1|0.9999999|0.05|0.999999999999",
     "--claimed": "0|0.5|1|2|50|inf",
+    "--out": "made.json|.|no/such/made.json|-|",
     **_JSON,
 }
 _OWN: Final = {

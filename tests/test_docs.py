@@ -105,7 +105,7 @@ def run_here(command: str) -> Ended | None:
 def run_there(command: str) -> Ended:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
-    environment.pop("OMP_NUM_THREADS")
+    environment.pop("OMP_NUM_THREADS", None)
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=environment)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
@@ -121,6 +121,7 @@ def test_blocks_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OMP_NUM_THREADS")  # of libraries that the page loads first
     with threadpool_limits(limits=THREADS):
         run_blocks(page)
 
@@ -222,3 +223,48 @@ def test_what_a_page_loads_from_elsewhere_is_found(
 ) -> None:
     (tmp_path / name).write_text(text)
     assert hooks.loads(tmp_path / name) == found
+
+
+MADE = {
+    "docs/figures.md": "benchmarks/figures_page.py",
+    "docs/reference/validity.md": "benchmarks/validity_page.py",
+    "docs/reference/validity-curves.md": "benchmarks/validity_page.py",
+    "docs/reference/dependencies.md": "tests/test_package.py",
+    "docs/training.md": "tests/test_examples.py",
+}
+"""Pages whose tables of numbers are written by a program, or read by a test."""
+CODE = re.compile(r"`([^`]+)`")
+A_NUMBER = re.compile(r"^[\d.,%±]+$")
+
+
+def tables(page: Path) -> list[list[str]]:
+    """The tables of a page, outside of blocks, each as its lines."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    return [found.strip().splitlines() for found in re.findall(r"(?:^\|.*\|\n)+", text, re.M)]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_of_numbers_are_made_or_read_by_a_program(page: Path) -> None:
+    name = str(page.relative_to(ROOT))
+    numbers = [line for table in tables(page) for line in table[2:] if any(map(A_NUMBER.match, cells(line)))]
+    if numbers:
+        assert name in MADE, f"{name} shows numbers that nothing makes or checks: {numbers[0]}"
+    if name in MADE:
+        assert page.name in (ROOT / MADE[name]).read_text()
+
+
+def test_tables_name_what_exists() -> None:
+    """Names in code are found where they are defined: in the source, its tests, the examples or the settings."""
+    folders = [ROOT / folder for folder in ("src", "tests", "examples", "benchmarks")]
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
+    text = "\n".join(path.read_text() for path in [*sources, ROOT / "Makefile", ROOT / "pyproject.toml"])
+    known = set(re.findall(r"[A-Za-z_][\w-]*", text)) | {path.stem for path in sources}
+    for page in PAGES:
+        for line in (line for table in tables(page) for line in table):
+            for code in CODE.findall(line):
+                missing = [word for word in re.findall(r"[A-Za-z_]\w+", code) if word not in known]
+                assert not missing, f"{page.name} names {missing} in {code}"

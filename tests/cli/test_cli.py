@@ -219,7 +219,8 @@ def test_a_bar_appears_only_where_reading_takes_long(
     assert shown[-1] == (score_file.stat().st_size, score_file.stat().st_size)
     monkeypatch.undo()
     monkeypatch.setattr(_progress, "PATIENCE", -1.0)
-    assert canaria("scores", str(score_file), "--json").code == 0
+    ran = canaria("scores", str(score_file), "--json")
+    assert (ran.code, ran.err) == (0, ""), "nothing of it goes to a file"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def _audited(n: int, shift: float, seed: int, delta: float = 1e-5, **how: object
         (_audited(1000, 0.0, seed=1, family="gaussian"), "no signal"),
         (_audited(1000, 1.0, seed=0, delta=0.02), "δ = 0.02 is large for 1000 elements: it permits 20 of"),
         (lower_bound(Counts(560, 1000, 1000), 0.05), "δ = 0.05 is large"),
-        (lower_bound(Counts(55, 100, 100)), "too few elements: with as good guesses as 55 of 100, about"),
+        (lower_bound(Counts(58, 100, 100)), "too few elements: with as good guesses as 58 of 100, about"),
         (lower_bound(Counts(9, 10, 10)), "would show half of the estimate"),
         (lower_bound(Counts(8, 8, 8)), "all of the 8 surest guesses are right"),
         (lower_bound(Counts(0, 0, 100)), "no guess was made: the scores are all equal"),

@@ -277,7 +277,7 @@ def test_what_needs_pyarrow_says_so(tmp_path: Path, kind: str, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "scores.dat"
     path.write_bytes(READ[kind])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"which needs pyarrow: pip install 'canaria\[arrow\]'$"):
+    with pytest.raises(InputError, match=r'which needs pyarrow: pip install "canaria\[arrow\]"$'):
         read_scores(path)
     path.write_bytes(gzip.compress(CSV))
     np.testing.assert_array_equal(read_scores(path).scores, SCORES)

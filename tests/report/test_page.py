@@ -29,7 +29,7 @@ def test_charts_are_drawn_and_nothing_leaves_the_page(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page(of_every_kind()))
     with opened(path, 390, "dark") as seen:
-        assert seen.ask("document.querySelectorAll('svg.chart[role=img][aria-label]').length") == 37
+        assert seen.ask("document.querySelectorAll('svg.chart[role=img][aria-label]').length") == 38
         assert seen.ask(
             "[...document.querySelectorAll('.chart')].every(drawn => drawn.querySelector('title'))"
         )
@@ -180,7 +180,7 @@ def test_rows_of_the_same_name_are_all_drawn(tmp_path: Path) -> None:
     path.write_text(page([replace(scored(), ladder=ladder)]))
     with opened(path) as seen:
         assert seen.messages == []
-        assert seen.ask("document.querySelectorAll('svg[aria-label*=\"gap by gap\"] rect.bar').length") == 8
+        assert seen.ask("document.querySelectorAll('svg[aria-label*=\"gap by gap\"] rect[rx]').length") == 8
 
 
 def test_no_bound_is_rounded_up_on_the_page() -> None:

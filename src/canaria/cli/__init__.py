@@ -15,7 +15,21 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from canaria._version import __version__
-from canaria.cli import bound, demo, gaps, plan, report, reproduce, run, schema, scores, validate, verify
+from canaria.cli import (
+    audit_program,
+    bound,
+    compare,
+    demo,
+    gaps,
+    plan,
+    report,
+    reproduce,
+    run,
+    schema,
+    scores,
+    validate,
+    verify,
+)
 from canaria.cli._output import Verbs
 
 # typer carries its own copy of click or uses the installed one, depending on its version; the
@@ -32,7 +46,6 @@ app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -40,11 +53,13 @@ app.command("bound")(bound.bound)
 app.command("scores")(scores.scores)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("audit-program")(audit_program.audit_program)
 app.command("gaps")(gaps.gaps)
 app.command("plan")(plan.plan)
 app.command("validate")(validate.validate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("schema")(schema.schema)
 app.command("demo")(demo.demo)
 
@@ -64,10 +79,10 @@ def canaria(
 ) -> None:
     """Audit differential privacy in one run: valid lower bounds on epsilon.
 
+    \b
     Exit codes: 0 ok; 1 claim refuted or check failed; 2 bad input.
-
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
-    """
+    """  # noqa: D301 (this character keeps the two lines apart in the help)
 
 
 def main() -> NoReturn:
@@ -77,9 +92,9 @@ def main() -> NoReturn:
             stream.reconfigure(errors="replace")
     code: int | None
     try:
-        code = app(standalone_mode=False)
-    except SystemExit:  # click's answer to a reader that has gone, with a code that would read as "refuted"
-        code = NOBODY_READS
+        code = app(prog_name="canaria", standalone_mode=False)
+    except SystemExit as left:  # 0 after shell completion; 1, which would read as "refuted", if nobody reads
+        code = NOBODY_READS if left.code else 0
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         code = 130

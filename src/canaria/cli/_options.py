@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -18,4 +19,5 @@ Family = Annotated[
         help="Test a family of claims: gaussian, laplace or dpsgd:steps=T,sample_rate=Q.",
     ),
 ]
+Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write a result file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

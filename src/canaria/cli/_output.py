@@ -1,14 +1,18 @@
 """How a result is shown: a few lines for people, JSON for programs, an exit code for both."""
 
+import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
+
+from canaria.cli._progress import working
 
 if TYPE_CHECKING:
     from canaria.claims import Claim
@@ -27,10 +31,33 @@ def one_line_warnings() -> Iterator[None]:
         typer.echo(f"canaria: warning: {message}", err=True)
 
 
-def finish(compute: Callable[[], "Result"], as_json: bool) -> NoReturn:
-    """Compute a result, show it, and leave with code 1 if the claim is refuted."""
-    with one_line_warnings():
+def require_free(out: Path | None, inputs: Iterable[str] = ()) -> None:
+    """Refuse an output that would replace an input, or could not be written, before anything is computed."""
+    from canaria._core.errors import InputError, shown
+
+    if out is None:
+        return
+    if str(out) == "-":
+        raise InputError("--out must name a file, got '-'; without --out, the output goes to standard output")
+    if any(file != "-" and _same_file(Path(file), out) for file in inputs):
+        raise InputError(f"--out must not be one of the files that are read, got {shown(str(out))}")
+    if not os.path.isdir(out.parent):
+        raise InputError(f"--out must be in a folder that exists, got {shown(str(out))}")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> NoReturn:
+    """Compute a result, write and show it, and leave with code 1 if the claim is refuted."""
+    with one_line_warnings(), working("computing the bound"):
         result = compute()
+    if out is not None:
+        result.save(out)
     typer.echo(result.to_json() if as_json else str(result))
     raise typer.Exit(1 if result.refuted else 0)
 
@@ -54,6 +81,13 @@ def claim_of(claimed: float | None, delta: float | None, family: str | None = No
 
 class Verbs(TyperGroup):
     """The verbs, which remember what was typed, by the user or by whoever calls `app` in Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, of which one line of help is about shell completion, not three."""
+        options: list[Any] = super().get_params(ctx)
+        for option in options:
+            option.hidden = option.hidden or option.name == "show_completion"
+        return options
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note the words before they are taken apart."""

@@ -1,15 +1,17 @@
-"""What long work shows: a bar with the time left, and how to go on where it is interrupted."""
+"""What long work shows: the time left or taken, and how to go on where it is interrupted."""
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Timer
 from typing import Any, Final
 
 import typer
 
 PATIENCE: Final = 2.0
-"""Seconds before a bar appears where files are read."""
+"""Seconds before anything is shown of work that is usually quick."""
 
 
 @contextmanager
@@ -72,9 +74,41 @@ def _bar(of: str, counted: Any, *, transient: bool = False) -> Iterator[Callable
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(of), BarColumn(), counted, TextColumn("time left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=transient) as bar:
+    screen = Console(stderr=True)
+    hidden = transient and not screen.is_terminal
+    with Progress(*columns, console=screen, transient=transient, disable=hidden) as bar:
         task = bar.add_task(of, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def working(on: str) -> Iterator[None]:
+    """The time taken so far, on a terminal, from the third second on: most work needs less."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with ExitStack() as shown:
+        late = Timer(PATIENCE, lambda: shown.enter_context(_clock(on, time.monotonic() - PATIENCE)))
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
+            late.join()
+
+
+@contextmanager
+def _clock(on: str, since: float) -> Iterator[None]:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    clock = Progress(*columns, console=Console(stderr=True), transient=True)
+    clock.add_task(on, total=None)
+    clock.tasks[0].start_time = since
+    with clock:
+        yield
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> None:

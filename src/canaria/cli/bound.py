@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family
-from canaria.cli._output import claim_of, command_line, finish
+from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
+from canaria.cli._output import claim_of, command_line, finish, require_free
 
 
 def bound(
@@ -26,6 +26,7 @@ def bound(
         bool, typer.Option("--one-sided", help="All guesses have one sign, fixed in advance.")
     ] = False,
     family: Family = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from a number of correct guesses.
@@ -38,6 +39,7 @@ def bound(
     from canaria.evidence import Counts, PublishedCounts
     from canaria.results.result import Result
 
+    require_free(out)
     claim = claim_of(claimed, delta, family)
     if one_sided and method != "exact":
         raise InputError("--one-sided goes with --method exact")
@@ -58,4 +60,4 @@ def bound(
             command=command_line(),
         )
 
-    finish(compute, as_json)
+    finish(compute, as_json, out)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from canaria.cli._options import AsJson
+from canaria.cli._progress import working
 
 if TYPE_CHECKING:
     from canaria.results.result import Result
@@ -28,10 +29,12 @@ def demo(
     import json
 
     from canaria._core.files import folder, write_atomically
-    from canaria.report.page import page
+    from canaria.report.page import page, require_page
     from canaria.report.section import explain
 
-    results = [_audit(name, factor) for name, factor in _AUDITS.items()]
+    require_page()
+    with working("auditing"):
+        results = [_audit(name, factor) for name, factor in _AUDITS.items()]
     place = folder(out)
     for result, name in zip(results, ("correct", "broken"), strict=True):
         result.save(place / f"{name}.json")
@@ -55,7 +58,7 @@ def demo(
             f"  ({right} of the auditor's {taken} surest guesses were right)\n"
         )
     typer.echo(f"The report, with every number explained: {report.resolve()}")
-    typer.echo("Next: canaria scores YOUR_SCORES.csv --delta 1e-5 --claimed 2 --json > result.json")
+    typer.echo("Next: canaria scores YOUR_SCORES.csv --delta 1e-5 --claimed 2 -o result.json")
 
 
 def _audit(name: str, noise_factor: float) -> "Result":

@@ -6,6 +6,7 @@ import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._options import AsJson
+from canaria.cli._progress import working
 
 
 def gaps(
@@ -23,7 +24,7 @@ def gaps(
     show: Annotated[bool, typer.Option("--list", help="List the mechanisms and their options.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show how much one run can reveal, and the three gaps it leaves.
+    """Show how much one run can reveal, and its three gaps.
 
     Example: canaria gaps count-in-sets --size 4 --n 400 --k 100
     """
@@ -38,7 +39,8 @@ def gaps(
         typer.echo(json.dumps(listing) if as_json else "\n".join(lines))
         return
     audited = parse_mechanism(mechanism, epsilon=epsilon, sigma=sigma, p=p, size=size)
-    found = find_gaps(audited, n, k, trials, seed)
+    with working("computing the gaps"):
+        found = find_gaps(audited, n, k, trials, seed)
     data = {"mechanism": mechanism, **found.to_dict(), "seed": seed}
     title = f"{audited!r}, n = {found.n}, k = {found.k} ({found.efficacy.how})"
     typer.echo(json.dumps(data, allow_nan=False) if as_json else "\n".join([title, *_table(data)]))

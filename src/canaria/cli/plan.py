@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import AsJson, Confidence
+from canaria.cli._progress import working
 
 
 def plan(
@@ -43,17 +44,18 @@ def plan(
     from canaria.training.plan import plan as make_plan
 
     matched = rule == "matched"
-    made = make_plan(
-        epsilon,
-        delta,
-        steps,
-        sample_rate,
-        canaries=canaries,
-        per_coordinate=per_coordinate,
-        coordinates=coordinates,
-        noise_multiplier=noise_multiplier,
-        confidence=confidence,
-        rule=Matched(dpsgd(steps, sample_rate), confidence) if matched else parse_rule(rule),
-        too_small=TOO_SMALL if too_small is None else tuple(too_small),
-    )
+    with working("planning"):
+        made = make_plan(
+            epsilon,
+            delta,
+            steps,
+            sample_rate,
+            canaries=canaries,
+            per_coordinate=per_coordinate,
+            coordinates=coordinates,
+            noise_multiplier=noise_multiplier,
+            confidence=confidence,
+            rule=Matched(dpsgd(steps, sample_rate), confidence) if matched else parse_rule(rule),
+            too_small=TOO_SMALL if too_small is None else tuple(too_small),
+        )
     typer.echo(json.dumps(made.to_dict(), allow_nan=False) if as_json else str(made))

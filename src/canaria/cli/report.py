@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from canaria.cli._options import AsJson
+from canaria.cli._output import one_line_warnings, require_free
+from canaria.cli._progress import working
 
 
 def report(
@@ -19,7 +21,7 @@ def report(
     title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain results, as an HTML page, as Markdown or in the terminal.
+    """Explain results: as an HTML page, Markdown or text.
 
     Every bound is recomputed from its evidence first. Without -o, the report is printed to the terminal.
 
@@ -27,18 +29,16 @@ def report(
     """
     import json
 
-    from canaria._core.errors import InputError, shown
-    from canaria.cli._output import one_line_warnings
+    from canaria._core.errors import shown
     from canaria.report.formats import require_known, write_report
     from canaria.report.names import told_apart
     from canaria.report.section import explain
     from canaria.results.verify import read_checked
 
-    if out is not None and any(file != "-" and _same_file(Path(file), out) for file in files):
-        raise InputError(f"--out must not be one of the result files, got {shown(str(out))}")
+    require_free(out, files)
     if out is not None:
         require_known(out)
-    with one_line_warnings():
+    with one_line_warnings(), working("recomputing bounds"):
         stored = [read_checked(file) for file in files]
         names = told_apart([result.name for result, _ in stored], files)
         sections = [
@@ -58,10 +58,3 @@ def report(
         from canaria.report.terminal import show
 
         show(sections)
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except (OSError, ValueError):
-        return False

@@ -26,12 +26,13 @@ def reproduce(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce the figures of Keinan, Shenfeld and Ligett (2025).
+    """Reproduce the figures of Keinan et al. (2025).
 
     Example: canaria reproduce elements --quick --out figures
     """
     import json
 
+    from canaria.lab.charts import require_charts
     from canaria.lab.engines import engine
     from canaria.lab.figures import EXPERIMENTS
     from canaria.lab.figures.reproduce import plan
@@ -44,6 +45,7 @@ def reproduce(
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
     planned = plan(names or [], quick, trials, seed)
+    require_charts()
     with (
         resumable(out),
         engine(workers, dask) as executor,

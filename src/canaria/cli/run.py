@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
-from canaria.cli._options import AsJson, Claimed, Confidence, Delta
-from canaria.cli._output import claim_of, command_line, one_line_warnings
+from canaria.cli._options import AsJson, Claimed, Confidence, Delta, Out
+from canaria.cli._output import claim_of, command_line, one_line_warnings, require_free
+from canaria.cli._progress import working
 
 
 def run(
@@ -33,6 +34,7 @@ def run(
     p: Chance = None,
     size: Size = None,
     seed: Seed = 0,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit a mechanism: toss coins, run it, guess, bound.
@@ -45,12 +47,15 @@ def run(
     from canaria._core.rounding import rounded_down
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
+    require_free(out)
     claim = claim_of(claimed, delta)
     if claim is not None and trials != 1:
         raise InputError("--claimed applies to a single game; leave out --trials")
+    if out is not None and trials != 1:
+        raise InputError("--out writes the result of a single game; leave out --trials")
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
-    with one_line_warnings():
+    with one_line_warnings(), working("playing"):
         first, *others = play_named(audited, score, rule, n, trials, adaptive, seed)
         result = result_of(
             audited,
@@ -64,6 +69,8 @@ def run(
             command=command_line(),
         )
         bounds = [result.bound, *(game.bound(delta or 0.0, confidence) for game in others)]
+    if out is not None:
+        result.save(out)
     if trials == 1:
         typer.echo(result.to_json() if as_json else str(result))
         raise typer.Exit(1 if result.refuted else 0)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family
-from canaria.cli._output import claim_of, command_line, finish
+from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
+from canaria.cli._output import claim_of, command_line, finish, require_free
 from canaria.cli._progress import reading
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def scores(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Scores and who was included: CSV or the like, JSON, .npz, .npy, Parquet; - for stdin.",
+            help="CSV, TSV, JSON, .npz, .npy, Parquet; - for stdin.",
         ),
     ],
     delta: Delta = None,
@@ -50,6 +50,7 @@ def scores(
         HigherMeans | None,
         typer.Option(metavar="KIND", help="included (default), or excluded: losses."),
     ] = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a bound from scores (higher: more likely included).
@@ -60,6 +61,7 @@ def scores(
     from canaria.results.result import Result
     from canaria.rules import AdaptiveRule, parse_rule
 
+    require_free(out, [file])
     chosen = None if rule is None else parse_rule(rule)
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
@@ -81,7 +83,7 @@ def scores(
             command=command_line(),
         )
 
-    finish(compute, as_json)
+    finish(compute, as_json, out)
 
 
 def _read(

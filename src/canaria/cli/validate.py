@@ -41,7 +41,7 @@ def validate(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how often an auditor's bound exceeds the true epsilon.
+    """Measure how often an auditor claims more than epsilon.
 
     Example: canaria validate mymodule:audit --audits 1000
     """
@@ -50,6 +50,7 @@ def validate(
     from canaria._core.errors import InputError, nearest
     from canaria.cli._load import load_function
     from canaria.cli._progress import progress, resumable
+    from canaria.lab.charts import require_charts
     from canaria.lab.engines import engine
     from canaria.lab.store import Store
     from canaria.lab.validity import AUDITORS, CASES, Foreign, laboratory
@@ -76,6 +77,7 @@ def validate(
         confidence,
         seed,
     )
+    require_charts()
     with (
         resumable(out),
         engine(workers, dask) as executor,

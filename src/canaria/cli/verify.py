@@ -1,10 +1,12 @@
 """`canaria verify`: recompute stored bounds."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canaria.cli._options import AsJson
+from canaria.cli._progress import working
 
 if TYPE_CHECKING:
     from canaria.results import Check
@@ -14,7 +16,7 @@ def verify(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Result files; - for stdin.")],
     as_json: AsJson = False,
 ) -> None:
-    """Recompute stored bounds; exit code 1 if one is not confirmed.
+    """Recompute stored bounds; exit code 1 if one does not hold.
 
     Example: canaria verify result.json
     Example: canaria verify results/*.json --json
@@ -25,7 +27,8 @@ def verify(
 
     confirmed = True
     for file in files:
-        found = check(read_result(file))
+        with working(f"recomputing {Path(file).name}"):
+            found = check(read_result(file))
         confirmed = confirmed and found.holds
         if as_json:
             typer.echo(json.dumps({"file": file, **found.to_dict()}, allow_nan=False))

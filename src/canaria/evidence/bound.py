@@ -1,13 +1,13 @@
 """From evidence to a lower bound on epsilon, with everything needed to check it."""
 
-import html
 import math
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from canaria._core import binomial, checks
+from canaria._core import binomial, checks, markup
 from canaria._core.errors import InputError, shown
+from canaria._core.extras import needed_for
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims import base as claims
@@ -205,7 +205,8 @@ class Bound:
 
     def to_frame(self) -> "pd.DataFrame":
         """The bound as a pandas data frame with one row (pandas is only imported here)."""
-        import pandas as pd
+        with needed_for("a data frame", "frames"):
+            import pandas as pd
 
         row = {key: value for key, value in self.to_dict().items() if key != "evidence"}
         family = None if self.family is None else families.written(self.family)
@@ -281,24 +282,24 @@ class Bound:
         return rounded_down(self.epsilon)
 
     def _repr_html_(self) -> str:
-        what, named = "lower bound on epsilon", []
+        what, named = "lower bound on ε", []
         if self.condition:
-            what, named = "epsilon of the weakest refuted claim", [("refuted", html.escape(self.sentence))]
-        rows = (
+            what, named = "ε of the weakest refuted claim", [("refuted", self.sentence)]
+        rows = [
+            (what, self.epsilon_text),
             *named,
-            (what, f"<b>{self.epsilon_text}</b>"),
+            ("why no more", self.diagnosis),
             ("estimate (no guarantee)", f"{self.estimate:.3f}"),
-            ("delta", f"{self.delta:g}"),
-            ("confidence", f"{self.confidence:.10g}"),
+            ("δ", f"{self.delta:g}"),
+            ("confidence", f"{percent(self.confidence)}%"),
             ("right guesses", f"{self.tally.correct} of {self.tally.taken}"),
             ("elements", f"{self.evidence.elements}"),
-            ("method", html.escape(self.method)),
-            ("adjacency", html.escape(self.adjacency)),
-            *([("about", html.escape(self.about))] if self.about else []),
-            ("assumes", "<br>".join(map(html.escape, self.assumptions))),
-        )
-        cells = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows)
-        return f"<table>{cells}</table>"
+            ("method", self.method),
+            ("adjacency", self.adjacency),
+            ("about", self.about or ""),
+            ("assumes", "; ".join(self.assumptions)),
+        ]
+        return markup.described((name, value) for name, value in rows if value)
 
 
 def lower_bound(

@@ -14,7 +14,7 @@ from canaria.evidence.bound import Bound, lower_bound
 
 _LOW: Final = 0.5
 """A bound below this share of what it could be is far below it."""
-_CHANCE: Final = 0.2
+_CHANCE: Final = 0.1
 """Guesses with a larger p-value against coin tossing show no signal."""
 _SURELY: Final = 3e-7
 """The level, that of five standard errors, at which guesses are wrong more often than right."""
@@ -38,8 +38,7 @@ def diagnosis(bound: Bound) -> str:
     """
     if bound.evidence.withdrawn:
         return ""
-    right, taken = bound.tally
-    if taken == 0:
+    if bound.tally.taken == 0:
         return "no guess was made: the scores are all equal, or the rule guesses nothing"
     if bound.epsilon == 0:
         if (wrong := _mostly_wrong(bound.clearest.progress(0.0))) is not None:
@@ -50,8 +49,8 @@ def diagnosis(bound: Bound) -> str:
             )
         if (p_value := _against_coins(bound)) > _CHANCE:
             return (
-                f"no signal: tossed coins are right as often as {right} of {taken} with probability "
-                f"{p_value:.2g}; either the scores tell nothing, or more elements are needed to see it"
+                f"no signal: tossed coins would do as well with probability {p_value:.2g}; either the scores "
+                "tell nothing, or more elements are needed to see it"
             )
     return _too_much_delta(bound) or _too_few_elements(bound)
 

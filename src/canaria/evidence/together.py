@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from canaria._core import checks
+from canaria._core import checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent
 from canaria.claims import Claim, require_same_adjacency
@@ -79,6 +79,21 @@ class Together:
         if len(self.bounds) == 1:
             return "\n".join([f"{joint.short}, {shows}", *lines])
         return "\n".join([f"{joint.short}, {shows}; all {len(self.bounds)} bounds hold at once:", *lines])
+
+    def _repr_html_(self) -> str:
+        head = ("audit", "ε ≥", "confidence", "guesses right", "elements", "method")
+        rows = [
+            (
+                name,
+                bound.epsilon_text,
+                f"{percent(bound.confidence)}%",
+                f"{bound.tally.correct} of {bound.tally.taken}",
+                str(bound.evidence.elements),
+                bound.method,
+            )
+            for name, bound in self.bounds.items()
+        ]
+        return markup.paragraph(f"{self.bound.short}.") + markup.tabulated(head, rows)
 
     @property
     def explanation(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from canaria._core import checks, coins, seeds
+from canaria._core import checks, coins, markup, seeds
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
@@ -95,6 +95,23 @@ class Transcript:
             about=self.about,
             family=family,
         )
+
+    def __str__(self) -> str:
+        """How the guesses went; the bound depends on delta and confidence."""
+        right, taken = self.evidence.tally(0.0)
+        return f"{right} of {taken} guesses right, {len(self.bits)} elements; ask for bound(delta)"
+
+    def _repr_html_(self) -> str:
+        right, taken = self.evidence.tally(0.0)
+        rows = [
+            ("right guesses", f"{right} of {taken}"),
+            ("elements", str(len(self.bits))),
+            ("rule", self.rule),
+            ("adjacency", self.adjacency),
+            ("about", self.about or ""),
+            ("next", "bound(delta) gives the lower bound on ε"),
+        ]
+        return markup.described((name, value) for name, value in rows if value)
 
 
 def play(

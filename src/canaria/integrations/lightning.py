@@ -7,13 +7,15 @@ print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
-
 from canaria._core.errors import InputError
+from canaria._core.extras import needed_for
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
 from canaria.integrations.opacus._internals import accountant_of, steps_counted
 from canaria.training import Watch
+
+with needed_for("an audit of training with Lightning", "lightning"):
+    from lightning.pytorch import Callback, LightningModule, Trainer
 
 
 class CanaryAudit(Callback):

@@ -3,6 +3,15 @@
 from importlib import import_module
 from typing import Any
 
+from canaria._core.extras import needed_for
+
+
+def require_charts() -> None:
+    """Refuse work that ends in charts before it starts, where they could not be drawn."""
+    with needed_for("a chart", "lab"):
+        import_module("altair")
+        import_module("vl_convert")
+
 
 def line_chart(
     rows: list[dict[str, Any]], title: str, subtitle: str, x: str, y: str, log_x: bool = True
@@ -11,7 +20,7 @@ def line_chart(
 
     Rows hold x, series, mean and error; a row with `panel` goes to the panel of that name.
     """
-    alt: Any = import_module("altair")
+    alt = _altair()
     values = [{**row, "low": row["mean"] - row["error"], "high": row["mean"] + row["error"]} for row in rows]
     data = alt.Data(values=values)
     series = list(dict.fromkeys(row["series"] for row in rows))
@@ -45,7 +54,7 @@ def heat_map(
     colours: list[str],
 ) -> Any:
     """A table in colours: rows hold row, column, value, text, marked (framed), about and seen."""
-    alt: Any = import_module("altair")
+    alt = _altair()
     scale = alt.Scale(domain=values, range=colours, clamp=True)
     places = {
         "x": alt.X("column:N", title=None, sort=None, axis=alt.Axis(orient="top", labelAngle=-45)),
@@ -72,7 +81,13 @@ def heat_map(
 
 def pictures(chart: Any) -> dict[str, bytes]:
     """The chart as SVG and PNG, by file ending."""
-    import vl_convert
+    with needed_for("a picture of a chart", "lab"):
+        import vl_convert
 
     svg = vl_convert.vegalite_to_svg(chart.to_json())
     return {"svg": svg.encode(), "png": vl_convert.svg_to_png(svg, scale=2)}
+
+
+def _altair() -> Any:
+    with needed_for("a chart", "lab"):
+        return import_module("altair")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from canaria._core.checks import integer
 from canaria._core.errors import CanariaError, InputError
+from canaria._core.extras import needed_for
 from canaria.lab.store import Store
 
 Task = TypeVar("Task", bound=tuple[Any, ...])
@@ -186,10 +187,8 @@ def _cores() -> int:
 
 @contextmanager
 def _dask_client(address: str) -> Iterator[Any]:
-    try:
+    with needed_for("a Dask cluster", "dask"):
         import distributed
-    except ImportError:
-        raise InputError("a Dask cluster needs the extra: pip install canaria[dask]") from None
     try:
         connect: Any = distributed.Client
         client = connect(address, timeout="10s", set_as_default=False)

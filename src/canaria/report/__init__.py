@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from canaria.report.chart import Chart
+    from canaria.report.comparison import Comparison
     from canaria.report.section import Section
     from canaria.results import Result
 
-__all__ = ["page_of", "write_report_of"]
+__all__ = ["chart_of", "compare", "notebook_of", "page_of", "write_report_of"]
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
@@ -61,6 +63,73 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
     require_known(path)
     write_report(path, _explained(results), title)
+
+
+def chart_of(result: "Result", what: str | None = None) -> "Chart":
+    """One chart of a result.
+
+    Args:
+        result: The result.
+        what: "claim", "rungs", "confidence", "guesses", "scores" or "gaps"; by default "rungs" for a training
+            audit, and "claim" for any other.
+
+    Returns:
+        The chart; a notebook shows it, and `save` writes it as SVG.
+
+    Raises:
+        InputError: If the result has no such chart.
+
+    """
+    from canaria._core.errors import InputError, shown
+    from canaria.report.charts import charts
+
+    (section,) = _explained([result])
+    drawn = charts(section)
+    chosen = ("rungs" if "rungs" in drawn else "claim") if what is None else what
+    if chosen not in drawn:
+        raise InputError(f"what must be one of {', '.join(drawn)} for this result, got {shown(what)}")
+    return drawn[chosen]
+
+
+def compare(results: "Sequence[Result]") -> "Comparison":
+    r"""Put results side by side: a table, a forest plot with their claims, and CSV.
+
+    Args:
+        results: The results.
+
+    Returns:
+        The comparison; it prints as a table, a notebook shows it, and it has `chart` and `to_csv()`.
+
+    Raises:
+        InputError: If there are none.
+
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> results = [Result(lower_bound(Counts(right, 100, 100)), name=str(right)) for right in (60, 90)]
+        >>> print(str(compare(results)).partition("\n\n")[0])
+        audit  claim  bound      guesses right  elements  verdict
+        60     –      ε ≥ 0.051  60 of 100      100       no claim
+        90     –      ε ≥ 1.630  90 of 100      100       no claim
+
+    """
+    from canaria.report.comparison import compare
+
+    return compare(results)
+
+
+def notebook_of(result: "Result") -> str:
+    """The HTML of a result in a notebook.
+
+    Args:
+        result: The result.
+
+    Returns:
+        The markup.
+
+    """
+    from canaria.report.notebook import shown_in_notebook
+
+    return shown_in_notebook(result)
 
 
 def _explained(results: "Sequence[Result]") -> "list[Section]":

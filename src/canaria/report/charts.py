@@ -1,12 +1,11 @@
-"""The charts of the report, as SVG inside `<figure>`."""
+"""The charts of a result, and of several side by side."""
 
 import math
-from collections.abc import Iterable
-from html import escape
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from canaria._core.rounding import percent, rounded_down
+from canaria.report.chart import Chart
 from canaria.report.section import Section
 from canaria.report.svg import (
     BLUE,
@@ -16,10 +15,12 @@ from canaria.report.svg import (
     Key,
     Scale,
     across,
-    fitted,
+    arrow,
+    dot,
     grid,
-    legend,
     line,
+    named_row,
+    ring,
     side,
     tag,
     text,
@@ -34,14 +35,14 @@ _LARGEST: Final = 750.0
 """An infinite bound is drawn here, beyond the largest that a grid can show."""
 
 
-def charts(section: Section) -> dict[str, str]:
+def charts(section: Section) -> dict[str, Chart]:
     """The charts of a section; a chart with nothing to show is left out.
 
     Args:
         section: The explained result.
 
     Returns:
-        `<figure>` elements, by name.
+        The charts, by name.
 
     """
     made = {
@@ -52,7 +53,7 @@ def charts(section: Section) -> dict[str, str]:
         "scores": _scores(section),
         "gaps": _gaps(section),
     }
-    return {name: chart for name, chart in made.items() if chart}
+    return {name: chart for name, chart in made.items() if chart is not None}
 
 
 class _Bar(NamedTuple):
@@ -61,13 +62,6 @@ class _Bar(NamedTuple):
     high: float
     colour: str
     label: str
-
-
-def _figure(about: str, body: Iterable[str], height: float, keys: list[Key], kind: str = "rows") -> str:
-    drawing = tag(
-        "svg", *body, class_="chart", width="100%", height=f"{height:g}", role="img", aria_label=about
-    )
-    return tag("figure", legend(keys), drawing, class_=kind)
 
 
 def _marks(section: Section) -> list[_Bar]:
@@ -85,14 +79,7 @@ def _marks(section: Section) -> list[_Bar]:
     ]
 
 
-def _named(place: int, what: str, label: str) -> str:
-    """The name of a row and its number, above what is drawn for it."""
-    name = fitted(what, 24.0 - 0.7 * len(label))
-    number = tag("tspan", escape(label), dx="8", font_weight="600")
-    return tag("text", escape(name), number, x="0", y=place * _ROW + 15)
-
-
-def _bars(about: str, bars: list[_Bar]) -> str:
+def _bars(about: str, bars: list[_Bar]) -> Chart:
     """Bars below each other, on an axis of epsilon from 0."""
     scale = Scale(0.0, max((max(bar.low, bar.high) for bar in bars), default=0.0) * 1.03 or 1.0)
     height = _ROW * len(bars) + 4
@@ -101,20 +88,20 @@ def _bars(about: str, bars: list[_Bar]) -> str:
         start, end = sorted((scale.at(bar.low), scale.at(bar.high)))
         size = {"x": across(start), "width": across(end - start), "y": place * _ROW + 21, "height": 15}
         told = f"{bar.what}: ε = {bar.label}"
-        body.append(_named(place, bar.what, bar.label))
-        body.append(tag("rect", title=told, class_="bar", rx=2, fill=bar.colour, **size))
-    return _figure(about, body, height + _FOOT, [])
+        body.append(named_row(place * _ROW + 15, bar.what, bar.label))
+        body.append(tag("rect", title=told, rx=2, fill=bar.colour, **size))
+    return Chart(about=about, body=tuple(body), height=height + _FOOT)
 
 
-def _claim(section: Section) -> str:
+def _claim(section: Section) -> Chart:
     return _bars("The bound, the estimate and the claim as bars", _marks(section))
 
 
-def _rungs(section: Section) -> str:
+def _rungs(section: Section) -> Chart | None:
     """A forest plot: each rung from its lower bound on, or as an interval, against the claim."""
     result = section.result
     if not result.rungs:
-        return ""
+        return None
     claimed = [value for value in (result.claimed,) if value is not None and math.isfinite(value)]
     ends = [end for rung in result.rungs for end in (rung.least, rung.most) if end is not None]
     top = 1.25 * max((end for end in (*ends, *claimed) if math.isfinite(end)), default=0.0) or 1.0
@@ -126,26 +113,18 @@ def _rungs(section: Section) -> str:
         for key, value in zip(keys, claimed, strict=True)
     ]
     for place, rung in enumerate(result.rungs):
-        body.append(_named(place, f"{place + 1}. {rung.name}", rung.epsilon))
+        body.append(named_row(place * _ROW + 15, f"{place + 1}. {rung.name}", rung.epsilon))
         if rung.least is None:
             continue
         down, told = place * _ROW + 28, f"{rung.epsilon} {rung.reason}"
         most = top if rung.most is None else rung.most
         start, end = scale.at(rung.least), scale.at(most)
-        drawn = [line((start, down), (end, down), stroke=BLUE, stroke_width=3), _point(start, down)]
-        drawn.append(_point(end, down) if rung.most is not None and most <= top else _arrow(end, down))
+        drawn = [line((start, down), (end, down), stroke=BLUE, stroke_width=3), dot(start, down, BLUE)]
+        closed = rung.most is not None and most <= top
+        drawn.append(dot(end, down, BLUE) if closed else arrow(end, down, BLUE))
         body.append(tag("g", *drawn, title=told))
-    return _figure("What is shown of ε under each assumption, and the claim", body, height + _FOOT, keys)
-
-
-def _point(share: float, down: float, colour: str = BLUE, radius: float = 4.5, title: str = "") -> str:
-    return tag("circle", title=title, cx=across(share), cy=f"{down:.4g}", r=radius, fill=colour)
-
-
-def _arrow(share: float, down: float) -> str:
-    """The end of a line that has no upper end."""
-    head = tag("path", d="M-9 -6L0 0L-9 6Z", fill=BLUE)
-    return tag("svg", head, x=across(share), y=down, overflow="visible")
+    about = "What is shown of ε under each assumption, and the claim"
+    return Chart(about=about, body=tuple(body), height=height + _FOOT, keys=tuple(keys))
 
 
 def _rule(start: tuple[float, float], end: tuple[float, float], title: str, colour: str) -> str:
@@ -160,10 +139,10 @@ class _Dot(NamedTuple):
 
 def _curve(
     about: str, section: Section, dots: list[_Dot], below: list[str], marked: list[_Dot], foot: int = _FOOT
-) -> str:
+) -> Chart:
     """A curve of bounds, and the reported bound and the claim as horizontal lines."""
     rules = [bar for bar in _marks(section) if bar.colour != GREY]
-    top = max((*(min(dot.epsilon, _LARGEST) for dot in dots), *(bar.high for bar in rules)), default=0.0)
+    top = max((*(min(one.epsilon, _LARGEST) for one in dots), *(bar.high for bar in rules)), default=0.0)
     body, scale = side(top or 1.0, _HEIGHT, "lower bound on ε")
 
     def down(epsilon: float) -> float:
@@ -174,22 +153,18 @@ def _curve(
         _rule((0, down(bar.high)), (100, down(bar.high)), f"{bar.what}: ε = {bar.label}", bar.colour)
         for bar in rules
     ]
-    places = [(dot.across, down(dot.epsilon)) for dot in dots]
+    places = [(one.across, down(one.epsilon)) for one in dots]
     body += [
         line(start, end, stroke=GREY, stroke_width=2, stroke_linecap="round")
         for start, end in pairwise(places)
     ]
-    body += [_point(*place, GREY, 3.5, dot.told) for place, dot in zip(places, dots, strict=True)]
-    ring = {"r": 6, "fill": "none", "stroke": ORANGE, "stroke_width": 2}
-    body += [
-        tag("circle", title=dot.told, cx=across(dot.across), cy=f"{down(dot.epsilon):.4g}", **ring)
-        for dot in marked
-    ]
-    keys = [Key(bar.what, bar.colour) for bar in rules]
-    return _figure(about, body, _HEIGHT + foot, keys, "curve")
+    body += [dot(*place, GREY, radius=3.5, title=one.told) for place, one in zip(places, dots, strict=True)]
+    body += [ring(one.across, down(one.epsilon), ORANGE, radius=6, title=one.told) for one in marked]
+    keys = tuple(Key(bar.what, bar.colour) for bar in rules)
+    return Chart(about=about, body=tuple(body), height=_HEIGHT + foot, keys=keys, kind="curve")
 
 
-def _confidence(section: Section) -> str:
+def _confidence(section: Section) -> Chart:
     points = section.by_confidence
     dots, below = [], [line((0, _HEIGHT), (100, _HEIGHT), stroke="currentColor")]
     for place, (confidence, epsilon) in enumerate(points):
@@ -201,10 +176,10 @@ def _confidence(section: Section) -> str:
     return _curve("Lower bound on ε by confidence", section, dots, below, [], foot=72)
 
 
-def _guesses(section: Section) -> str:
+def _guesses(section: Section) -> Chart | None:
     points = section.by_guesses
     if not points:
-        return ""
+        return None
     sizes = [guesses for guesses, _, _ in points]
     scale = Scale(min(sizes), max(sizes), logarithmic=True)
     dots = [
@@ -217,17 +192,17 @@ def _guesses(section: Section) -> str:
         for guesses, right, epsilon in points
     ]
     clearest = [
-        dot for dot, size in zip(dots, sizes, strict=True) if size == section.result.bound.tally.taken
+        one for one, size in zip(dots, sizes, strict=True) if size == section.result.bound.tally.taken
     ]
     below = grid(scale, _HEIGHT, "guesses (log scale)")
     return _curve("Lower bound on ε by number of guesses", section, dots, below, clearest)
 
 
-def _scores(section: Section) -> str:
+def _scores(section: Section) -> Chart | None:
     """Two histograms over each other."""
     found = section.result.histogram
     if found is None:
-        return ""
+        return None
     scale, top = Scale(found.edges[0], found.edges[-1]), max(*found.included, *found.excluded, 1)
     body, high = side(top, _HEIGHT, "elements")
     body += grid(scale, _HEIGHT, "score")
@@ -240,9 +215,9 @@ def _scores(section: Section) -> str:
             if count
         ]
         body.append(tag("g", *bins, fill=colour, fill_opacity=0.65))
-    keys = [Key("included", ORANGE, dashed=False), Key("excluded", BLUE, dashed=False)]
+    keys = (Key("included", ORANGE, dashed=False), Key("excluded", BLUE, dashed=False))
     about = "Histogram of the scores of included and excluded elements"
-    return _figure(about, body, _HEIGHT + _FOOT, keys, "curve")
+    return Chart(about=about, body=tuple(body), height=_HEIGHT + _FOOT, keys=keys, kind="curve")
 
 
 def _bin(scale: Scale, ends: list[float], count: int, share: float, told: str) -> str:
@@ -257,11 +232,11 @@ def _bin(scale: Scale, ends: list[float], count: int, share: float, told: str) -
     return tag("rect", title=told, **size)
 
 
-def _gaps(section: Section) -> str:
+def _gaps(section: Section) -> Chart | None:
     """From the top of the ladder down to the bound."""
     ladder = section.result.ladder
     if ladder is None:
-        return ""
+        return None
     bound = min(section.result.bound.epsilon, _LARGEST)
     bars = [
         _Bar(ladder.top, 0.0, ladder.epsilon, PURPLE, rounded_down(ladder.epsilon)),

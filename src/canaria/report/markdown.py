@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from canaria._version import __version__
 from canaria.report import brief
-from canaria.report.section import Section, at_once, title_of
+from canaria.report.comparison import Comparison, side_by_side
+from canaria.report.section import Section, title_of
 
 
 def markdown(sections: Sequence[Section], title: str | None = None) -> str:
@@ -24,20 +25,32 @@ def markdown(sections: Sequence[Section], title: str | None = None) -> str:
         The text, for a comment or a file.
 
     """
-    rows = [
-        (section.name, _claimed(section), section.shown, brief.answer(section.result)) for section in sections
-    ]
-    parts = [
-        f"## {escaped(title or title_of(sections))}",
-        _table(("audit", "claim", "bound", "verdict"), rows),
-    ]
-    if (together := at_once([section.result for section in sections])) is not None:
-        parts.append(together)
+    parts = _summary(side_by_side(sections), title or title_of(sections))
     for section in sections:
         parts += [f"### {escaped(section.name)}"] * (len(sections) > 1)
         parts += _parts(section)
     parts.append(f"Written by canaria {__version__}; every bound was recomputed from its evidence.")
     return "\n\n".join(parts) + "\n"
+
+
+def markdown_of_comparison(comparison: Comparison, title: str | None = None) -> str:
+    """The Markdown of results side by side.
+
+    Args:
+        comparison: The results.
+        title: The title; by default the number of audits.
+
+    Returns:
+        The text, for a comment or a file.
+
+    """
+    return "\n\n".join(_summary(comparison, title or comparison.title)) + "\n"
+
+
+def _summary(comparison: Comparison, title: str) -> list[str]:
+    rows = [(row.name, row.claim, row.bound, row.answer) for row in comparison.rows]
+    parts = [f"## {escaped(title)}", _table(("audit", "claim", "bound", "verdict"), rows)]
+    return [*parts, comparison.note] if len(rows) > 1 else parts
 
 
 def _parts(section: Section) -> list[str]:
@@ -54,11 +67,6 @@ def _parts(section: Section) -> list[str]:
     repeat = code(result.command) if result.command else "no command: made in Python"
     parts.append(f"- **Repeat it:** {repeat}\n- **Checksum:** {code(section.checksum)}")
     return parts
-
-
-def _claimed(section: Section) -> str:
-    claimed = section.result.claimed
-    return "–" if claimed is None else f"ε = {claimed:.6g}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,11 +10,19 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from canaria._core.extras import needed_for
 from canaria._core.rounding import percent, rounded_down
 from canaria._version import __version__
 from canaria.report import brief, words
 from canaria.report.charts import charts
-from canaria.report.section import Section, at_once, title_of
+from canaria.report.comparison import Comparison, side_by_side
+from canaria.report.section import Section, title_of
+
+
+def require_page() -> None:
+    """Refuse a page before anything is computed, where it could not be made."""
+    with needed_for("an HTML report", "report"):
+        import jinja2  # noqa: F401
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -28,27 +36,50 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         A page that needs no other file.
 
     """
+    compared = side_by_side(sections)
+    return _rendered(title or title_of(sections), compared, sections, summary=len(sections) > 1)
+
+
+def page_of_comparison(comparison: Comparison, title: str | None = None) -> str:
+    """The HTML of results side by side, with nothing but the table and the forest plot.
+
+    Args:
+        comparison: The results.
+        title: The title of the page; by default the number of audits.
+
+    Returns:
+        A page that needs no other file.
+
+    """
+    return _rendered(title or comparison.title, comparison, (), summary=True)
+
+
+def _rendered(title: str, comparison: Comparison, sections: Sequence[Section], *, summary: bool) -> str:
+    require_page()
     from jinja2 import Environment
     from markupsafe import Markup
 
     def trusted(text: str) -> Any:
         return Markup(text)  # noqa: S704 (our own style, and charts that escape what they show)
 
-    results, style = [section.result for section in sections], _resource("page.css")
+    style = _resource("page.css")
     environment = Environment(autoescape=True, trim_blocks=True)
     environment.filters["unbroken"] = _unbroken
     return environment.from_string(_resource("page.html")).render(
-        title=title or title_of(sections),
+        title=title,
         sections=sections,
-        charts=[{name: trusted(chart) for name, chart in charts(section).items()} for section in sections],
-        at_once=at_once(results),
+        charts=[
+            {name: trusted(chart.figure) for name, chart in charts(section).items()} for section in sections
+        ],
+        comparison=comparison if summary else None,
+        forest=trusted(comparison.chart.figure),
         words=words,
         brief=brief,
         down=rounded_down,
         percent=percent,
         small=lambda p: f"{p:.3g}" if p > 1e-300 else "below 1e-300",
         version=__version__,
-        date=max(result.date for result in results),
+        date=max(row.result.date for row in comparison.rows),
         style=trusted(style),
         style_hash=trusted(_hash(style)),
     )

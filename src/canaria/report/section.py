@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from decimal import Decimal
 from typing import Any, Final
 
 from canaria._core import checks, effort
@@ -76,12 +75,6 @@ class Section:
     fixed: str
     checksum: str
     name: str
-
-    @property
-    def shown(self) -> str:
-        """The bound in a few words, for a table."""
-        family = f" (family of {self.result.bound.family})" if self.condition else ""
-        return f"ε ≥ {self.result.bound.epsilon_text}{family}"
 
     @property
     def meaning(self) -> str:
@@ -185,15 +178,6 @@ def explain(result: Result, checksum: str | None = None, name: str | None = None
 def title_of(sections: Sequence[Section]) -> str:
     """The title of a report that was given none."""
     return sections[0].name if len(sections) == 1 else f"{len(sections)} audits"
-
-
-def at_once(results: Sequence[Result]) -> str | None:
-    """The confidence with which several bounds hold together, by the union bound; None for one."""
-    if len(results) < 2:
-        return None
-    wrong = sum(1 - Decimal(repr(result.bound.confidence)) for result in results)
-    sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
-    return f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
 
 
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:

@@ -8,7 +8,7 @@ follows its dark or light theme. A mark says what it is in a `<title>`, which br
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 from typing import Final, NamedTuple
 
 BLUE: Final = "#3b7dd8"
@@ -20,6 +20,11 @@ _ROOM: Final = 24.0
 """How many em of text fit on the narrowest phone, 360 px; tested in tests/report/test_page.py."""
 _TICK_ROOM: Final = 34
 """How many characters the labels of an axis may have together, on the same phone."""
+
+
+def escape(words: str) -> str:
+    """Text as markup; what cannot be printed, and no XML may hold, becomes a space."""
+    return escape_html("".join(letter if letter.isprintable() else " " for letter in words))
 
 
 def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
@@ -174,7 +179,7 @@ def grid(scale: Scale, height: float, title: str) -> list[str]:
     for tick in scale.ticks:
         place = scale.at(tick.value)
         drawn += [
-            line((place, 0), (place, height), stroke="currentColor", class_="grid"),
+            line((place, 0), (place, height), stroke="currentColor", opacity=0.12),
             text(tick.label, across(place), height + 16, text_anchor="middle"),
         ]
     return [*drawn, text(title, "50%", height + 33, text_anchor="middle")]
@@ -189,10 +194,34 @@ def side(top: float, height: float, title: str) -> tuple[list[str], Scale]:
     for tick in round_numbers(0.0, scale.high * (1 + 1e-9), 6):
         down = height * (1 - scale.at(tick.value) / 100)
         drawn += [
-            line((0, down), (100, down), stroke="currentColor", class_="grid"),
+            line((0, down), (100, down), stroke="currentColor", opacity=0.12),
             text(tick.label, "-6", down + 4, text_anchor="end"),
         ]
     return drawn, scale
+
+
+def named_row(down: float, what: str, label: str) -> str:
+    """The name of a row and its number, above what is drawn for it."""
+    name = fitted(what, _ROOM - 0.7 * len(label))
+    number = tag("tspan", escape(label), dx="8", font_weight="600")
+    return tag("text", escape(name), number, x="0", y=f"{down:g}")
+
+
+def dot(share: float, down: float, colour: str, *, radius: float = 4.5, title: str = "") -> str:
+    """A point."""
+    return tag("circle", title=title, cx=across(share), cy=f"{down:.4g}", r=radius, fill=colour)
+
+
+def ring(share: float, down: float, colour: str, *, radius: float = 4.5, title: str = "") -> str:
+    """A point that does not hide what is below it."""
+    drawn = {"fill": "none", "stroke": colour, "stroke_width": 2}
+    return tag("circle", title=title, cx=across(share), cy=f"{down:.4g}", r=radius, **drawn)
+
+
+def arrow(share: float, down: float, colour: str) -> str:
+    """The end of a line that has no upper end."""
+    head = tag("path", d="M-9 -6L0 0L-9 6Z", fill=colour)
+    return tag("svg", head, x=across(share), y=f"{down:g}", overflow="visible")
 
 
 class Key(NamedTuple):
@@ -209,14 +238,28 @@ class Key(NamedTuple):
     colour: str
     dashed: bool = True
 
+    def sample(self, **where: object) -> str:
+        """A piece of the line or of the area."""
+        dashes = {"stroke_dasharray": "6 4", "stroke_width": 1.5} if self.dashed else {"stroke_width": 10}
+        drawn = line((0, 5), (100, 5), stroke=self.colour, **dashes)
+        return tag("svg", drawn, title="", width=22, height=10, aria_hidden="true", **where)
 
-def legend(keys: Sequence[Key]) -> str:
-    """What the colours mean, as text that wraps on a narrow screen."""
-    entries = []
-    for key in keys:
-        dashes = {"stroke_dasharray": "6 4", "stroke_width": 1.5} if key.dashed else {"stroke_width": 10}
-        sample = line((0, 5), (100, 5), stroke=key.colour, **dashes)
-        entries.append(
-            tag("span", tag("svg", sample, width=22, height=10, aria_hidden="true"), escape(key.name))
-        )
-    return tag("figcaption", *entries) if entries else ""
+
+def legend(keys: Sequence[Key], style: str = "", of_each: str = "") -> str:
+    """What the colours mean, as text that wraps on a narrow screen.
+
+    Args:
+        keys: The colours.
+        style: Its style, where no style sheet is.
+        of_each: The style of each entry, where no style sheet is.
+
+    Returns:
+        The markup; empty without keys.
+
+    """
+    entries = [tag("span", key.sample(), f" {escape(key.name)}", **_styled(of_each)) for key in keys]
+    return tag("figcaption", *entries, **_styled(style)) if entries else ""
+
+
+def _styled(style: str) -> dict[str, str]:
+    return {"style": style} if style else {}

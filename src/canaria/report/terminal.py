@@ -12,7 +12,8 @@ from rich.text import Text
 
 from canaria._core.rounding import percent, rounded_down
 from canaria.report import words
-from canaria.report.section import Section, at_once
+from canaria.report.comparison import side_by_side
+from canaria.report.section import Section
 from canaria.results.conformance import Conformance, in_words
 from canaria.results.parts import Histogram
 
@@ -32,9 +33,8 @@ def show(sections: Sequence[Section], console: Console | None = None) -> None:
     for section in sections:
         for part in _parts(section):
             screen.print(part)
-    together = at_once([section.result for section in sections])
-    if together:
-        screen.print(_titled("All together", Text(together)))
+    if len(sections) > 1:
+        screen.print(_titled("All together", Text(side_by_side(sections).note)))
     screen.print(_titled("How to read this", Text(words.HOW_TO_READ)))
 
 

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,9 @@ from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.rungs import MOST_RUNGS, Rung
 from canaria.rules import Rule
+
+if TYPE_CHECKING:
+    from canaria.report.chart import Chart
 
 LARGEST_EXPLAINED: Final = 5000
 """Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
@@ -447,6 +450,30 @@ class Result:
 
         write_report_of([self], Path(path), title)
         return Path(path)
+
+    def plot(self, what: str | None = None) -> "Chart":
+        """A chart of the result: a notebook shows it, and `plot().save("bound.svg")` writes it.
+
+        Args:
+            what: "claim" (bound, estimate and claim), "rungs" (what is shown under which assumption),
+                "confidence", "guesses", "scores" or "gaps". By default "rungs" for a training audit, and
+                "claim" for any other.
+
+        Returns:
+            The chart.
+
+        Raises:
+            InputError: If the result has no such chart.
+
+        """
+        from canaria.report import chart_of
+
+        return chart_of(self, what)
+
+    def _repr_html_(self) -> str:
+        from canaria.report import notebook_of
+
+        return notebook_of(self)
 
     def save(self, path: str | Path) -> Path:
         """Write a result file, at once or not at all; `canaria verify` and `canaria report` read it."""

@@ -3,10 +3,10 @@
 from typing import Any, BinaryIO
 
 from canaria._core.errors import InputError
+from canaria._core.extras import needed_for
 from canaria.game._tables import cells
 from canaria.game._tables.cells import Cells, Scores
 from canaria.game._tables.columns import Wanted
-from canaria.game._tables.streams import needs_pyarrow
 
 
 def read_parquet(stream: BinaryIO, wanted: Wanted) -> Scores:
@@ -25,10 +25,8 @@ def read_stream(stream: BinaryIO, wanted: Wanted) -> Scores:
 
 
 def _read(stream: BinaryIO, wanted: Wanted, kind: str) -> Scores:
-    try:
+    with needed_for(f"{wanted.file} is {kind}, which", "arrow"):
         import pyarrow
-    except ImportError:
-        raise needs_pyarrow(f"{wanted.file} is {kind}, which") from None
     try:
         table = _opened(stream.read(), kind)
         columns = wanted.among(table.column_names)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from canaria._core.errors import InputError, shown
+from canaria._core.extras import needed_for
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and those of the whole file."""
@@ -117,10 +118,8 @@ class _Xz(io.RawIOBase):
 
 
 def _zstd(stream: IO[bytes], name: str) -> object:
-    try:
+    with needed_for(f"{name} is compressed with zstd, which", "arrow"):
         import pyarrow
-    except ImportError:
-        raise needs_pyarrow(f"{name} is compressed with zstd, which") from None
     return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream, "r"), "zstd")
 
 
@@ -130,11 +129,6 @@ _COMPRESSIONS: Final[dict[bytes, Callable[[IO[bytes], str], object]]] = {
     b"\xfd7zXZ\x00": _xz,
     b"\x28\xb5\x2f\xfd": _zstd,
 }
-
-
-def needs_pyarrow(what: str) -> InputError:
-    """The error for a file that only pyarrow reads."""
-    return InputError(f"{what} needs pyarrow: pip install 'canaria[arrow]'")
 
 
 def _damaged(name: str) -> InputError:

@@ -9,9 +9,12 @@ noise_state = audit.privatizer.init(params)
 print(audit.report(noise_state, claimed=2.0, delta=1e-5))
 """
 
-from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
-from canaria.integrations.jax_privacy._head import CanaryHead
-from canaria.integrations.jax_privacy._isolation import check_isolation
-from canaria.training.canaries import Dense, Dirac
+from canaria._core.extras import needed_for
+
+with needed_for("an audit of training with JAX Privacy", "jax"):
+    from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
+    from canaria.integrations.jax_privacy._head import CanaryHead
+    from canaria.integrations.jax_privacy._isolation import check_isolation
+    from canaria.training.canaries import Dense, Dirac
 
 __all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach", "check_isolation"]

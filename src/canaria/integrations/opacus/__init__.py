@@ -6,12 +6,16 @@ audit = attach(optimizer, loader, injection="sum", canaries=1000)
 print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 """
 
-from canaria.integrations.opacus._audit import Audit, attach
-from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
-from canaria.integrations.opacus._isolation import check_isolation
-from canaria.integrations.opacus._neighbours import check_neighbours
-from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
-from canaria.training.canaries import INJECTIONS, Dense, Dirac
+from canaria._core.extras import needed_for
+
+with needed_for("an audit of training with Opacus", "opacus"):
+    from canaria.integrations.opacus._audit import Audit, attach
+    from canaria.integrations.opacus._auditing import ProgramAudit, auditing
+    from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
+    from canaria.integrations.opacus._isolation import check_isolation
+    from canaria.integrations.opacus._neighbours import check_neighbours
+    from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
+    from canaria.training.canaries import INJECTIONS, Dense, Dirac
 
 __all__ = [
     "INJECTIONS",
@@ -21,7 +25,9 @@ __all__ = [
     "Dense",
     "Dirac",
     "MarkedRows",
+    "ProgramAudit",
     "attach",
+    "auditing",
     "check_isolation",
     "check_neighbours",
     "with_canary_head",

@@ -6,12 +6,14 @@ changes, this is the file to read again.
 
 import copy
 import copyreg
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from opacus import PrivacyEngine
 from opacus.accountants.accountant import IAccountant
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import (
@@ -40,6 +42,7 @@ _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
 """What adaptive clipping changes, of optimizer and model."""
+_BEING_MADE: Final = "canaria_is_being_made"
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
@@ -275,6 +278,58 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
 
     sampler.__class__ = Recorded
     return lambda: setattr(sampler, "__class__", kind)
+
+
+class Promise(NamedTuple):
+    """What an engine was asked to keep, by `make_private_with_epsilon`."""
+
+    epsilon: float
+    delta: float
+
+
+@contextmanager
+def noticing(
+    on_optimizer: Callable[[DPOptimizer, Promise | None], None], on_loader: Callable[[DPDataLoader], None]
+) -> Iterator[None]:
+    """Be told of every private optimizer and data loader when it is made, by an engine or by hand.
+
+    Constructors are patched; of classes that call each other's, the outermost tells.
+    """
+    promised: list[Promise] = []
+    own_make = PrivacyEngine.make_private_with_epsilon
+
+    def make(engine: PrivacyEngine, **how: Any) -> Any:
+        promised.append(Promise(float(how["target_epsilon"]), float(how["target_delta"])))
+        try:
+            return own_make(engine, **how)
+        finally:
+            promised.pop()
+
+    def made_optimizer(optimizer: DPOptimizer) -> None:
+        on_optimizer(optimizer, promised[-1] if promised else None)
+
+    with ExitStack() as patches:
+        patches.enter_context(_patched(PrivacyEngine, "make_private_with_epsilon", make))
+        for kind in _optimizers(DPOptimizer):
+            if "__init__" in vars(kind):
+                patches.enter_context(_patched(kind, "__init__", _telling(kind.__init__, made_optimizer)))
+        patches.enter_context(_patched(DPDataLoader, "__init__", _telling(DPDataLoader.__init__, on_loader)))
+        yield
+
+
+def _telling(own: Callable[..., None], tell: Callable[[Any], None]) -> Callable[..., None]:
+    """A constructor that tells of what it has made, unless it was called by that of a subclass."""
+
+    @functools.wraps(own)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        outermost = not getattr(self, _BEING_MADE, False)
+        object.__setattr__(self, _BEING_MADE, True)
+        own(self, *args, **kwargs)
+        if outermost:
+            object.__delattr__(self, _BEING_MADE)
+            tell(self)
+
+    return made
 
 
 class PoissonSampler(Protocol):

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scipy import special
 
+from canaria._core import markup
 from canaria._core.rounding import rounded_down
 from canaria.results.conformance import LEVEL, needed
 from canaria.training.noise import PARTS
@@ -63,6 +64,14 @@ class Fault:
     factor: float
     epsilon: float | None
     power: dict[str, float]
+
+
+class _Part(NamedTuple):
+    """A line of the printed plan, and the rows of the table below it."""
+
+    name: str
+    text: str
+    rows: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,20 +174,48 @@ class Plan:
 
     def __str__(self) -> str:
         """The plan as text with tables."""
-        means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
-        lines = [
+        lines = [self._title]
+        for part in self._parts():
+            lines.append(f"  {part.name:<12} {part.text}")
+            lines += [
+                f"    {title:<19}" + "".join(f"{cell:>8}" for cell in cells) for title, *cells in part.rows
+            ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = self._parts()
+        said = markup.described((part.name, part.text) for part in parts)
+        tables = [
+            markup.paragraph(part.name) + markup.tabulated(part.rows[0], part.rows[1:])
+            for part in parts
+            if part.rows
+        ]
+        return markup.paragraph(self._title) + said + "".join(tables)
+
+    @property
+    def _title(self) -> str:
+        return (
             f"Plan: {self.canaries} canaries, {self.per_coordinate} per coordinate, in DP-SGD of "
-            f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}",
-            f"  claim        epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
-            f"{100 * self.confidence:.10g}% confidence",
-            f"  expected     epsilon >= {self.expected} by {self.rule}, if training keeps the claim"
-            + ("; a bound for DP-SGD of these steps and this rate alone" * self.rule.startswith("Matched")),
-            f"  rules        {means}: {self._rules_in_words()}; choose before you look",
-            *self._elements_in_words(),
+            f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}"
+        )
+
+    def _parts(self) -> list[_Part]:
+        means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
+        alone = "; a bound for DP-SGD of these steps and this rate alone" * self.rule.startswith("Matched")
+        return [
+            _Part(
+                "claim",
+                f"epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
+                f"{100 * self.confidence:.10g}% confidence",
+            ),
+            _Part(
+                "expected", f"epsilon >= {self.expected} by {self.rule}, if training keeps the claim{alone}"
+            ),
+            _Part("rules", f"{means}: {self._rules_in_words()}; choose before you look"),
+            self._elements_in_words(),
             *self._growth_in_words(),
             *self._faults_in_words(),
         ]
-        return "\n".join(lines)
 
     def _rules_in_words(self) -> str:
         powers = {rule: sum(fault.power[rule] for fault in self.faults) for rule in self.rules}
@@ -187,7 +224,7 @@ class Plan:
             return f"{self.best_rule} is expected to be best"
         return f"{self.best_rule} gives larger bounds, {strongest} detects more faults"
 
-    def _elements_in_words(self) -> list[str]:
+    def _elements_in_words(self) -> _Part:
         fixed = f"{self.canaries} canaries in all"
         advice = "1 per coordinate is best; use more only if coordinates are scarce"
         if self.coordinates_given:
@@ -197,36 +234,31 @@ class Plan:
             strongest = max(powers, key=lambda crowd: powers[crowd])
             if powers[strongest] > powers[self.advised]:
                 advice += f", {strongest} the most power"
-        row = ("per coordinate", [f"{one.per_coordinate}" for one in self.elements])
-        return [f"  elements     with {fixed}: {advice}", *_table([row, *self._rows(self.elements)])]
+        row = ("per coordinate", *(f"{one.per_coordinate}" for one in self.elements))
+        return _Part("elements", f"with {fixed}: {advice}", (row, *self._rows(self.elements)))
 
-    def _growth_in_words(self) -> list[str]:
+    def _growth_in_words(self) -> list[_Part]:
         passed = f"{100 * (1 - self.confidence):.3g}%"
-        more = [
-            f"  canaries     effect of using more; the claim is the ceiling (at most {passed} exceed it)",
-            *_table(self._rows(self.growth)),
-        ]
+        more = f"effect of using more; the claim is the ceiling (at most {passed} exceed it)"
+        growth = _Part("canaries", more, self._rows(self.growth))
         if self.rule.startswith("Matched"):
-            return more
-        limit = [
-            ("of the surest", [f"{100 * one.share:g}%" for one in self.limits]),
-            ("are guessed right", [f"{100 * one.accuracy:.0f}%" for one in self.limits]),
-            ("as epsilon", [_at_most(one.epsilon, 20, ".2f") for one in self.limits]),
-        ]
-        return [
-            *more,
-            "  limit        with ever more canaries, bounds from these guesses approach this epsilon",
-            *_table(limit),
-        ]
+            return [growth]
+        rows = (
+            ("of the surest", *(f"{100 * one.share:g}%" for one in self.limits)),
+            ("are guessed right", *(f"{100 * one.accuracy:.0f}%" for one in self.limits)),
+            ("as epsilon", *(_at_most(one.epsilon, 20, ".2f") for one in self.limits)),
+        )
+        nearing = "with ever more canaries, bounds from these guesses approach this epsilon"
+        return [growth, _Part("limit", nearing, rows)]
 
-    def _rows(self, choices: tuple[Choice, ...]) -> list[tuple[str, list[str]]]:
-        rows = [
-            ("canaries", [f"{one.canaries}" for one in choices]),
-            ("expected bound", [f"{one.expected.mean:.2f}" for one in choices]),
-            ("deviation", [f"{one.expected.deviation:.2f}" for one in choices]),
-        ]
+    def _rows(self, choices: tuple[Choice, ...]) -> tuple[tuple[str, ...], ...]:
+        rows = (
+            ("canaries", *(f"{one.canaries}" for one in choices)),
+            ("expected bound", *(f"{one.expected.mean:.2f}" for one in choices)),
+            ("deviation", *(f"{one.expected.deviation:.2f}" for one in choices)),
+        )
         powers = [f"{100 * one.power:.0f}%" for one in choices if one.power is not None]
-        return [*rows, (f"noise / {self.factor:g} refuted", powers)] if powers else rows
+        return (*rows, (f"noise / {self.factor:g} refuted", *powers)) if powers else rows
 
     def _half_the_noise_seen(self) -> str:
         """Whether conformance detects it for sure: in the sums, or at weights without canaries."""
@@ -238,8 +270,8 @@ class Plan:
             return found
         return f"{found}, if the model has some hundred weights without canaries"
 
-    def _faults_in_words(self) -> list[str]:
-        conformance = f"  conformance  {self._half_the_noise_seen()}"
+    def _faults_in_words(self) -> list[_Part]:
+        conformance = _Part("conformance", self._half_the_noise_seen())
         if not self.faults:
             return [conformance]
         found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.rule}"
@@ -252,25 +284,17 @@ class Plan:
                 f"epsilon >= {rounded_down(self.perfect)} at this delta"
             )
         epsilons = [_at_most(fault.epsilon, 100, ".3g") for fault in self.faults if fault.epsilon is not None]
-        rows = [("noise /", [f"{fault.factor:g}" for fault in self.faults])]
-        rows += [("its epsilon", epsilons)] if epsilons else []
+        rows = [("noise /", *(f"{fault.factor:g}" for fault in self.faults))]
+        rows += [("its epsilon", *epsilons)] if epsilons else []
         for rule in self.rules:
-            rows.append((f"{rule} refutes", [f"{100 * fault.power[rule]:.0f}%" for fault in self.faults]))
-        return [
-            f"  faults       {found}",
-            *_table(rows),
-            conformance,
-        ]
+            rows.append((f"{rule} refutes", *(f"{100 * fault.power[rule]:.0f}%" for fault in self.faults)))
+        return [_Part("faults", found, tuple(rows)), conformance]
 
 
 def _surely_smaller(ratio: float, freedom: float, needed: float) -> bool:
     """Whether squares at this ratio of their usual size have so small a p-value, with probability 0.999."""
     most = ratio * float(special.chdtri(freedom, _MISSED)) if freedom > 0 else math.inf
     return bool(2 * special.chdtr(max(freedom, 1.0), most) <= needed)
-
-
-def _table(rows: list[tuple[str, list[str]]]) -> list[str]:
-    return [f"    {title:<19}" + "".join(f"{cell:>8}" for cell in cells) for title, cells in rows]
 
 
 def _at_most(value: float, most: float, layout: str) -> str:

@@ -1,0 +1,104 @@
+"""`canaria audit-program`: run a script that trains with Opacus, and audit what it trains."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from canaria.cli._options import AsJson, Claimed, Confidence, Out
+from canaria.cli._output import one_line_warnings, require_free
+
+_DELTA: Final = 1e-5
+
+
+def audit_program(
+    program: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script, or with -m a module.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What the script is given.")
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
+    canaries: Annotated[int, typer.Option(min=1, help="Number of canaries.")] = 1000,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta of the claim. Default: what the script asks for, or 1e-5.")
+    ] = None,
+    claimed: Claimed = None,
+    confidence: Confidence = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden bits.")] = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a program that trains with Opacus, as it is.
+
+    The claim is what its accountant says, or what it asked make_private_with_epsilon for. Exit code 1 if the
+    claim is refuted, or if training is not what was stated.
+
+    Example: canaria audit-program train.py --delta 1e-5 -- --epochs 3
+    """
+    from canaria._core.errors import InputError
+    from canaria.integrations.opacus import auditing
+
+    require_free(out, [] if module else [program])
+    words = [program, *(arguments or [])]
+    with auditing(canaries, rng=seed) as audit:
+        failed = _run(words, module)
+    if failed and not audit.trained:
+        raise InputError(f"the program failed ({failed}) before it made a private step")
+    if delta is None and not audit.promised:
+        delta = _DELTA
+    with one_line_warnings():
+        results = audit.reports(claimed, delta, confidence, name=program if module else Path(program).name)
+    results = [replace(one, facts={"program": shlex.join(words), **one.facts}) for one in results]
+    if out is not None and len(results) > 1:
+        raise InputError(
+            f"--out writes one result, but the program made {len(results)} trainings; use --json"
+        )
+    for line in dict.fromkeys(audit.refused):
+        typer.echo(f"canaria: warning: a training was not audited: {line}", err=True)
+    for result in results:
+        typer.echo(result.to_json() if as_json else str(result))
+        if out is not None:
+            result.save(out)
+    if failed:
+        raise InputError(f"the program failed ({failed}); what is shown is of its training until then")
+    raise typer.Exit(1 if any(result.alarming for result in results) else 0)
+
+
+def _run(words: list[str], module: bool) -> str:
+    """Run a program as Python would; how it failed, if it did."""
+    import runpy
+    import traceback
+
+    from canaria._core.errors import InputError, shown
+
+    if not module and not Path(words[0]).is_file():
+        raise InputError(f"SCRIPT must be a Python file, or with -m a module, got {shown(words[0])}")
+    try:
+        with _as_main(words, module):
+            if module:
+                runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as ended:
+        return "" if ended.code in (None, 0) else f"exit code {ended.code}"
+    except Exception as error:
+        traceback.print_exc()
+        return type(error).__name__
+    return ""
+
+
+@contextmanager
+def _as_main(words: list[str], module: bool) -> Iterator[None]:
+    """Arguments and search path as the program expects them."""
+    import sys
+
+    arguments, path = sys.argv, list(sys.path)
+    sys.argv = words
+    sys.path.insert(0, str(Path.cwd() if module else Path(words[0]).resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = arguments, path

@@ -1,0 +1,257 @@
+"""Several results side by side: a table, a forest plot, and numbers for a spreadsheet."""
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from canaria._core import markup
+from canaria._core.errors import InputError
+from canaria._core.rounding import percent, rounded_down
+from canaria.evidence.bound import plain
+from canaria.report import brief
+from canaria.report.chart import Chart
+from canaria.report.names import told_apart
+from canaria.report.section import Section
+from canaria.report.svg import BLUE, GREY, PURPLE, Key, Scale, arrow, dot, grid, line, named_row, ring
+from canaria.results.result import Result
+
+_ROW: Final = 40
+_FOOT: Final = 40
+_HEADROOM: Final = 1.2
+_LONGEST: Final = 40
+"""Characters of a name in a table."""
+_CELLS: Final = 36
+"""Characters of a line of the forest plot in the terminal."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result of a comparison.
+
+    Attributes:
+        name: What it is called here.
+        result: The result.
+
+    """
+
+    name: str
+    result: Result
+
+    @property
+    def claim(self) -> str:
+        """The claim, for a table."""
+        return "–" if self.result.claimed is None else f"ε = {self.result.claimed:.6g}"
+
+    @property
+    def bound(self) -> str:
+        """The bound, for a table; of a family, the family is named."""
+        bound = self.result.bound
+        family = f" (family of {bound.family})" if bound.condition else ""
+        return f"ε ≥ {bound.epsilon_text}{family}"
+
+    @property
+    def guesses(self) -> str:
+        """Right guesses, for a table."""
+        right, taken = self.result.bound.tally
+        return f"{right} of {taken}"
+
+    @property
+    def answer(self) -> str:
+        """The verdict, for a table."""
+        return brief.answer(self.result)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data, for JSON and CSV."""
+        bound = self.result.bound
+        return {
+            "name": self.name,
+            "epsilon": plain(bound.epsilon),
+            "delta": bound.delta,
+            "confidence": bound.confidence,
+            "claimed": self.result.plain_claimed,
+            "verdict": self.answer,
+            "estimate": plain(bound.estimate),
+            "correct": bound.tally.correct,
+            "guesses": bound.tally.taken,
+            "elements": bound.evidence.elements,
+            "method": bound.method,
+            "rule": bound.rule,
+            "family": None if bound.family is None else str(bound.family),
+            "adjacency": bound.adjacency,
+            "date": self.result.date,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several results side by side; in a notebook it shows itself.
+
+    Attributes:
+        rows: The results with their names, in the order in which they were given.
+
+    """
+
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """The title where none is given."""
+        return f"{len(self.rows)} audits compared"
+
+    @property
+    def note(self) -> str:
+        """The confidence with which all bounds hold at once, by the union bound; and what is not alike."""
+        wrong = sum(1 - Decimal(repr(row.result.bound.confidence)) for row in self.rows)
+        sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
+        note = f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
+        if len({row.result.bound.delta for row in self.rows}) > 1:
+            note += " Their δ differ, so their ε are not about the same thing."
+        return note
+
+    @property
+    def chart(self) -> Chart:
+        """A forest plot: each bound as a half-line of what ε may be, its estimate and its claim."""
+        scale, height = Scale(0.0, self._top), _ROW * len(self.rows) + 4
+        body, keys = grid(scale, height, "ε"), [Key("at least", BLUE, dashed=False)]
+        for place, row in enumerate(self.rows):
+            body += _drawn(row, place, scale)
+        if any(math.isfinite(row.result.bound.estimate) for row in self.rows):
+            keys.append(Key("estimate (no guarantee)", GREY, dashed=False))
+        if any(row.result.claimed is not None for row in self.rows):
+            keys.append(Key("claim", PURPLE, dashed=False))
+        about = "Lower bounds on ε of several audits, with estimates and claims"
+        return Chart(about=about, body=tuple(body), height=height + _FOOT, keys=tuple(keys))
+
+    @property
+    def _top(self) -> float:
+        """The end of the axis: beyond every number that is shown."""
+        shown = [
+            value
+            for row in self.rows
+            for value in (row.result.bound.epsilon, row.result.bound.estimate, row.result.claimed)
+            if value is not None and math.isfinite(value)
+        ]
+        return _HEADROOM * max(shown, default=0.0) or 1.0
+
+    def to_csv(self) -> str:
+        """The numbers as CSV, one line for each result."""
+        written = io.StringIO()
+        records = [row.to_dict() for row in self.rows]
+        writer = csv.DictWriter(written, fieldnames=list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({key: _inert(value) for key, value in record.items()} for record in records)
+        return written.getvalue()
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        head = ("audit", "claim", "bound", "guesses right", "elements", "verdict")
+        return head, [
+            (
+                _short(row.name),
+                row.claim,
+                row.bound,
+                row.guesses,
+                str(row.result.bound.evidence.elements),
+                row.answer,
+            )
+            for row in self.rows
+        ]
+
+    def __str__(self) -> str:
+        """A table, and a forest plot of characters."""
+        head, rows = self._table()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in (head, *rows)
+        ]
+        plotted = [f"{_short(row.name):<{widths[0]}}  {_plotted(row, self._top)}" for row in self.rows]
+        ends = f"{'ε':<{widths[0]}}  0{f'{self._top:.3g}':>{_CELLS - 1}}"
+        legend = "├──▶ at least; ◆ claim"
+        return "\n".join([*table, "", *plotted, ends, legend, "", self.note])
+
+    def _repr_html_(self) -> str:
+        head, rows = self._table()
+        return self.chart._repr_html_() + markup.tabulated(head, rows) + markup.paragraph(self.note)
+
+
+def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Comparison:
+    """Put results side by side.
+
+    Nothing is chosen: the largest of several bounds is not a bound. To combine audits of one model, use
+    `canaria.together`.
+
+    Args:
+        results: The results.
+        files: The files that they came from, which tell apart those of one name.
+
+    Returns:
+        The comparison: it prints as a table, and has a `chart` and `to_csv()`.
+
+    Raises:
+        InputError: If there are no results.
+
+    """
+    if not results:
+        raise InputError("a comparison must have at least one result, got none")
+    names = told_apart([result.name for result in results], files)
+    rows = (Row(_printable(name), result) for name, result in zip(names, results, strict=True))
+    return Comparison(tuple(rows))
+
+
+def side_by_side(sections: Sequence[Section]) -> Comparison:
+    """The results of a report side by side, under the names that they have there."""
+    return Comparison(tuple(Row(section.name, section.result) for section in sections))
+
+
+def _drawn(row: Row, place: int, scale: Scale) -> list[str]:
+    result, down = row.result, place * _ROW + 28
+    start = scale.at(min(result.bound.epsilon, scale.high))
+    told = f"{row.name}: {row.bound}"
+    drawn = [
+        named_row(place * _ROW + 15, row.name, f"≥ {result.bound.epsilon_text}"),
+        line((start, down), (100, down), title=told, stroke=BLUE, stroke_width=3),
+        dot(start, down, BLUE, title=told),
+        arrow(100, down, BLUE),
+    ]
+    if math.isfinite(result.bound.estimate):
+        estimate = f"estimate (no guarantee): ε = {rounded_down(result.bound.estimate)}"
+        drawn.append(ring(scale.at(result.bound.estimate), down, GREY, title=estimate))
+    if result.claimed is not None and math.isfinite(result.claimed):
+        at = scale.at(result.claimed)
+        drawn.append(
+            line((at, down - 9), (at, down + 9), title=f"claim: {row.claim}", stroke=PURPLE, stroke_width=4)
+        )
+    return drawn
+
+
+def _plotted(row: Row, top: float) -> str:
+    """A line of the forest plot in the terminal."""
+
+    def at(value: float) -> int:
+        return min(_CELLS - 1, int(_CELLS * value / top))
+
+    start = at(row.result.bound.epsilon)
+    cells = ["·"] * start + ["├"] + ["─"] * (_CELLS - start - 1) + ["▶"]
+    if row.result.claimed is not None and math.isfinite(row.result.claimed):
+        cells[at(row.result.claimed)] = "◆"
+    return "".join(cells)
+
+
+def _short(name: str) -> str:
+    """A name that fits into a table."""
+    return textwrap.shorten(name, _LONGEST, placeholder="…") or "…"
+
+
+def _printable(name: str) -> str:
+    """A name on one line, without orders to a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in name)
+
+
+def _inert(value: object) -> object:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

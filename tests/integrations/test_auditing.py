@@ -1,0 +1,270 @@
+"""Programs that make themselves private are audited without a change to them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from opacus import GradSampleModule, PrivacyEngine
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
+from torch import nn
+from torch.utils.data import DataLoader
+
+from canaria import InputError
+from canaria.integrations.opacus import auditing
+from canaria.training import Watch
+from tests.cli.command import canaria
+from tests.integrations.digits import digits
+
+ROWS, BATCH, PASSES = 600, 60, 2
+
+
+def _small() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+
+def _train(model: Any, optimizer: Any, loader: Any, criterion: Any = nn.functional.cross_entropy) -> None:
+    for _ in range(PASSES):
+        for rows, labels in loader:
+            criterion(model(rows), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def _asked(**how: Any) -> tuple[Any, ...]:
+    model = _small()
+    return PrivacyEngine(accountant="rdp").make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(digits(ROWS), batch_size=BATCH),
+        max_grad_norm=1.0,
+        **{"noise_multiplier": 1.0, **how},
+    )
+
+
+def by_the_engine() -> None:
+    _train(*_asked())
+
+
+def by_target() -> None:
+    model = _small()
+    _train(
+        *PrivacyEngine(accountant="rdp").make_private_with_epsilon(
+            module=model,
+            optimizer=torch.optim.Adam(model.parameters()),
+            data_loader=DataLoader(digits(ROWS), batch_size=BATCH),
+            max_grad_norm=1.0,
+            target_epsilon=4.0,
+            target_delta=1e-4,
+            epochs=PASSES,
+        )
+    )
+
+
+def by_ghost_clipping() -> None:
+    model, optimizer, criterion, loader = _asked(grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss())
+    _train(model, optimizer, loader, criterion)
+
+
+def without_a_wrapper() -> None:
+    model = _small()
+    _, optimizer, loader = PrivacyEngine().make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=DataLoader(digits(ROWS), batch_size=BATCH),
+        max_grad_norm=1.0,
+        noise_multiplier=1.0,
+        wrap_model=False,
+    )
+    _train(model, optimizer, loader)
+
+
+def by_hand() -> None:
+    model = GradSampleModule(_small())
+    optimizer = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+        expected_batch_size=BATCH,
+    )
+    _train(model, optimizer, DPDataLoader(digits(ROWS), sample_rate=BATCH / ROWS))
+
+
+def by_accelerate() -> None:
+    accelerator = Accelerator(cpu=True)
+    model, optimizer, loader = accelerator.prepare(*_asked())
+    for _ in range(PASSES):
+        for rows, labels in loader:
+            accelerator.backward(nn.functional.cross_entropy(model(rows), labels))
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+PROGRAMS = [by_the_engine, by_target, by_ghost_clipping, without_a_wrapper, by_hand, by_accelerate]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_audited_as_it_is(program: Callable[[], None]) -> None:
+    torch.manual_seed(0)
+    with auditing(1000, rng=0) as audit:
+        program()
+    (seen,) = audit.audits
+    assert seen.steps == PASSES * ROWS / BATCH
+    result = audit.report(delta=1e-4, rungs=False)
+    assert result.refuted is (None if program is by_hand else False)
+    assert result.conformance is not None
+    assert result.conformance.p_value > 1e-3
+    assert result.contradictions == ()
+    assert audit.refused == []
+
+
+def test_the_claim_is_what_the_program_asked_for() -> None:
+    with auditing(500, rng=0) as audit:
+        by_target()
+    assert (audit.report(rungs=False).claimed, audit.report(rungs=False).bound.delta) == (4.0, 1e-4)
+    assert audit.report(delta=1e-5, rungs=False).claimed == pytest.approx(4.9, abs=0.5)
+    assert audit.report(claimed=2.0, delta=1e-5, rungs=False).claimed == 2.0
+
+
+def test_random_numbers_of_the_program_stay_as_they_are() -> None:
+    def drawn() -> list[float]:
+        torch.manual_seed(0)
+        by_the_engine()
+        return torch.rand(3).tolist()
+
+    alone = drawn()
+    with auditing(500, rng=1):
+        audited = drawn()
+    assert audited == alone
+
+
+@pytest.mark.parametrize("fault", ["half", "clipping"])
+def test_faults_of_the_program_are_found(fault: str) -> None:
+    def broken() -> None:
+        model, optimizer, loader = _asked()
+        if fault == "half":
+            added = optimizer.add_noise
+
+            def less() -> None:
+                optimizer.noise_multiplier /= 2
+                added()
+                optimizer.noise_multiplier *= 2
+
+            optimizer.add_noise = less
+        else:
+            optimizer.max_grad_norm = 4.0
+            optimizer.noise_multiplier = 0.25
+        _train(model, optimizer, loader)
+
+    torch.manual_seed(0)
+    with auditing(1000, rng=0) as audit:
+        broken()
+    found = audit.report(delta=1e-5, rungs=False)
+    if fault == "half":
+        assert found.conformance is not None
+        assert found.conformance.p_value < 1e-6
+    assert found.alarming or found.claimed > 20
+
+
+def test_several_trainings_have_several_reports() -> None:
+    with auditing(200, rng=0) as audit:
+        by_the_engine()
+        by_target()
+    with pytest.raises(InputError, match=r"made 2 trainings: ask for reports\(\)"):
+        audit.report(delta=1e-5)
+    assert len({result.bound.evidence for result in audit.reports(delta=1e-5, rungs=False)}) == 2
+    assert audit.audits[0].seed != audit.audits[1].seed
+
+
+def test_what_cannot_be_audited_goes_on_and_says_why() -> None:
+    with auditing(200) as audit:
+        _train(*_asked(poisson_sampling=False))
+    with pytest.raises(InputError, match="without a data loader that samples by Poisson"):
+        audit.report(delta=1e-5)
+    with auditing(10**6) as audit:
+        by_the_engine()
+    with pytest.raises(InputError, match="could not be audited: canaries need 1000000 coordinates"):
+        audit.report(delta=1e-5)
+    with auditing() as audit:
+        pass
+    with pytest.raises(InputError, match="made nothing private with Opacus"):
+        audit.report(delta=1e-5)
+    with auditing(200) as audit:
+        _asked()
+    with pytest.raises(InputError, match="but no step with it"):
+        audit.report(delta=1e-5)
+    with auditing(200) as audit:
+        by_the_engine()
+    with pytest.raises(InputError, match="delta must be given"):
+        audit.report()
+
+
+def test_constructors_are_as_they_were_afterwards() -> None:
+    before = DPOptimizer.__init__, DPDataLoader.__init__, PrivacyEngine.make_private_with_epsilon
+    with pytest.raises(KeyError), auditing():
+        raise KeyError
+    assert before == (
+        DPOptimizer.__init__,
+        DPDataLoader.__init__,
+        PrivacyEngine.make_private_with_epsilon,
+    )
+
+
+def test_the_noise_is_watched() -> None:
+    watch = Watch(on_alarm="warn")
+    with auditing(200, rng=0, watch=watch):
+        by_the_engine()
+    assert watch.reading().steps == PASSES * ROWS / BATCH
+
+
+SCRIPT = """
+import argparse
+import helper_of_script
+import tests.integrations.test_auditing as programs
+parser = argparse.ArgumentParser()
+parser.add_argument("--program", default="by_target")
+getattr(programs, parser.parse_args().program)()
+print("trained", helper_of_script.__name__, __name__)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    (tmp_path / "helper_of_script.py").write_text("")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return str(tmp_path / "train.py")
+
+
+def test_on_the_command_line(script: str, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    ran = canaria("audit-program", script, "--canaries", "500", "-o", str(out))
+    assert ran.code == 0
+    assert "trained helper_of_script __main__" in ran.out
+    assert "the claim ε = 4 is not refuted" in ran.out
+    assert json.loads(out.read_text())["name"] == "train.py"
+    assert canaria("verify", str(out)).code == 0
+    asked = canaria("audit-program", script, "--json", "--", "--program", "by_the_engine")
+    told = json.loads(asked.out.splitlines()[-1])
+    assert told["delta"] == 1e-5
+    assert told["facts"]["program"].endswith("train.py --program by_the_engine")
+    refuted = canaria("audit-program", script, "--claimed", "0.01", "--delta", "1e-5")
+    assert refuted.code == 1
+
+
+def test_what_goes_wrong_on_the_command_line_is_one_line(script: str, tmp_path: Path) -> None:
+    assert "SCRIPT must be a Python file" in canaria("audit-program", str(tmp_path / "absent.py")).err
+    failed = canaria("audit-program", script, "--", "--no-such-option")
+    assert failed.code == 2
+    assert failed.err.splitlines()[-1] == (
+        "canaria: the program failed (exit code 2) before it made a private step"
+    )
+    late = tmp_path / "late.py"
+    late.write_text(f"{SCRIPT}\nraise ValueError('at the end')\n")
+    ended = canaria("audit-program", str(late))
+    assert ended.code == 2
+    assert "ε ≥" in ended.out
+    assert "the program failed (ValueError); what is shown is of its training until then" in ended.err
