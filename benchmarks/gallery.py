@@ -15,7 +15,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from html import escape, unescape
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -24,9 +23,10 @@ import numpy as np
 
 from canaria import Bound, Result
 from canaria._core.rounding import rounded_down
-from canaria.report.charts import charts
+from canaria.report.chart import Chart
+from canaria.report.charts import charts as charts_of
 from canaria.report.section import explain
-from canaria.report.svg import BLUE, ORANGE, PURPLE, Key, Scale, across, fitted, grid, legend, line, tag, text
+from canaria.report.svg import BLUE, ORANGE, PURPLE, Key, Scale, across, escape, fitted, grid, line, tag, text
 from canaria.training.plan import Plan
 
 ROOT = Path(__file__).parent.parent
@@ -41,28 +41,25 @@ STYLE = (
     f"text {{ fill: {INK}; paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }} "
     ".grid { opacity: 0.12; } g rect { shape-rendering: crispEdges; }"
 )
-LEGEND = re.compile(r'stroke="(#\w+)"[^>]*></line></svg>(.*?)</span>')
-CHART = re.compile(r'<svg class="chart"[^>]*? height="([\d.]+)"[^>]*>(.*)</svg>', re.S)
 
 
-def standing_alone(figures: Iterable[str], about: str) -> str:
-    """Figures of the report below each other, as one file of SVG that brings its font and its colours."""
-    drawn, down = [], EDGE
-    for figure in figures:
-        place = EDGE
-        for colour, name in LEGEND.findall(figure):
-            drawn.append(tag("rect", x=place, y=down, width=10, height=10, fill=colour))
-            drawn.append(text(unescape(name), f"{place + 15}", down + 9.5))
-            place += 40 + 6 * len(name)
-        curve = 'class="curve"' in figure
-        down += 22 * (place > EDGE) + 22 * curve
-        ((height, body),) = CHART.findall(figure)
+def on_paper(charts: Iterable[Chart], about: str) -> str:
+    """Charts below each other on white, in a file of SVG that keeps its shape on a phone."""
+    drawn, down = [], float(EDGE)
+    for chart in charts:
+        place = float(EDGE)
+        for key in chart.keys:
+            drawn.append(key.sample(x=f"{place:g}", y=f"{down:g}"))
+            drawn.append(text(key.name, f"{place + 28:g}", down + 9))
+            place += 52 + 6 * len(key.name)
+        curve = chart.kind == "curve"
+        down += 22 * bool(chart.keys) + 22 * curve
         left = SIDE if curve else EDGE
-        size = {"x": left, "y": down, "width": WIDTH - left - EDGE, "height": height}
-        drawn.append(tag("svg", body, overflow="visible", color=INK, **size))
-        down += int(height) + EDGE
+        size = {"x": left, "y": f"{down:g}", "width": WIDTH - left - EDGE, "height": f"{chart.height:g}"}
+        drawn.append(tag("svg", *chart.body, overflow="visible", color=INK, **size))
+        down += chart.height + EDGE
     font = {"font_family": "system-ui, -apple-system, 'Segoe UI', sans-serif", "font_size": 12}
-    size = {"viewBox": f"0 0 {WIDTH} {down}", "width": WIDTH, "height": down}
+    size = {"viewBox": f"0 0 {WIDTH} {down:g}", "width": WIDTH, "height": f"{down:g}"}
     paper = tag("rect", width="100%", height="100%", fill="#fff")
     named = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": about}
     return tag("svg", tag("style", STYLE), paper, *drawn, **named, **size, **font) + "\n"
@@ -70,9 +67,9 @@ def standing_alone(figures: Iterable[str], about: str) -> str:
 
 def picture(result: Result) -> str:
     """The bound against the claim, and below it the most telling chart."""
-    found = charts(explain(result))
+    found = charts_of(explain(result))
     telling = next(name for name in ("rungs", "scores", "guesses", "confidence") if name in found)
-    return standing_alone([found["claim"], found[telling]], result.verdict)
+    return on_paper([found["claim"], found[telling]], result.verdict)
 
 
 class Bar(NamedTuple):
@@ -100,11 +97,11 @@ def bars(rows: list[Bar]) -> str:
         if row.claimed is not None:
             at = scale.at(row.claimed)
             body.append(line((at, down + 17), (at, down + 40), stroke=PURPLE, stroke_width=2.5))
-    keys = [Key("bound above the claim", ORANGE), Key("bound", BLUE), Key("claim", PURPLE)]
-    drawing = tag("svg", *body, class_="chart", height=height + ROW)
-    told = legend(keys if any(row.claimed is not None for row in rows) else [])
+    colours = {"bound above the claim": ORANGE, "bound": BLUE, "claim": PURPLE}
+    claims = any(row.claimed is not None for row in rows)
+    keys = tuple(Key(name, colour, dashed=False) for name, colour in colours.items() if claims)
     about = "; ".join(f"{row.name}: ε ≥ {rounded_down(row.epsilon)}" for row in rows)
-    return standing_alone([tag("figure", told, drawing)], about)
+    return on_paper([Chart(about=about, body=tuple(body), height=height + ROW, keys=keys)], about)
 
 
 def of_bounds(bounds: dict[str, Bound]) -> str:

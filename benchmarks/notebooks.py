@@ -33,6 +33,9 @@ def cleaned(notebook: NotebookNode) -> NotebookNode:
     notebook.metadata = nbformat.from_dict(METADATA)
     for place, cell in enumerate(notebook.cells):
         cell.id, cell.metadata = f"cell-{place}", nbformat.from_dict({})
+        for output in cell.get("outputs", []):
+            if "text/html" in output.get("data", {}):
+                output.data.pop("text/plain", None)  # the repr of a result holds versions and the date
     nbformat.validate(notebook)
     return notebook
 

@@ -21,7 +21,9 @@ def shown(notebook: Any) -> list[str]:
 def text(output: Any) -> str:
     assert output.output_type in ("stream", "execute_result"), output
     assert output.get("name") != "stderr", output.text
-    return output.text if output.output_type == "stream" else output.data.get("text/html", "")
+    return (
+        output.text if output.output_type == "stream" else re.sub("<[^>]*>", "\n", output.data["text/html"])
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

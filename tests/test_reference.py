@@ -21,8 +21,9 @@ PAGES = sorted((Path(__file__).parent.parent / "docs" / "reference" / "api").glo
 MADE_BY_FUNCTIONS = {
     "canaria.integrations.jax_privacy._audit.Audit",
     "canaria.integrations.opacus._audit.Audit",
+    "canaria.integrations.opacus._auditing.ProgramAudit",
 }
-"""Classes whose users call `attach`, which documents the parameters."""
+"""Classes whose users call `attach` or `auditing`, which document the parameters."""
 
 
 def exported() -> Iterator[Any]:

@@ -79,6 +79,12 @@ def chart_of(result: "Result", what: str | None = None) -> "Chart":
     Raises:
         InputError: If the result has no such chart.
 
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import chart_of
+        >>> chart_of(Result(lower_bound(Counts(90, 100, 100)))).about
+        'The bound, the estimate and the claim as bars'
+
     """
     from canaria._core.errors import InputError, shown
     from canaria.report.charts import charts
@@ -125,6 +131,12 @@ def notebook_of(result: "Result") -> str:
 
     Returns:
         The markup.
+
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import notebook_of
+        >>> "ε is at least 1.630" in notebook_of(Result(lower_bound(Counts(90, 100, 100))))
+        True
 
     """
     from canaria.report.notebook import shown_in_notebook
