@@ -9,8 +9,11 @@ noise; all in units of the clip norm.
                too small for it by five standard errors; then it is as many times the stated one as they
                show, so that a fault does not blunt the audit. The bits are not looked at, so bounds hold
                either way.
-    table      L(m) - L(0) for m = 1 ... s, L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma_t),
-               sigma_t the believed noise of step t. `HELD` steps are held back and added in one go.
+    table      L(m) - L(0) for m = 1 ... s, L(m) = sum_t ln sum_j Bin(j; m g, q) phi((y_t - j) / sigma_t),
+               sigma_t the believed noise of step t, and g the batches that make a step. Of shuffled batches,
+               for s = 1, the sum over passes of ln sum_t e^((y_t - 1/2) / sigma_t^2) / b, t over the b steps
+               of the pass; of a pass with r steps so far 1 - r / b is added to the inner sum. `HELD` steps
+               are held back and added in one go.
     witnesses  What `canaria.training.witnesses.Seen` says, for conformance alone.
 """
 
@@ -20,10 +23,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries import Design, Dirac
+from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Roles, Seen
 
 HELD: Final = 16
@@ -32,6 +37,7 @@ TOO_FEW: Final = 30
 """In a parameter with no more coordinates than this, the stated noise is believed."""
 CLEAR: Final = 5.0
 """Standard errors from the stated noise at which what the steps show is believed."""
+_POISSON: Final = Sampling()
 LEAST_NOISE: Final = 1e-3
 """Noise below this is taken for this, so that likelihoods stay finite."""
 
@@ -59,7 +65,8 @@ class Accumulator:
         layers: The number of coordinates in each parameter that carries canaries, in order.
         roles: What each witness is for.
         most: The largest number of canaries on one coordinate; 0 for dense canaries, which have no table.
-        sample_rate: The stated sampling rate.
+        sample_rate: The stated sampling rate, of a batch.
+        sampling: How rows are stated to take part.
 
     """
 
@@ -67,19 +74,31 @@ class Accumulator:
     roles: Roles
     most: int
     sample_rate: float
+    sampling: Sampling = _POISSON
 
     @classmethod
     def of(
-        cls, design: Design, layers: tuple[int, ...], roles: Roles, *, sample_rate: float
+        cls,
+        design: Design,
+        layers: tuple[int, ...],
+        roles: Roles,
+        *,
+        sample_rate: float,
+        sampling: Sampling = _POISSON,
     ) -> "Accumulator":
         """That of an audit with this design, of canaries and witnesses laid out so."""
         most = design.most if isinstance(design, Dirac) else 0
-        return cls(layers=layers, roles=roles, most=most, sample_rate=sample_rate)
+        return cls(layers=layers, roles=roles, most=most, sample_rate=sample_rate, sampling=sampling)
+
+    @property
+    def draws(self) -> int:
+        """The number of coins that decide how often canaries take part in one step on one coordinate."""
+        return self.most * self.sampling.accumulated
 
     @property
     def count_square(self) -> float:
         """The mean square of the number of canaries that take part on one coordinate."""
-        mean = self.most * self.sample_rate / 2
+        mean = self.draws * self.sample_rate / 2
         return mean * (1 - self.sample_rate / 2) + mean**2
 
     def believed_factors(self, seen: Floats, stated: Floats) -> list[float]:
@@ -101,16 +120,31 @@ class Accumulator:
         return math.sqrt(max(shown / stated_square, 1 / 400))
 
     def likelihoods(self, seen: Floats, stated: Floats, factors: Sequence[float]) -> Floats:
-        """What steps add to the table, (s, coordinates), by the noise of each step and parameter."""
+        """What all steps add to the table, (s, coordinates), by the noise of each step and parameter."""
         parts = []
         for part, factor in zip(np.split(seen, np.cumsum(self.layers)[:-1], axis=1), factors, strict=True):
-            added = np.zeros((self.most, part.shape[1]))
-            for row, noise in zip(part, stated.tolist(), strict=True):
-                sigma = max(noise, LEAST_NOISE) * factor
-                logs = log_likelihoods_of(row[None], self.most, self.sample_rate, sigma)
-                added += (logs[:, 1:] - logs[:, :1]).T
-            parts.append(added)
+            sigmas = np.maximum(stated, LEAST_NOISE) * factor
+            shuffled = self.sampling.kind == "shuffled" and self.most > 0
+            parts.append(self._of_passes(part, sigmas) if shuffled else self._of_steps(part, sigmas))
         return np.concatenate(parts, axis=1)
+
+    def _of_steps(self, seen: Floats, sigmas: Floats) -> Floats:
+        added = np.zeros((self.most, seen.shape[1]))
+        for row, sigma in zip(seen, sigmas.tolist(), strict=True):
+            logs = log_likelihoods_of(row[None], self.draws, self.sample_rate, sigma)
+            logs = logs[:, :: self.sampling.accumulated]
+            added += (logs[:, 1:] - logs[:, :1]).T
+        return added
+
+    def _of_passes(self, seen: Floats, sigmas: Floats) -> Floats:
+        length = self.sampling.steps_of_a_pass(self.sample_rate)
+        ratios = (seen - 0.5) / sigmas[:, None] ** 2
+        added = np.zeros((1, seen.shape[1]))
+        for start in range(0, len(seen), length):
+            some = ratios[start : start + length]
+            missing = math.log1p(-len(some) / length) if len(some) < length else -math.inf
+            added += np.logaddexp(special.logsumexp(some, axis=0) - math.log(length), missing)
+        return added
 
     def totals(self, seen: Floats, noise: Floats, whole: Floats, stated: Floats) -> Totals:
         """What all steps come to: at the canaries, (steps, coordinates), at witnesses, and in parameters."""

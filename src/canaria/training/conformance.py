@@ -16,8 +16,8 @@ other weights, show the noise of every step by itself; `canaria.training.noise` 
 sampler drew is in `canaria.training.sampling`.
 
 The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
-makes small at most as often as it says. This assumes the Gaussian mechanism and Poisson sampling; it is never
-a bound on epsilon.
+makes small at most as often as it says. This assumes the Gaussian mechanism, and Poisson sampling if no other
+is stated; it is never a bound on epsilon.
 """
 
 import math
@@ -33,6 +33,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined, sidak
 from canaria.training.noise import CERTAIN, Part
+from canaria.training.sampling import Sampling
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
@@ -47,6 +48,7 @@ _TELLING: Final = (
     *("weight", "layers", "noise", "offset"),
 )
 """Parts, those first that tell most of what is wrong."""
+_POISSON: Final = Sampling()
 _WHERE: Final = {
     "offset": "what is added everywhere",
     "weight": "the weight of canaries",
@@ -116,6 +118,7 @@ def of_dirac(
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
+    sampling: Sampling = _POISSON,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -127,6 +130,7 @@ def of_dirac(
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
+        sampling: How rows are stated to take part.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -148,14 +152,14 @@ def of_dirac(
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
-        normal[where] = _normal_scores(seen[where], steps * int(m), sample_rate, scale)
+        certain, trials, rate = sampling.participations(int(m), steps, sample_rate)
+        normal[where] = _normal_scores(seen[where] - certain, trials, rate, scale)
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
-    expected = steps * sample_rate * included
-    slope = _slope(included, seen) / (steps * sample_rate)
-    left = seen - expected * slope
-    variance = np.mean(
-        (left - left.mean()) ** 2 - steps * included * sample_rate * (1 - sample_rate) * slope**2
-    )
+    certain, trials, rate = sampling.participations(1, steps, sample_rate)
+    often, spread = certain + trials * rate, trials * rate * (1 - rate)
+    slope = _slope(included, seen) / often
+    left = seen - often * included * slope
+    variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2)
     shown = math.sqrt(max(variance, 0.0) / steps)
     return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise)
 
