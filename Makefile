@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench-report bench figures pictures validity fuzz docs wheel clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench-report bench figures pictures gallery notebooks validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -68,6 +68,12 @@ validity: .venv/installed-test  ## every auditor against every case, in full, in
 
 pictures: .venv/installed-test  ## those of the documentation, from real runs
 	$(BIN)/python benchmarks/pictures.py
+
+gallery: .venv/installed-test  ## what docs/gallery.md shows, by running it
+	$(BIN)/python benchmarks/gallery.py
+
+notebooks: .venv/installed-test  ## run, and stored with their outputs
+	$(BIN)/python benchmarks/notebooks.py
 
 fuzz: .venv/installed-fuzz  ## readers, command line and numerics under attack; in full: make fuzz INPUTS=1000000
 	$(BIN)/python -m fuzz --inputs $(INPUTS)

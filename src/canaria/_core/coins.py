@@ -35,7 +35,20 @@ class UnfairCoinsError(InputError):
 
 
 class CoinWarning(UserWarning):
-    """Issued for hidden bits that fair coins rarely show."""
+    """Issued for hidden bits that fair coins rarely show.
+
+    Example:
+        >>> import warnings
+        >>> import numpy as np
+        >>> from canaria import audit_scores
+        >>> included = np.arange(200) < 128  # fair coins rarely show 128 heads in 200
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     bound = audit_scores(np.random.default_rng(0).normal(size=200), included, rng=0)
+        >>> [warning.category.__name__ for warning in caught]
+        ['CoinWarning']
+
+    """
 
     __module__ = "canaria.game"
 

@@ -13,25 +13,69 @@ class CanariaError(Exception):
 
 
 class InputError(CanariaError, ValueError):
-    """Raised for an argument, a file or a command that cannot be used."""
+    """Raised for an argument, a file or a command that cannot be used.
+
+    Example:
+        >>> from canaria import Counts, InputError
+        >>> try:
+        ...     Counts(12, 10, 10)
+        ... except InputError as error:
+        ...     print(error)
+        correct must be an integer between 0 and taken = 10, got 12
+
+    """
 
     __module__ = "canaria"
 
 
 class TrainingDivergedError(CanariaError, ArithmeticError):
-    """Raised if the noisy sums of a training run are not finite, so that there is nothing to audit."""
+    """Raised if the noisy sums of a training run are not finite, so that there is nothing to audit.
+
+    Example:
+        ```python
+        try:
+            audit.report(claimed=2.0, delta=1e-5)
+        except TrainingDivergedError as error:
+            print(error)  # train again, with a smaller learning rate
+        ```
+
+    """
 
     __module__ = "canaria.training"
 
 
 class NoiseAlarmError(CanariaError, RuntimeError):
-    """Raised if a watched training run adds another noise than was stated, to stop it."""
+    """Raised if a watched training run adds another noise than was stated, to stop it.
+
+    Example:
+        ```python
+        audit.watch(alpha=1e-3, on_alarm="stop")
+        try:
+            train(model, optimizer, loader)
+        except NoiseAlarmError as alarm:
+            print(alarm)  # the noise that was seen, and the noise that was stated
+        ```
+
+    """
 
     __module__ = "canaria.training"
 
 
 class AuditWarning(UserWarning):
-    """Issued if an audit shows less than its user may believe."""
+    """Issued if an audit shows less than its user may believe.
+
+    Example:
+        >>> import warnings
+        >>> import numpy as np
+        >>> from canaria import audit_scores
+        >>> included = np.random.default_rng(0).integers(0, 2, 500)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     bound = audit_scores(-1.0 * included, included, rng=0)  # losses, not scores: upside down
+        >>> bound.epsilon, [warning.category.__name__ for warning in caught]
+        (0.0, ['AuditWarning'])
+
+    """
 
     __module__ = "canaria.evidence"
 

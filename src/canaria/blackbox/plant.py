@@ -46,6 +46,18 @@ class Planted:
         canaries: What to score after training.
         weights: How much each row counts in training, 1 or 0; None unless form="zero-out".
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria import plant
+        >>> from canaria.blackbox.canaries import noise
+        >>> data = (np.random.default_rng(0).normal(size=(2000, 4)), np.zeros(2000))
+        >>> planted = plant(data, noise(*data, 500, rng=0), rng=0)
+        >>> rows = {row.tobytes() for row in planted.dataset[0]}  # a "model" that remembers every row
+        >>> scores = [row.tobytes() in rows for row in planted.canaries[0]]
+        >>> print(planted.bound(scores, rng=0))
+        ε ≥ 4.890 at δ = 0, with 95% confidence: 450 of 450 guesses right, 500 elements
+        all of the 450 surest guesses are right: only more of them can show more
+
     """
 
     dataset: Any

@@ -158,6 +158,16 @@ def require_same_adjacency(measured: str, claimed: str) -> None:
     Raises:
         InputError: If the adjacencies differ.
 
+    Example:
+        >>> from canaria import InputError
+        >>> from canaria.claims import require_same_adjacency
+        >>> require_same_adjacency("replace", "unspecified")
+        >>> try:
+        ...     require_same_adjacency("replace", "add-remove")
+        ... except InputError as error:
+        ...     print(str(error).partition(";")[0])
+        adjacency of the bound (replace) and of the claim (add-remove) must be the same
+
     """
     if "unspecified" not in (measured, claimed) and measured != claimed:
         raise InputError(

@@ -25,7 +25,14 @@ KINDS: Final[Kinds["Claim"]] = Kinds("claim")
 
 
 class Signs(Enum):
-    """What guesses say, fixed before the output was seen."""
+    """What guesses say, fixed before the output was seen.
+
+    Example:
+        >>> from canaria.claims import Signs
+        >>> [sign.value for sign in Signs]
+        ['both', 'included', 'excluded', 'one']
+
+    """
 
     BOTH = "both"
     """Some say that their element is included, some that it is not; which, may depend on the output."""
@@ -58,6 +65,14 @@ class Claim(ABC):
 
     Attributes:
         adjacency: "add-remove", "replace" or "unspecified".
+
+    Example:
+        >>> from canaria.claims import Claim, GaussianDP
+        >>> claim = GaussianDP(1.0)
+        >>> isinstance(claim, Claim)
+        True
+        >>> round(claim.delta_at(1.0), 3), round(claim.epsilon_at(1e-5), 3)
+        (0.127, 4.377)
 
     """
 
@@ -191,10 +206,39 @@ def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:
 
 
 def to_dict(claim: Claim) -> dict[str, Any]:
-    """A claim as plain data, with its kind."""
+    """A claim as plain data, with its kind.
+
+    Args:
+        claim: The claim.
+
+    Returns:
+        Its fields, and under `kind` its class.
+
+    Example:
+        >>> from canaria.claims import GaussianDP, to_dict
+        >>> to_dict(GaussianDP(1.0))
+        {'kind': 'GaussianDP', 'mu': 1.0, 'adjacency': 'unspecified'}
+
+    """
     return KINDS.written(claim, type(claim).__name__)
 
 
 def from_dict(data: object) -> Claim:
-    """A claim from what `to_dict` wrote; anything else is an InputError."""
+    """A claim from what `to_dict` wrote.
+
+    Args:
+        data: What `to_dict` wrote.
+
+    Returns:
+        The claim.
+
+    Raises:
+        InputError: If it is anything else.
+
+    Example:
+        >>> from canaria.claims import ApproximateDP, from_dict, to_dict
+        >>> from_dict(to_dict(ApproximateDP(1.0, delta=0)))
+        ApproximateDP(epsilon=1.0, delta=0.0, adjacency='unspecified')
+
+    """
     return KINDS.read(data)

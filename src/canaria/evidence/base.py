@@ -26,7 +26,14 @@ KINDS: Final[Kinds["Evidence"]] = Kinds("evidence")
 
 
 class Inversion(Enum):
-    """How `lower_bound` may search for the last refuted claim."""
+    """How `lower_bound` may search for the last refuted claim.
+
+    Example:
+        >>> from canaria import Counts
+        >>> Counts(90, 100, 100).inversion.value
+        'bisection'
+
+    """
 
     BISECTION = "bisection"
     """The p-value is monotone in epsilon."""
@@ -39,14 +46,37 @@ class Inversion(Enum):
 
 
 class Tally(NamedTuple):
-    """Right guesses and guesses taken."""
+    """Right guesses and guesses taken.
+
+    Attributes:
+        correct: The number of right guesses.
+        taken: The number of guesses.
+
+    Example:
+        >>> from canaria import Counts, lower_bound
+        >>> lower_bound(Counts(90, 100, 1000)).tally
+        Tally(correct=90, taken=100)
+
+    """
 
     correct: int
     taken: int
 
 
 class Progress(NamedTuple):
-    """Numbers of guesses, rising, and how many of so many were right."""
+    """Numbers of guesses, rising, and how many of so many were right.
+
+    Attributes:
+        taken: Numbers of guesses, rising.
+        correct: How many of so many guesses were right.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.evidence import Progress
+        >>> Progress(taken=np.array([10, 20]), correct=np.array([9, 16])).correct.tolist()
+        [9, 16]
+
+    """
 
     taken: Integers
     correct: Integers
@@ -67,6 +97,15 @@ class Evidence(ABC):
         count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
         one_sided: Whether all guesses have one sign, fixed before the output was seen.
         family: The family of claims that it was made for; None if it is for any claim.
+
+    Example:
+        >>> from canaria import Counts, lower_bound
+        >>> from canaria.claims import ApproximateDP
+        >>> evidence = Counts(90, 100, 100)  # 90 of 100 guesses right, 100 elements
+        >>> evidence.p_value(ApproximateDP(1.0, delta=0)) < 0.001
+        True
+        >>> round(lower_bound(evidence).epsilon, 2)
+        1.63
 
     """
 
@@ -229,10 +268,42 @@ def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
 
 
 def to_dict(evidence: Evidence) -> dict[str, Any]:
-    """Evidence as plain data, with its kind."""
+    """Evidence as plain data, with its kind.
+
+    Args:
+        evidence: The evidence.
+
+    Returns:
+        Its fields, and under `kind` its class.
+
+    Example:
+        >>> from canaria import Counts
+        >>> from canaria.evidence import to_dict
+        >>> data = to_dict(Counts(90, 100, 1000))
+        >>> data["kind"], data["correct"], data["taken"], data["elements"]
+        ('Counts', 90, 100, 1000)
+
+    """
     return KINDS.written(evidence, type(evidence).__name__)
 
 
 def from_dict(data: object) -> Evidence:
-    """Evidence from what `to_dict` wrote; anything else is an InputError."""
+    """Evidence from what `to_dict` wrote.
+
+    Args:
+        data: What `to_dict` wrote.
+
+    Returns:
+        The evidence.
+
+    Raises:
+        InputError: If it is anything else.
+
+    Example:
+        >>> from canaria import Counts
+        >>> from canaria.evidence import from_dict, to_dict
+        >>> from_dict(to_dict(Counts(90, 100, 100))) == Counts(90, 100, 100)
+        True
+
+    """
     return KINDS.read(data)

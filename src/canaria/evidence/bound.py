@@ -46,6 +46,15 @@ class Bound:
         about: Which release is audited, if that is not plain from the context.
         family: The family of claims that was tested; None for epsilon at delta.
 
+    Example:
+        >>> from canaria import Counts, lower_bound
+        >>> from canaria.claims import ApproximateDP
+        >>> bound = lower_bound(Counts(90, 100, 1000), delta=1e-5)
+        >>> print(bound)
+        ε ≥ 1.630 at δ = 1e-05, with 95% confidence: 90 of 100 guesses right, 1000 elements
+        >>> bound.refutes(ApproximateDP(1.0, delta=1e-5)), bound.refutes(ApproximateDP(2.0, delta=1e-5))
+        (True, False)
+
     """
 
     epsilon: float

@@ -31,6 +31,14 @@ class Together:
         bounds: The bound of each audit by name, each at its share of the error probability.
         bound: The largest of these bounds; it holds with the confidence of the whole.
 
+    Example:
+        >>> from canaria import Counts, together
+        >>> both = together({"histogram": Counts(90, 100, 100), "mean": Counts(60, 100, 100)})
+        >>> {name: bound.epsilon_text for name, bound in both.bounds.items()}
+        {'histogram': '1.542', 'mean': '0.000'}
+        >>> both.best, both.bound.confidence
+        ('histogram', 0.95)
+
     """
 
     bounds: dict[str, Bound]

@@ -51,6 +51,15 @@ class Transcript:
         rule: The rule, as text.
         about: Which release is audited, if that needs saying.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import RandomizedResponse
+        >>> game = play(RandomizedResponse(2.0), n=1000, rng=0)
+        >>> game.bits[:5].tolist(), game.output[:5].tolist()
+        ([-1, -1, 1, -1, -1], [-1, -1, 1, -1, -1])
+        >>> print(game.bound())
+        ε ≥ 1.650 at δ = 0, with 95% confidence: 424 of 476 guesses right, 1000 elements
+
     """
 
     bits: Bits
@@ -181,6 +190,13 @@ def play_many(
 
     Raises:
         InputError: As in `play`, or if `trials` is not a positive integer.
+
+    Example:
+        >>> from canaria.game import play_many
+        >>> from canaria.mechanisms import RandomizedResponse
+        >>> games = play_many(RandomizedResponse(2.0), n=200, trials=10, rng=0)
+        >>> sum(game.bound().epsilon > 2.0 for game in games)  # of 10 bounds, as many are too high
+        0
 
     """
     checks.integer("trials", trials, 1)

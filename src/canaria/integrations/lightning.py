@@ -27,6 +27,26 @@ class CanaryAudit(Callback):
     its readings go to the trainer's logger unless it has one of its own, and an alarm that stops training
     ends it as a trainer ends. The module's one optimizer and the training data loader must be those that
     `PrivacyEngine.make_private` returned.
+
+    Args:
+        injection: "sum" or "head": how canaries get into the training.
+        canaries: The number of canaries, or a design of them.
+        per_coordinate: The number of canaries to a coordinate.
+        rng: A seed for the hidden bits and the places of the canaries.
+        noise_multiplier: What training states, if that is not what the optimizer holds.
+        on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        watch: An alarm that watches the noise; None for none.
+
+    Raises:
+        InputError: If `injection` is "rows".
+
+    Example:
+        ```python
+        callback = CanaryAudit(injection="sum", canaries=1000, rng=0)
+        Trainer(callbacks=[callback], max_epochs=5).fit(module, loader)
+        print(callback.audit.report(claimed=2.0, delta=1e-5))
+        ```
+
     """
 
     def __init__(

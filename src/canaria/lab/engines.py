@@ -21,7 +21,14 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class WorkerLostError(CanariaError, RuntimeError):
-    """Raised if a worker died; the work that it was doing is lost."""
+    """Raised if a worker died; the work that it was doing is lost.
+
+    Example:
+        >>> from canaria.lab.engines import WorkerLostError
+        >>> issubclass(WorkerLostError, RuntimeError)
+        True
+
+    """
 
 
 def run_tasks(
@@ -38,6 +45,11 @@ def run_tasks(
 
     Yields:
         The task and its result.
+
+    Example:
+        >>> from canaria.lab.engines import run_tasks
+        >>> list(run_tasks(pow, [(2, 3), (2, 4)], executor=None))
+        [((2, 3), 8), ((2, 4), 16)]
 
     """
     if executor is None:
@@ -69,6 +81,17 @@ def run_blocks(
     Raises:
         InputError: If a block cannot be written.
 
+    Example:
+        >>> import tempfile
+        >>> from canaria.lab.engines import run_blocks
+        >>> from canaria.lab.store import Store
+        >>> def square(x):
+        ...     return [{"x": x, "value": x * x}]
+        >>> with Store.open(tempfile.mkdtemp(), {"seed": 0}, resume=False) as store:
+        ...     run_blocks(square, {"two": (2,), "three": (3,)}, store, executor=None)
+        ...     store.load("three")
+        [{'x': 3, 'value': 9}]
+
     """
     missing = [(name, function, given) for name, given in blocks.items() if not store.has(name)]
     done = len(blocks) - len(missing)
@@ -97,6 +120,12 @@ def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Exec
     Raises:
         InputError: If `workers` is not a positive integer, or if Dask is not installed or not reachable.
         WorkerLostError: If a worker dies.
+
+    Example:
+        >>> from canaria.lab.engines import engine
+        >>> with engine(workers=1) as executor:
+        ...     print(executor)
+        None
 
     """
     if dask is not None:

@@ -31,6 +31,14 @@ class Store:
     Attributes:
         folder: The folder.
 
+    Example:
+        >>> import tempfile
+        >>> from canaria.lab.store import Store
+        >>> with Store.open(tempfile.mkdtemp(), {"seed": 0}, resume=False) as store:
+        ...     store.save("first", [{"x": 1}])
+        ...     store.has("first"), store.has("second")
+        (True, False)
+
     """
 
     folder: Path

@@ -24,6 +24,12 @@ class Outcomes(NamedTuple):
         outputs: The outputs.
         chances: The probability of each output.
 
+    Example:
+        >>> from canaria.mechanisms import Count
+        >>> found = Count().outcomes(2)
+        >>> found.outputs.ravel().tolist(), found.chances.round(3).tolist()
+        ([0, 1, 2], [0.25, 0.5, 0.25])
+
     """
 
     outputs: Output
@@ -35,6 +41,16 @@ class Mechanism(Protocol):
 
     Attributes:
         adjacency: "add-remove" or "replace".
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.mechanisms import Count
+        >>> mechanism = Count()
+        >>> mechanism.adjacency
+        'add-remove'
+        >>> bits = np.array([[1, -1, 1]], dtype=np.int8)
+        >>> mechanism.sample(bits, np.random.default_rng(0)).tolist()
+        [2]
 
     """
 
@@ -50,6 +66,13 @@ class ScoredMechanism(Mechanism, Protocol):
     bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0 for revealed
     elements. `rounds(n)` is a sensible adaptive order: sets of elements, the bits of each revealed before the
     next is guessed.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.mechanisms import Count
+        >>> Count().loss(np.array([3]), np.zeros((1, 4), dtype=np.int8)).round(3).tolist()
+        [[1.099, 1.099, 1.099, 1.099]]
+
     """
 
     def loss(self, output: Output, known: Bits) -> Floats: ...
@@ -64,6 +87,12 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
 
     Attributes:
         epsilon: The (pure) privacy level.
+
+    Example:
+        >>> from canaria.mechanisms import CountInSets
+        >>> mechanism = CountInSets(4)
+        >>> mechanism.epsilon, mechanism.ddp(8)
+        (inf, inf)
 
     """
 

@@ -36,6 +36,12 @@ class CountInSets:
     Attributes:
         size: The number of elements in a set; the last set may be smaller.
 
+    Example:
+        >>> from canaria.mechanisms import CountInSets
+        >>> from canaria.theory import efficacy
+        >>> [round(efficacy(CountInSets(size), n=8).value, 3) for size in (1, 2, 4)]
+        [1.0, 0.75, 0.688]
+
     """
 
     size: int
@@ -74,7 +80,15 @@ class CountInSets:
 
 @dataclass(frozen=True)
 class Count:
-    """Releases how many elements are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n."""
+    """Releases how many elements are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n.
+
+    Example:
+        >>> from canaria.mechanisms import Count
+        >>> from canaria.theory import efficacy
+        >>> round(efficacy(Count(), n=2).value, 3)
+        0.75
+
+    """
 
     adjacency: ClassVar[str] = "add-remove"
     epsilon: ClassVar[float] = math.inf
@@ -117,6 +131,12 @@ class NoisyCountInSets:
     Attributes:
         size: The number of elements in a set; the last set may be smaller.
         sigma: The standard deviation of the noise.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import NoisyCountInSets
+        >>> play(NoisyCountInSets(size=1, sigma=0.5), n=500, rng=0).bound(delta=1e-5).epsilon > 2
+        True
 
     """
 
@@ -161,6 +181,17 @@ class Symmetric:
         log_density: A function `(outputs, count)` that returns ln of the density (or probability) of each
             output given the count.
         epsilon: The privacy level; infinite by default.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy import stats
+        >>> from canaria.mechanisms import Symmetric
+        >>> noisy = Symmetric(
+        ...     draw=lambda counts, rng: rng.normal(counts),
+        ...     log_density=lambda outputs, count: stats.norm.logpdf(outputs, count),
+        ... )
+        >>> noisy.sample(np.ones((1, 100), dtype=np.int8), np.random.default_rng(0)).round(1).tolist()
+        [100.1]
 
     """
 

@@ -17,6 +17,13 @@ class NameAndShame:
     """Releases one element, chosen at random: the signed, 1-based index of its bit.
 
     Its loss is infinite and all others are 0, so the efficacy with k guesses is 1/2 + 1 / (2 k).
+
+    Example:
+        >>> from canaria.mechanisms import NameAndShame
+        >>> from canaria.theory import efficacy
+        >>> [efficacy(NameAndShame(), n=100, k=k).value for k in (1, 10)]
+        [1.0, 0.55]
+
     """
 
     adjacency: ClassVar[str] = "replace"
@@ -52,6 +59,12 @@ class AllOrNothing:
 
     Attributes:
         p: The probability, between 0 and 1.
+
+    Example:
+        >>> from canaria.mechanisms import AllOrNothing
+        >>> from canaria.theory import efficacy
+        >>> round(efficacy(AllOrNothing(0.2), n=10).value, 3)
+        0.6
 
     """
 

@@ -26,6 +26,13 @@ class Function:
     Raises:
         InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import Function
+        >>> histogram = Function(lambda included, rng: included + rng.laplace(size=len(included)))
+        >>> play(histogram, score=lambda output, known: output, n=500, rng=0).bound().epsilon < 1
+        True
+
     """
 
     run: Callable[[Any, np.random.Generator], Any]

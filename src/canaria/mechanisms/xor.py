@@ -17,7 +17,15 @@ from canaria.mechanisms._protocol import Outcomes, Output, certain
 
 @dataclass(frozen=True)
 class Xor:
-    """Releases the product of all bits; the loss is 0 unless all other bits are known."""
+    """Releases the product of all bits; the loss is 0 unless all other bits are known.
+
+    Example:
+        >>> from canaria.mechanisms import Xor
+        >>> from canaria.theory import efficacy
+        >>> efficacy(Xor(), n=10).value
+        0.5
+
+    """
 
     adjacency: ClassVar[str] = "replace"
     epsilon: ClassVar[float] = math.inf
@@ -49,6 +57,12 @@ class XorRandomizedResponse:
 
     Attributes:
         epsilon: The privacy level, at least 0.
+
+    Example:
+        >>> from canaria.mechanisms import XorRandomizedResponse
+        >>> from canaria.theory import gaps
+        >>> round(gaps(XorRandomizedResponse(1.0), n=10).efficacy.value, 3)
+        0.5
 
     """
 
@@ -88,6 +102,16 @@ class XorInPairs:
 
     One-run auditing shows nothing about it; adaptive auditing shows everything. The number of elements must
     be even.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import XorInPairs
+        >>> pairs = XorInPairs()
+        >>> play(pairs, n=200, rng=0).bound().epsilon
+        0.0
+        >>> play(pairs, n=200, rounds=pairs.rounds(200), rng=0).bound().epsilon > 3
+        True
+
     """
 
     adjacency: ClassVar[str] = "replace"

@@ -27,6 +27,12 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
     Returns:
         A page that needs no other file.
 
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import page_of
+        >>> page_of([Result(lower_bound(Counts(90, 100, 100)))]).startswith("<!doctype html>")
+        True
+
     """
     from canaria.report.page import page
 
@@ -43,6 +49,15 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
     Raises:
         InputError: If the ending is another one, or if the file cannot be written.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import write_report_of
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.md"
+        >>> write_report_of([Result(lower_bound(Counts(90, 100, 100)), name="survey")], path)
+        >>> path.read_text().splitlines()[0]
+        '## survey'
 
     """
     from canaria.report.formats import require_known, write_report
@@ -64,6 +79,12 @@ def chart_of(result: "Result", what: str | None = None) -> "Chart":
 
     Raises:
         InputError: If the result has no such chart.
+
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import chart_of
+        >>> chart_of(Result(lower_bound(Counts(90, 100, 100)))).about
+        'The bound, the estimate and the claim as bars'
 
     """
     from canaria._core.errors import InputError, shown
@@ -111,6 +132,12 @@ def notebook_of(result: "Result") -> str:
 
     Returns:
         The markup.
+
+    Example:
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import notebook_of
+        >>> "ε is at least 1.630" in notebook_of(Result(lower_bound(Counts(90, 100, 100))))
+        True
 
     """
     from canaria.report.notebook import shown_in_notebook

@@ -163,11 +163,13 @@ def round_numbers(low: float, high: float, most: int = 6) -> list[Tick]:
 
 
 def _short(value: float, step: float) -> str:
-    """A number with the digits that tell it from its neighbours: 2000, 20k, 0.5, 1e-07."""
+    """A number with the digits that tell it from its neighbours: 300, 2000, 20k, 0.5, 1e-07."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if 1e4 <= abs(value) < 1e13 and abs(value) >= size and step >= size / 10:
             return f"{value / size:.6g}{unit}"
     digits = 1 if value == 0 else math.floor(math.log10(abs(value))) - math.floor(math.log10(step)) + 2
+    if 1 <= abs(value) < 1e4:
+        digits = max(digits, len(str(int(abs(value)))))
     return f"{value:.{max(1, min(digits, 12))}g}"
 
 

@@ -24,6 +24,13 @@ class Conformance:
         clearest: Where training differs most from what was stated.
         level: The false-alarm rate of the test.
 
+    Example:
+        >>> from canaria.results import Conformance
+        >>> parts = {"noise": 1e-9}
+        >>> found = Conformance(p_value=1e-9, noise=0.5, stated_noise=1.0, weight=0.99, parts=parts)
+        >>> found.conforms
+        False
+
     """
 
     p_value: float

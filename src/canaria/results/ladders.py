@@ -42,6 +42,16 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
     Returns:
         The ladder, or None if the epsilon of the mechanism or the bound is infinite.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import RandomizedResponse
+        >>> from canaria.results.ladders import ladder_of_gaps
+        >>> from canaria.theory import gaps
+        >>> bound = play(RandomizedResponse(2.0), n=500, rng=0).bound()
+        >>> ladder = ladder_of_gaps(gaps(RandomizedResponse(2.0), n=500, k=bound.tally.taken), bound)
+        >>> {step.gap: round(step.epsilon, 2) for step in ladder.steps}
+        {'interference': 2.0, 'outputs': 2.0, 'elements': 2.0, 'chance': 1.6}
+
     """
     if not np.isfinite(found.epsilon):
         return None
@@ -63,6 +73,12 @@ def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
 
     Returns:
         The ladder, or None if the bound lies above the claim or the claim is infinite.
+
+    Example:
+        >>> from canaria import Counts, lower_bound
+        >>> from canaria.results.ladders import ladder_of_scores
+        >>> [step.gap for step in ladder_of_scores(3.0, lower_bound(Counts(90, 100, 100))).steps]
+        ['elements, outputs, interference', 'chance']
 
     """
     if not bound.epsilon <= claimed < np.inf:

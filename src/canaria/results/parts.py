@@ -32,6 +32,12 @@ class Histogram:
         InputError: If the edges do not rise, if there are more than 400 bins, or if a count is not an integer
             of at least 0.
 
+    Example:
+        >>> from canaria.results import Histogram
+        >>> histogram = Histogram(edges=(0.0, 1.0, 2.0), included=(10, 40), excluded=(35, 15))
+        >>> sum(histogram.included), sum(histogram.excluded)
+        (50, 50)
+
     """
 
     edges: tuple[float, ...]
@@ -103,6 +109,11 @@ class Step(NamedTuple):
         gap: The name of the gap.
         epsilon: The epsilon that is left below it.
 
+    Example:
+        >>> from canaria.results import Step
+        >>> Step("chance", 1.2)
+        Step(gap='chance', epsilon=1.2)
+
     """
 
     gap: str
@@ -121,6 +132,12 @@ class Ladder:
 
     Raises:
         InputError: If there are more than 20 steps, or if an epsilon is negative or not finite.
+
+    Example:
+        >>> from canaria.results import Ladder, Step
+        >>> ladder = Ladder("the claim", 2.0, (Step("outputs", 1.5), Step("chance", 1.2)), how="simulated")
+        >>> [step.epsilon for step in ladder.steps]
+        [1.5, 1.2]
 
     """
 

@@ -32,6 +32,16 @@ class Stored(NamedTuple):
         result: The result.
         record: The whole content of the file.
 
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.results import read_result
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
+        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
+        >>> stored = read_result(saved)
+        >>> stored.result.name, stored.record["name"]
+        ('survey', 'survey')
+
     """
 
     result: Result
@@ -49,6 +59,15 @@ def read_result(source: str | Path) -> Stored:
 
     Raises:
         InputError: If the file cannot be read, is not a result, or would take too long to check.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.results import read_result
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
+        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
+        >>> print(read_result(saved).result.bound)
+        ε ≥ 1.630 at δ = 0, with 95% confidence: 90 of 100 guesses right, 100 elements
 
     """
     name = "standard input" if str(source) == "-" else str(source)

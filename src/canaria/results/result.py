@@ -82,14 +82,27 @@ class Trained(Protocol):
 class Result:
     """What an audit found.
 
-    `name` says what was audited; `claim` is what was promised, at the delta of the bound. `contradictions`
-    are what training did otherwise than was stated, for certain. `rungs` say what follows if more is assumed
-    than the bound does. `facts` are further lines for the reader; `command` and `seed` repeat the audit.
+    Attributes:
+        bound: The bound.
+        claim: What was promised, at the delta of the bound; None if nothing was.
+        name: What was audited.
+        histogram: The scores; None if they are not known.
+        ladder: How much each gap takes between the claim and the bound; None if that is not known.
+        conformance: Whether training follows its stated law; None if it was not tested.
+        rungs: What follows if more is assumed than the bound does.
+        contradictions: What training did otherwise than was stated, for certain.
+        facts: Further lines for the reader, by name.
+        seed: The seed that repeats the audit.
+        command: The command that repeats the audit.
+        versions: The version of each package that made the result.
+        date: The date, in UTC.
 
-    >>> from canaria import Counts, lower_bound, Result
-    >>> from canaria.claims import ApproximateDP
-    >>> Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(1.0, delta=0), name="survey").verdict
-    'The claim ε = 1 is refuted: with 95% confidence ε is at least 1.630 at δ = 0.'
+    Example:
+        >>> from canaria import Counts, lower_bound, Result
+        >>> from canaria.claims import ApproximateDP
+        >>> Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(1.0, delta=0), name="survey").verdict
+        'The claim ε = 1 is refuted: with 95% confidence ε is at least 1.630 at δ = 0.'
+
     """
 
     bound: Bound

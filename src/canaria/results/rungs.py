@@ -33,6 +33,11 @@ class Rung:
     Raises:
         InputError: If a number is out of range, or if they do not fit together.
 
+    Example:
+        >>> from canaria.results import Rung
+        >>> Rung(name="any mechanism", assumes="for any mechanism", least=1.37).epsilon
+        'ε ≥ 1.370'
+
     """
 
     name: str

@@ -53,6 +53,11 @@ class Check(NamedTuple):
         faults: What does not fit; empty if the result holds.
         changed: Whether the file was changed after it was written.
 
+    Example:
+        >>> from canaria.results import Check
+        >>> Check(stored=1.63, recomputed=1.63, faults=()).holds
+        True
+
     """
 
     stored: float
@@ -94,6 +99,15 @@ def read_checked(source: str | Path) -> Stored:
     Raises:
         InputError: If the file cannot be read, is not a result, or does not hold.
 
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.results import read_checked
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
+        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
+        >>> print(read_checked(saved).result.verdict)
+        With 95% confidence ε is at least 1.630 at δ = 0.
+
     """
     stored = read_result(source)
     again, faults, changed = _recomputed(stored)
@@ -117,6 +131,16 @@ def check(stored: Stored) -> Check:
 
     Raises:
         InputError: If the computation takes too long.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.results import check, read_result
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
+        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
+        >>> found = check(read_result(saved))
+        >>> found.holds, found.stored == found.recomputed
+        (True, True)
 
     """
     again, faults, changed = _recomputed(stored)

@@ -18,6 +18,13 @@ class Guesses:
         order: The elements in the order of guessing.
         signs: The guess for each of them: -1, +1, or 0 to abstain.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.rules import Guesses
+        >>> guesses = Guesses(order=np.array([2, 0]), signs=np.array([1, -1], dtype=np.int8))
+        >>> guesses.hits(np.array([1, -1, 1], dtype=np.int8)).tolist()
+        [True, False]
+
     """
 
     order: Integers
@@ -37,7 +44,16 @@ class Guesses:
 
 
 class Commitment(Protocol):
-    """What a rule commits to; `reveal` is the only place that sees the bits."""
+    """What a rule commits to; `reveal` is the only place that sees the bits.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.rules import Top
+        >>> commitment = Top(2)(np.array([0.3, -1.2, 2.5]), np.random.default_rng(0))
+        >>> commitment.reveal(np.array([1, -1, 1], dtype=np.int8)).correct
+        2
+
+    """
 
     def reveal(self, bits: Bits) -> Evidence: ...
 
@@ -47,6 +63,15 @@ class Rule(Protocol):
 
     Higher scores mean "+1 more likely"; `rng` breaks ties. The rules of canaria also say which evidence they
     can have made (`could_have_made`), so that a relabelled result file contradicts itself.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.rules import Tails
+        >>> rule = Tails(2)
+        >>> scores, bits = np.array([0.3, -1.2, 2.5]), np.array([1, -1, 1], dtype=np.int8)
+        >>> rule(scores, np.random.default_rng(0)).reveal(bits)
+        Counts(correct=2, taken=2, elements=3, one_sided=False)
+
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...
@@ -60,14 +85,28 @@ class Checkable(Protocol):
 
 @runtime_checkable
 class Telling(Checkable, Protocol):
-    """A rule whose evidence shows the smallest and the largest possible number of included elements."""
+    """A rule whose evidence shows the smallest and the largest possible number of included elements.
+
+    Example:
+        >>> from canaria.rules import Surest, Telling, Top
+        >>> isinstance(Top(20), Telling), isinstance(Surest(20), Telling)
+        (True, False)
+
+    """
 
     def included(self, evidence: Evidence) -> tuple[int, int]: ...
 
 
 @runtime_checkable
 class Ordering(Protocol):
-    """A rule whose evidence shows how many of the highest scores are of included elements."""
+    """A rule whose evidence shows how many of the highest scores are of included elements.
+
+    Example:
+        >>> from canaria.rules import Ordering, Ranked, Tails
+        >>> isinstance(Ranked(), Ordering), isinstance(Tails(20), Ordering)
+        (True, False)
+
+    """
 
     def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
         """The fewest and the most of so many highest scores."""
@@ -76,7 +115,14 @@ class Ordering(Protocol):
 
 @runtime_checkable
 class TwoEnded(Protocol):
-    """A rule whose evidence shows right guesses of both ends of the ranked scores together."""
+    """A rule whose evidence shows right guesses of both ends of the ranked scores together.
+
+    Example:
+        >>> from canaria.rules import Matched, Ranked, TwoEnded
+        >>> isinstance(Matched("gaussian"), TwoEnded), isinstance(Ranked(), TwoEnded)
+        (True, False)
+
+    """
 
     def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
         """Whether so many included elements among so many highest scores can be those of the evidence."""

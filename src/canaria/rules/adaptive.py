@@ -24,6 +24,12 @@ class AdaptiveRule(Protocol):
 
     `decide` sees the losses of a round given the bits revealed before, and how many guesses were taken so
     far; it returns -1, +1, or 0 to abstain. `weigh` gets the losses on which each guess was decided.
+
+    Example:
+        >>> from canaria.rules import AdaptiveRule, Bet, Tails
+        >>> isinstance(Bet(), AdaptiveRule), isinstance(Tails(20), AdaptiveRule)
+        (True, False)
+
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits: ...
@@ -36,6 +42,12 @@ class ChoosingRule(AdaptiveRule, Protocol):
 
     `choose` sees the losses of the hidden elements given all revealed bits and returns positions among them;
     an empty choice ends the game.
+
+    Example:
+        >>> from canaria.rules import Bet, ChoosingRule, SurestFirst
+        >>> isinstance(SurestFirst(), ChoosingRule), isinstance(Bet(), ChoosingRule)
+        (True, False)
+
     """
 
     def choose(self, losses: Floats) -> Integers: ...
@@ -46,6 +58,16 @@ class Bet:
     """Guess every sign and bet on it with confidence p(|loss|); gives `Bets`.
 
     Losses are capped at ln(4 n), so that no bet stakes everything.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import XorInPairs
+        >>> from canaria.rules import Bet
+        >>> pairs = XorInPairs()
+        >>> print(play(pairs, rule=Bet(), n=200, rounds=pairs.rounds(200), rng=0).bound())
+        ε ≥ 3.450 at δ = 0, with 95% confidence: 100 of 100 guesses right, 200 elements
+        all of the 100 surest guesses are right: only more of them can show more
+
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits:
@@ -74,6 +96,13 @@ class SurestFirst:
 
     Attributes:
         block: How many elements are guessed before their bits are revealed.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import CountInSets
+        >>> from canaria.rules import SurestFirst
+        >>> play(CountInSets(4), rule=SurestFirst(block=10), n=100, rng=0).bound().epsilon > 2
+        True
 
     """
 
@@ -109,6 +138,15 @@ class UpTo:
         budget: The number of guesses at which guessing stops, fixed in advance.
         t: The smallest |loss| that is guessed.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import XorInPairs
+        >>> from canaria.rules import UpTo
+        >>> pairs = XorInPairs()
+        >>> print(play(pairs, rule=UpTo(50), n=200, rounds=pairs.rounds(200), rng=0).bound())
+        ε ≥ 2.780 at δ = 0, with 95% confidence: 50 of 50 guesses right, 200 elements
+        all of the 50 surest guesses are right: only more of them can show more
+
     """
 
     budget: int
@@ -142,6 +180,15 @@ class All:
     """Guess every element, +1 where the loss is 0; gives `Counts`.
 
     Only the signs depend on revealed bits, so counts are valid.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import XorInPairs
+        >>> from canaria.rules import All
+        >>> pairs = XorInPairs()
+        >>> print(play(pairs, rule=All(), n=200, rounds=pairs.rounds(200), rng=0).bound())
+        ε ≥ 0.724 at δ = 0, with 95% confidence: 146 of 200 guesses right, 200 elements
+
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits:

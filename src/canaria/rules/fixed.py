@@ -25,6 +25,13 @@ class Top:
     Attributes:
         k: The number of guesses, fixed in advance.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalLaplace
+        >>> from canaria.rules import Top
+        >>> print(play(LocalLaplace(2.0), rule=Top(200), n=1000, rng=0).bound())
+        ε ≥ 1.507 at δ = 0, with 95% confidence: 173 of 200 guesses right, 1000 elements
+
     """
 
     k: int
@@ -56,6 +63,13 @@ class Tails:
 
     Attributes:
         k: The number of guesses, fixed in advance.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalLaplace
+        >>> from canaria.rules import Tails
+        >>> print(play(LocalLaplace(2.0), rule=Tails(200), n=1000, rng=0).bound())
+        ε ≥ 1.545 at δ = 0, with 95% confidence: 174 of 200 guesses right, 1000 elements
 
     """
 
@@ -91,6 +105,13 @@ class Surest:
     Attributes:
         k: The number of guesses, fixed in advance.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalLaplace
+        >>> from canaria.rules import Surest
+        >>> print(play(LocalLaplace(2.0), rule=Surest(200), n=1000, rng=0).bound())
+        ε ≥ 1.846 at δ = 0, with 95% confidence: 181 of 200 guesses right, 1000 elements
+
     """
 
     k: int
@@ -120,6 +141,13 @@ class Threshold:
     Attributes:
         t: The smallest absolute value that is guessed.
 
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalGaussian
+        >>> from canaria.rules import Threshold
+        >>> print(play(LocalGaussian(1.0), rule=Threshold(2.0), n=1000, rng=0).bound())
+        ε ≥ 2.550 at δ = 0, with 95% confidence: 498 of 526 guesses right, 1000 elements
+
     """
 
     t: float
@@ -144,7 +172,16 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Soft:
-    """Guess every sign and weigh it by its score, which must be a privacy loss; gives `Weighted`."""
+    """Guess every sign and weigh it by its score, which must be a privacy loss; gives `Weighted`.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalGaussian
+        >>> from canaria.rules import Soft
+        >>> play(LocalGaussian(1.0), rule=Soft(), n=1000, rng=0).bound().epsilon > 1
+        True
+
+    """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to every sign; there are no ties to break."""

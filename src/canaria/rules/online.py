@@ -29,6 +29,15 @@ class Online:
     Attributes:
         blocks: The number of blocks, at least 2.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria import audit_scores
+        >>> from canaria.rules import Online
+        >>> rng = np.random.default_rng(0)
+        >>> included = rng.integers(0, 2, 1000)
+        >>> audit_scores(rng.normal(2.0 * included), included, rule=Online(), rng=0).epsilon > 2
+        True
+
     """
 
     blocks: int = 30
@@ -62,6 +71,14 @@ class OnlineRounds:
     Attributes:
         features: The features of the two fits.
         rounds: The elements of each block.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.rules import Online
+        >>> scores = np.random.default_rng(0).normal(size=100)
+        >>> rounds = Online(blocks=4)(scores, np.random.default_rng(0))
+        >>> sum(len(block) for block in rounds.rounds)
+        100
 
     """
 

@@ -216,6 +216,13 @@ def assert_private_training(
     Warns:
         AuditWarning: If the test passed but did not test everything.
 
+    Example:
+        ```python
+        def test_training():
+            audit = train_with_canaries()  # your training, with an attached audit
+            assert_private_training(audit, epsilon=2.0, delta=1e-5)
+        ```
+
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}

@@ -36,6 +36,11 @@ class Accuracy:
         error: Its standard error; 0 if it is exact.
         how: How it was found: "exact", "closed form" or simulated.
 
+    Example:
+        >>> from canaria.theory import Accuracy
+        >>> round(Accuracy(0.88).epsilon, 3)
+        1.992
+
     """
 
     value: float
@@ -101,6 +106,12 @@ def ae_ac_ddp(
     Raises:
         InputError: As in `efficacy`.
 
+    Example:
+        >>> from canaria.mechanisms import NameAndShame
+        >>> from canaria.theory import ac_ddp, ae_ac_ddp
+        >>> ac_ddp(NameAndShame(), n=10).value, ae_ac_ddp(NameAndShame(), n=10).value
+        (1.0, 0.55)
+
     """
     return efficacy(mechanism, n, k, trials, rng)
 
@@ -120,6 +131,12 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
     Raises:
         InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
 
+    Example:
+        >>> from canaria.mechanisms import AllOrNothing
+        >>> from canaria.theory import ac_ddp
+        >>> round(ac_ddp(AllOrNothing(0.2), n=10).value, 3)
+        0.6
+
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
@@ -137,6 +154,12 @@ def ddp(mechanism: AnalysedMechanism, n: int) -> float:
 
     Raises:
         InputError: If n is not a positive integer.
+
+    Example:
+        >>> from canaria.mechanisms import RandomizedResponse, Xor
+        >>> from canaria.theory import ddp
+        >>> ddp(RandomizedResponse(1.0), n=10), ddp(Xor(), n=10)
+        (1.0, 0.0)
 
     """
     return mechanism.ddp(checks.integer("n", n, 1))
@@ -158,6 +181,12 @@ def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, 
 
     Raises:
         InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
+
+    Example:
+        >>> from canaria.mechanisms import AllOrNothing
+        >>> from canaria.theory import total_variation
+        >>> round(total_variation(AllOrNothing(0.2), n=10).value, 3)
+        0.2
 
     """
     checks.integer("n", n, 1)

@@ -33,6 +33,13 @@ class Gaps:
         ddp: Distributional DP, in units of epsilon.
         epsilon: The epsilon of the mechanism.
 
+    Example:
+        >>> from canaria.mechanisms import NameAndShame
+        >>> from canaria.theory import gaps
+        >>> found = gaps(NameAndShame(), n=10)
+        >>> found.efficacy.value, found.average_case.value
+        (0.55, 1.0)
+
     """
 
     n: int

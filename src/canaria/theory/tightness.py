@@ -32,6 +32,13 @@ class Tightness:
         mean: The mean number of exposed elements, for each n.
         low: The 5% quantile of the number of exposed elements, for each n.
 
+    Example:
+        >>> from canaria.mechanisms import LocalLaplace
+        >>> from canaria.theory import tightness
+        >>> found = tightness(lambda n: LocalLaplace(2.0), [100, 200], level=1.9, rng=0)
+        >>> found.sizes, [round(mean) for mean in found.mean]
+        ((100, 200), [60, 119])
+
     """
 
     level: float

@@ -55,6 +55,12 @@ class Dirac:
     Raises:
         InputError: If not 1 <= per_coordinate <= count.
 
+    Example:
+        >>> from canaria.training import Dirac
+        >>> design = Dirac(count=1000, per_coordinate=4)
+        >>> design.coordinates, design.most
+        (250, 4)
+
     """
 
     count: int
@@ -102,6 +108,12 @@ class Dense:
 
     Raises:
         InputError: If an attribute is not an integer in its range.
+
+    Example:
+        >>> from canaria.training import Dense
+        >>> design = Dense(count=3, coordinates=16)
+        >>> (design.gradients() ** 2).sum(axis=1).round(6).tolist()
+        [1.0, 1.0, 1.0]
 
     """
 

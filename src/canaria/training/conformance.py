@@ -85,6 +85,27 @@ def conformance(
     Raises:
         InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.training import Dirac, Recording, conformance
+        >>> rng = np.random.default_rng(0)
+        >>> bits = rng.choice([-1, 1], 500).astype(np.int8)
+        >>> sums = 100.0 * (bits > 0) + rng.normal(scale=5, size=500)  # 100 steps, each with noise 0.5
+        >>> run = Recording(
+        ...     design=Dirac(500),
+        ...     bits=bits,
+        ...     sums=sums,
+        ...     table=np.zeros((500, 2)),
+        ...     steps=100,
+        ...     sample_rate=1.0,
+        ...     noise_multiplier=1.0,
+        ...     injection="sum",
+        ...     seed=0,
+        ... )
+        >>> found = conformance(run)
+        >>> found.conforms, round(found.noise, 1)
+        (False, 0.5)
+
     """
     return audit.conformance(steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 

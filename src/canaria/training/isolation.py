@@ -53,6 +53,16 @@ class Isolation:
         tolerance: Changes up to this are rounding.
         cause: What the likely cause is, and what to do; empty if rows are isolated.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.training import Isolation
+        >>> zero = np.zeros((2, 2))
+        >>> found = Isolation(
+        ...     rows=(0, 1), moved=np.ones(2), influence=zero, hidden=None, tolerance=1e-3, cause=""
+        ... )
+        >>> found.holds, found.sensitivity
+        (True, 1.0)
+
     """
 
     rows: tuple[int, ...]

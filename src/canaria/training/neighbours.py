@@ -95,6 +95,19 @@ class Difference:
         step: The first step in which it differs, from 1; None for what is not of a step.
         text: All that in words, and what to do.
 
+    Example:
+        >>> from canaria.training.neighbours import Difference
+        >>> found = Difference(
+        ...     neighbour="without row 7",
+        ...     what="sample rate",
+        ...     there=0.11,
+        ...     here=0.1,
+        ...     step=None,
+        ...     text="the sample rate is 0.11, not 0.1",
+        ... )
+        >>> print(found)
+        without row 7: the sample rate is 0.11, not 0.1
+
     """
 
     neighbour: str
@@ -122,6 +135,14 @@ class Neighbours:
         random: Whether gradients depend on randomness that replays cannot share, so that steps in which the
             row is one of several were left out.
         differences: What tells the data sets apart.
+
+    Example:
+        >>> from canaria.training import Neighbours
+        >>> found = Neighbours(
+        ...     row=7, steps=100, compared=("without row 7",), moved=1.0, random=False, differences=()
+        ... )
+        >>> found.holds
+        True
 
     """
 

@@ -75,6 +75,29 @@ class Recording:
         InputError: If no training step was recorded.
         TrainingDivergedError: If the sums are not finite.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.mechanisms import log_likelihoods_of
+        >>> from canaria.training import Dirac, Recording
+        >>> rng = np.random.default_rng(0)
+        >>> bits = rng.choice([-1, 1], 500).astype(np.int8)
+        >>> released = (bits > 0) + rng.normal(scale=2.0, size=(20, 500))  # 20 steps, canaries in each
+        >>> run = Recording(
+        ...     design=Dirac(500),
+        ...     bits=bits,
+        ...     sums=released.sum(axis=0),
+        ...     table=log_likelihoods_of(released, 1, 1.0, 2.0),
+        ...     steps=20,
+        ...     sample_rate=1.0,
+        ...     noise_multiplier=2.0,
+        ...     injection="sum",
+        ...     seed=0,
+        ... )
+        >>> run.bound(delta=1e-5).epsilon > 2.5
+        True
+        >>> print(run.conformance().conforms)
+        True
+
     """
 
     design: Design

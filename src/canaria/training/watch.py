@@ -38,6 +38,11 @@ class Reading:
         alpha: The e-value is above 1 / alpha, ever, with a probability of at most alpha if noise is right.
         epsilon: What the accountant gives for that noise and these steps; None if it was not asked for.
 
+    Example:
+        >>> from canaria.training import Reading
+        >>> print(Reading(steps=20, stated=1.0, noise=(0.48, 0.53), log_e_value=80.0, alpha=1e-3))
+        step 20: noise multiplier 0.480 to 0.530 (stated 1), e-value 5.5e+34 (alarm at 1000)
+
     """
 
     steps: int
@@ -93,6 +98,12 @@ class Watch:
 
     Raises:
         InputError: If an argument is not usable.
+
+    Example:
+        ```python
+        watch = Watch(alpha=1e-3, on_alarm="warn", log="terminal", delta=1e-5)
+        callback = CanaryAudit(injection="sum", canaries=1000, watch=watch)  # with Lightning
+        ```
 
     """
 

@@ -32,6 +32,16 @@ class Family(ABC):
         continuous: Whether any parameter can be tested, or only the last of each stretch.
         least_delta: The least delta at which its claims have an epsilon.
 
+    Example:
+        >>> from canaria.claims import families
+        >>> family = families.gaussian()
+        >>> family.claim(1.0)
+        GaussianDP(mu=1.0, adjacency='unspecified')
+        >>> family.condition
+        'its privacy profile is that of Gaussian noise'
+        >>> round(family.at(epsilon=2.0, delta=1e-5).mu, 3)
+        0.502
+
     """
 
     name: ClassVar[str]
@@ -139,23 +149,84 @@ def _weakest(family: Family, epsilon: float, delta: float) -> Claim:
 
 
 def written(family: Family) -> str:
-    """A family as `parse_family` reads it."""
+    """A family as `parse_family` reads it.
+
+    Args:
+        family: The family.
+
+    Returns:
+        Its name, with its parameters if it has any.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> text = families.written(families.dpsgd(steps=100, sample_rate=0.1))
+        >>> text, families.parse_family(text)
+        ('dpsgd:steps=100,sample_rate=0.1', DpSgdFamily(steps=100, sample_rate=0.1))
+
+    """
     fields = ",".join(f"{name}={value!r}" for name, value in family.to_dict().items())
     return f"{family.name}:{fields}" if fields else family.name
 
 
 def to_dict(family: Family) -> dict[str, Any]:
-    """A family as plain data, with its name."""
+    """A family as plain data, with its name.
+
+    Args:
+        family: The family.
+
+    Returns:
+        Its fields, and under `kind` its name.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.to_dict(families.dpsgd(steps=100, sample_rate=0.1))
+        {'kind': 'dpsgd', 'steps': 100, 'sample_rate': 0.1}
+
+    """
     return KINDS.written(family, family.name)
 
 
 def from_dict(data: object) -> Family:
-    """A family from what `to_dict` wrote; anything else is an InputError."""
+    """A family from what `to_dict` wrote.
+
+    Args:
+        data: What `to_dict` wrote.
+
+    Returns:
+        The family.
+
+    Raises:
+        InputError: If it is anything else.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.from_dict(families.to_dict(families.laplace())) == families.laplace()
+        True
+
+    """
     return KINDS.read(data)
 
 
 def tested(family: Family, elements: int) -> Floats:
-    """The parameters of a family's claims that are tested; a family of your own must be a chain."""
+    """The parameters of a family's claims that are tested; a family of your own must be a chain.
+
+    Args:
+        family: The family.
+        elements: The number of elements of the audit.
+
+    Returns:
+        The parameters, rising.
+
+    Raises:
+        InputError: If the claims are not a chain.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> found = families.tested(families.laplace(), elements=1000)
+        >>> bool((found[1:] > found[:-1]).all())
+        True
+
+    """
     require_constant(family)
     return _tested(family, elements)
 
@@ -168,7 +239,19 @@ def _tested(family: Family, elements: int) -> Floats:
 
 
 def require_constant(family: Family) -> None:
-    """Check that a family of your own can be remembered by what it is."""
+    """Check that a family of your own can be remembered by what it is.
+
+    Args:
+        family: The family.
+
+    Raises:
+        InputError: If it can change.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.require_constant(families.approximate(1e-5))  # passes, and returns nothing
+
+    """
     if type(family).__hash__ is None:
         raise InputError(f"a family must not change: make {type(family).__name__} a frozen dataclass")
 
@@ -182,6 +265,10 @@ def require_chain(family: Family, elements: int) -> None:
 
     Raises:
         InputError: If they are not.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.require_chain(families.laplace(), elements=100)  # passes, and returns nothing
 
     """
     ends = checks.vector("stretches", family.stretches(elements))

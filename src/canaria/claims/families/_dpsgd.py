@@ -34,6 +34,11 @@ class DpSgdFamily(Family):
     Raises:
         InputError: If an argument is out of range.
 
+    Example:
+        >>> from canaria.claims import families
+        >>> families.DpSgdFamily(steps=100, sample_rate=0.1).claim(0.5).noise_multiplier
+        2.0
+
     """
 
     steps: int

@@ -31,6 +31,11 @@ def laplace() -> Laplace:
     Returns:
         The family.
 
+    Example:
+        >>> from canaria.claims import families
+        >>> families.laplace().claim(2.0)
+        LaplaceDP(epsilon=2.0, adjacency='unspecified')
+
     """
     return Laplace()
 
@@ -43,6 +48,11 @@ def approximate(delta: float) -> Approximate:
 
     Returns:
         The family.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.approximate(1e-5).claim(2.0).epsilon
+        2.0
 
     """
     return Approximate(delta)
@@ -57,6 +67,11 @@ def dpsgd(steps: int, sample_rate: float) -> DpSgdFamily:
 
     Returns:
         The family.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.dpsgd(steps=100, sample_rate=0.1).condition
+        'it is DP-SGD with these steps and this rate'
 
     """
     return DpSgdFamily(steps, sample_rate)

@@ -12,7 +12,14 @@ from canaria.claims.noise import GaussianDP, LaplaceDP
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """mu-Gaussian DP, by mu."""
+    """mu-Gaussian DP, by mu.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> families.Gaussian().claim(1.0)
+        GaussianDP(mu=1.0, adjacency='unspecified')
+
+    """
 
     name: ClassVar[str] = "gaussian"
     least_delta: ClassVar[float] = math.ulp(0.0)
@@ -50,7 +57,17 @@ class Gaussian(Family):
 
 @dataclass(frozen=True)
 class Laplace(Family):
-    """Laplace noise, by epsilon."""
+    """Laplace noise, by epsilon.
+
+    Example:
+        >>> from canaria.claims import families
+        >>> family = families.Laplace()
+        >>> family.claim(1.0)
+        LaplaceDP(epsilon=1.0, adjacency='unspecified')
+        >>> family.condition
+        'its privacy profile is that of Laplace noise'
+
+    """
 
     name: ClassVar[str] = "laplace"
 

@@ -28,6 +28,13 @@ class Scores(NamedTuple):
         scores: One score per element.
         included: Whether the element was included.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.game.score_files import Scores
+        >>> read = Scores(scores=np.array([1.5, -0.5]), included=np.array([True, False]))
+        >>> read.scores[read.included].tolist()
+        [1.5]
+
     """
 
     scores: Floats

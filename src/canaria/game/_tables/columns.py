@@ -26,7 +26,24 @@ _TWO_LISTS: Final = (
 
 
 class ColumnError(InputError):
-    """Raised if the columns are not known; says which argument, or option, names them."""
+    r"""Raised if the columns are not known; says which argument, or option, names them.
+
+    Args:
+        fact: What is wrong with the columns.
+        advice: Which argument names them.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from canaria.game.score_files import ColumnError, read_scores
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
+        >>> _ = path.write_text("a,b\n1.5,0\n-0.5,1\n")
+        >>> try:
+        ...     read_scores(path)
+        ... except ColumnError as error:
+        ...     print(str(error).partition(";")[2].strip())
+        name it with score_column
+
+    """
 
     __module__ = "canaria"
 

@@ -58,9 +58,20 @@ PyTree = Any
 class AuditState(NamedTuple):
     """The state of an audited privatizer: plain arrays, saved and restored with the rest of training.
 
-    `noise_state` is the audited privatizer's own; `mark` says which audit the state is of, `key` draws
-    participations, `heaviest` is what canaries weighed at most before the noise, in clip norms, and
-    `accumulated` is what was seen.
+    Attributes:
+        noise_state: The state of the audited privatizer.
+        mark: Which audit the state is of.
+        key: Draws participations.
+        heaviest: What canaries weighed at most before the noise, in clip norms.
+        accumulated: What was seen.
+
+    Example:
+        ```python
+        noise_state = audit.privatizer.init(params)
+        gradients, noise_state = audit.privatizer.update(gradients, noise_state)
+        audit.bound(noise_state, delta=1e-5)
+        ```
+
     """
 
     noise_state: PyTree
@@ -76,6 +87,15 @@ class Audit:
     Made by `attach`. Train with `privatizer` in the place of the audited one. All that is seen is in its
     state, so `jax.jit`, `jax.lax.scan` and checkpoints work as always; an audit attached again with the same
     arguments and `rng` goes on from a restored state.
+
+    Example:
+        ```python
+        stated = {"clip_norm": 1.0, "noise_multiplier": 1.1, "sample_rate": 0.01}
+        audit = attach(privatizer, params, canaries=1000, **stated)
+        ...  # train with audit.privatizer
+        print(audit.report(noise_state, claimed=2.0, delta=1e-5))
+        ```
+
     """
 
     def __init__(

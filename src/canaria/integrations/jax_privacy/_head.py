@@ -19,7 +19,19 @@ It must be above the norm that rows are clipped to. That is not known here: what
 
 
 class CanaryHead(NamedTuple):
-    """The parameters of a model, and beside them two that canaries alone pull on."""
+    """The parameters of a model, and beside them two that canaries alone pull on.
+
+    Attributes:
+        model: The parameters of the model.
+        canaries: The two parameters of the canaries.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from canaria.integrations.jax_privacy import CanaryHead
+        >>> CanaryHead(model=jnp.zeros(3), canaries=(jnp.zeros(2), jnp.zeros(2))).model.shape
+        (3,)
+
+    """
 
     model: Any
     canaries: tuple[Array, ...]

@@ -67,6 +67,16 @@ class Audit:
     """An audit that runs along with training; ask it for a bound when training is done.
 
     Made by `attach`. Nothing it shows during training depends on the hidden bits.
+
+    Example:
+        ```python
+        audit = attach(optimizer, loader, injection="sum", canaries=1000)
+        ...  # train as always
+        audit.bound(delta=1e-5)  # a lower bound on epsilon
+        audit.conformance()  # does training add the noise that it states?
+        audit.report(claimed=2.0, delta=1e-5).save("result.json")
+        ```
+
     """
 
     def __init__(

@@ -27,6 +27,14 @@ class ProgramAudit:
         audits: The attached audits, in the order in which the program made its optimizers private.
         refused: Why an optimizer could not be audited, one line for each that was not.
 
+    Example:
+        ```python
+        with auditing(canaries=1000) as audit:
+            program()  # makes its optimizer private and trains
+        for result in audit.reports(delta=1e-5):
+            print(result.verdict)
+        ```
+
     """
 
     def __init__(self, canaries: int | Dense | Dirac, rng: Seed, **how: Any) -> None:

@@ -17,7 +17,20 @@ _DIGITS: Final = 3
 
 
 class MarkedRows(CanaryRows):
-    """Canary rows whose first tensor says which canary they are."""
+    """Canary rows whose first tensor says which canary they are.
+
+    Args:
+        dataset: The data set.
+        count: The number of canary rows.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import TensorDataset
+        >>> from canaria.integrations.opacus import MarkedRows
+        >>> len(MarkedRows(TensorDataset(torch.zeros(100, 8)), count=20))
+        120
+
+    """
 
     def __getitem__(self, index: int) -> Any:
         item = super().__getitem__(index)
@@ -147,6 +160,19 @@ class CanaryHead(nn.Module):
 
     The model must get the first tensor of a row as the data set gives it, and answer one tensor with a row
     for each. An excluded canary contributes nothing. The audited model is `model`.
+
+    Args:
+        model: The model.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries to a coordinate of the embedding.
+
+    Example:
+        >>> import torch
+        >>> from canaria.integrations.opacus import CanaryHead
+        >>> head = CanaryHead(torch.nn.Linear(3, 2), canaries=5)
+        >>> tuple(head.model.weight.shape)
+        (2, 3)
+
     """
 
     included: Tensor
@@ -196,7 +222,30 @@ class CanaryHead(nn.Module):
 def with_canary_head(
     model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1
 ) -> tuple[CanaryHead, MarkedRows]:
-    """A model and a data set with canaries, for `attach(..., injection="head")`; make both private."""
+    """A model and a data set with canaries, for `attach(..., injection="head")`; make both private.
+
+    Args:
+        model: The model.
+        dataset: The data set.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries to a coordinate of the embedding.
+
+    Returns:
+        The model and the data set with canaries.
+
+    Raises:
+        InputError: If a number is out of range.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import TensorDataset
+        >>> from canaria.integrations.opacus import with_canary_head
+        >>> data = TensorDataset(torch.zeros(100, 8), torch.zeros(100))
+        >>> model, rows = with_canary_head(torch.nn.Linear(8, 2), data, canaries=20)
+        >>> type(model).__name__, len(rows)
+        ('CanaryHead', 120)
+
+    """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
     _ = rows[0], rows[rows.real]

@@ -17,6 +17,18 @@ class CanaryRows(Dataset[Any]):
     """A data set followed by `count` canary rows, there whatever the hidden bits are.
 
     A canary row looks like a real one (it repeats one); the audit replaces its gradient.
+
+    Args:
+        dataset: The data set.
+        count: The number of canary rows.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import TensorDataset
+        >>> from canaria.integrations.opacus import CanaryRows
+        >>> len(CanaryRows(TensorDataset(torch.zeros(100, 3)), count=20))
+        120
+
     """
 
     def __init__(self, dataset: Any, count: int) -> None:
@@ -47,6 +59,25 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
     """A data set with canary rows at its end, for `attach(..., injection="rows")`.
 
     Make the data loader from it; sampling rate and batch size then count the canaries, as they should.
+
+    Args:
+        dataset: The data set.
+        canaries: The number of canaries.
+
+    Returns:
+        The data set with canary rows.
+
+    Raises:
+        InputError: If the data set has no length or no row, or if `canaries` is not a positive integer.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import TensorDataset
+        >>> from canaria.integrations.opacus import with_canary_rows
+        >>> rows = with_canary_rows(TensorDataset(torch.zeros(100, 3), torch.zeros(100)), canaries=20)
+        >>> len(rows)
+        120
+
     """
     return CanaryRows(dataset, canaries)
 

@@ -27,6 +27,12 @@ class Experiment:
         quick_trials: The number of repetitions in a quick run.
         block_size: The number of repetitions in a block.
 
+    Example:
+        >>> from canaria.lab.figures import EXPERIMENTS
+        >>> experiment = EXPERIMENTS["laplace"]
+        >>> experiment.trials, experiment.quick_trials
+        (20, 10)
+
     """
 
     name: str
@@ -56,6 +62,11 @@ def summary(rows: list[Row]) -> list[Row]:
 
     Returns:
         One row per group, with `mean`, `error` and `trials`.
+
+    Example:
+        >>> from canaria.lab.figures import summary
+        >>> summary([{"x": 1, "value": 2.0}, {"x": 1, "value": 4.0}])
+        [{'x': 1, 'mean': 3.0, 'error': 1.0, 'trials': 2}]
 
     """
     groups: dict[tuple[tuple[str, Any], ...], list[float]] = {}

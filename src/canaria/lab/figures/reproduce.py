@@ -79,6 +79,11 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
     Raises:
         InputError: If an experiment is unknown, or if `trials` is out of range.
 
+    Example:
+        >>> from canaria.lab.figures.reproduce import plan
+        >>> plan(["laplace"], quick=True, trials=None, seed=0)
+        Plan(names=('laplace',), quick=True, trials=None, seed=0)
+
     """
     for name in names:
         if name not in EXPERIMENTS:
@@ -144,6 +149,12 @@ def reproduce(
 
     Raises:
         InputError: If a file cannot be written or read.
+
+    Example:
+        ```python
+        with Store.open("figures", planned.settings(), resume=True) as store:
+            reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
+        ```
 
     """
     wanted = list(blocks(planned))

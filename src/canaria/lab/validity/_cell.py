@@ -32,6 +32,13 @@ class Cell:
             truth.
         error: The first error message, or None.
 
+    Example:
+        >>> from canaria.lab.validity import laboratory
+        >>> matrix = laboratory(["top:20"], ["rr-1"], audits=20, claims=0).run()
+        >>> cell = matrix.cells[0]
+        >>> cell.audits, cell.false, cell.verdict
+        (20, 0, 'too few audits')
+
     """
 
     auditor: str

@@ -24,6 +24,13 @@ class Games:
         audits: For training runs and planted canaries, the audit of each row: an object with
             `bound(delta, confidence)`. Empty for audits of scores.
 
+    Example:
+        >>> import numpy as np
+        >>> from canaria.lab.validity import CASES
+        >>> games = CASES["rr-1"].draw((5, 100), np.random.default_rng(0), 0.05)
+        >>> games.scores.shape, games.bits.shape
+        ((5, 100), (5, 100))
+
     """
 
     scores: Floats
@@ -67,6 +74,15 @@ class Case:
         family: The family of claims to which the true one belongs, for auditors that assume it; else empty.
         n: The number of elements.
         pace: The share of the audits that the case gets; large cases get fewer.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.lab.validity import CASES
+        >>> case = CASES["rr-1"]
+        >>> case.epsilon, case.delta, case.about
+        (1.0, 0.0, 'randomized response')
+        >>> case.draw((5, case.n), np.random.default_rng(0), 0.05).scores.shape
+        (5, 100)
 
     """
 

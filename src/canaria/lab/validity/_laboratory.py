@@ -71,6 +71,12 @@ class Laboratory:
         InputError: If an attribute is out of range, if two auditors have the same name, or if no auditor must
             withstand any of the cases.
 
+    Example:
+        >>> from canaria.lab.validity import CASES, Foreign, Laboratory
+        >>> timid = Foreign("timid", lambda scores, bits, delta, confidence: 0.0)
+        >>> print(Laboratory((timid,), (CASES["rr-1"],), audits=10).run().verdict)
+        No auditor claims more than the truth too often, as far as these audits show.
+
     """
 
     auditors: tuple[Auditor, ...]

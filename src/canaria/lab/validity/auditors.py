@@ -89,6 +89,12 @@ class Auditor(Protocol):
         reads_list: Whether the order of the list is treated as the order of guessing.
         control: Whether the auditor is invalid on purpose, to show that the laboratory finds it.
 
+    Example:
+        >>> from canaria.lab.validity import AUDITORS
+        >>> auditor = AUDITORS["ranked"]
+        >>> auditor.name, auditor.known, auditor.control
+        ('ranked', 'nothing', False)
+
     """
 
     @property
@@ -119,6 +125,15 @@ class Foreign:
 
     Raises:
         InputError: If `audit` is not callable, or if `known` is none of these words.
+
+    Example:
+        >>> import math
+        >>> from canaria.lab.validity import Foreign
+        >>> def naive(scores, bits, delta, confidence):
+        ...     right = ((scores > 0) == (bits > 0)).mean()
+        ...     return math.log(right / (1 - right))  # no allowance for chance
+        >>> Foreign("naive", naive).name
+        'naive'
 
     """
 
@@ -172,6 +187,12 @@ class Ours:
         pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
         control: Whether the auditor is invalid on purpose.
         family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
+
+    Example:
+        >>> from canaria.lab.validity import Ours
+        >>> from canaria.rules import Tails
+        >>> Ours("tails:20", Tails(20)).known
+        'nothing'
 
     """
 

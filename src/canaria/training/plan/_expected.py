@@ -40,6 +40,11 @@ class Expected:
         low: Its 5% quantile.
         high: Its 95% quantile.
 
+    Example:
+        >>> from canaria.training.plan import Expected
+        >>> Expected(mean=0.51, deviation=0.19, low=0.25, high=0.87).mean
+        0.51
+
     """
 
     mean: float
@@ -162,6 +167,13 @@ def refutation_power(
 
     Raises:
         InputError: If an argument is not usable.
+
+    Example:
+        >>> from canaria.training.plan import refutation_power
+        >>> training = (100, 0.1, 2.42)
+        >>> power = refutation_power(training, claimed=2.0, too_small=4.0, canaries=1000, delta=1e-5)
+        >>> round(power, 1)
+        1.0
 
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)

@@ -74,6 +74,14 @@ def plan(
         InputError: If an argument is not usable, if both `canaries` and `coordinates` are given, or if
             training with this noise multiplier does not keep the claim.
 
+    Example:
+        ```python
+        found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, canaries=1000)
+        found.noise_multiplier  # 2.42: what the RDP accountant asks for
+        found.expected.mean  # 0.51: the bound to expect of correct training
+        found.refuted_from  # 3.2: how many times too small the noise must be to refute the claim
+        ```
+
     """
     claimed = checks.real("epsilon", epsilon)
     if not 0 < claimed < math.inf:

@@ -31,6 +31,12 @@ class Choice:
         power: The probability that the claim is refuted if the noise is too small by `Plan.factor`; None
             without a factor.
 
+    Example:
+        >>> from canaria.training.plan import Choice, Expected
+        >>> expected = Expected(mean=0.48, deviation=0.13, low=0.27, high=0.7)
+        >>> Choice(canaries=1000, per_coordinate=1, expected=expected, power=0.9).expected.mean
+        0.48
+
     """
 
     canaries: int
@@ -47,6 +53,11 @@ class Fault:
         factor: The factor by which the noise is too small.
         epsilon: The epsilon that training then has; None if delta is 0.
         power: The probability that the claim is refuted, by rule.
+
+    Example:
+        >>> from canaria.training.plan import Fault
+        >>> Fault(factor=2.0, epsilon=5.0, power={"Ranked()": 0.1, "Soft()": 0.4}).power["Soft()"]
+        0.4
 
     """
 
@@ -70,6 +81,11 @@ class Limit:
     Attributes:
         share: The share of the canaries.
         accuracy: The expected accuracy on them.
+
+    Example:
+        >>> from canaria.training.plan import Limit
+        >>> round(Limit(share=0.1, accuracy=0.88).epsilon, 3)
+        1.992
 
     """
 
@@ -114,6 +130,13 @@ class Plan:
             there is none up to 64, or if no faults were asked for.
         limits: What the guesses of one run are worth, however many canaries there are.
         perfect: The bound of an audit of this size if every guess were right.
+
+    Example:
+        ```python
+        found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, coordinates=500)
+        found.advised  # how many canaries to put on each coordinate
+        {fault.factor: fault.power for fault in found.faults}  # what the audit would refute
+        ```
 
     """
 
