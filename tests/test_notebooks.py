@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 def shown(notebook: Any) -> list[str]:
     """What each cell shows, as a reader sees it."""
-    return ["\n".join(map(text, cell.get("outputs", []))) for cell in notebook.cells]
+    return [re.sub("\n+", "\n", "\n".join(map(text, cell.get("outputs", [])))) for cell in notebook.cells]
 
 
 def text(output: Any) -> str:

@@ -210,8 +210,8 @@ def test_claims_of_another_family_are_refused() -> None:
             bound.refutes(claim)
     with pytest.raises(InputError, match="no finite epsilon at delta = 0"):
         lower_bound(evidence)
-    assert "Refuted, at 95% confidence: that this mechanism is as private as" in str(bound)
-    assert "If its privacy profile is that of Gaussian noise, its μ is above" in str(bound)
+    assert "Refuted, at 95% confidence: that this mechanism is as private as" in bound.sentence
+    assert "If its privacy profile is that of Gaussian noise, its μ is above" in bound.sentence
     silent = lower_bound(MatchedCounts(GAUSSIAN, [1, 0] * 50), 1e-5)
     assert (silent.epsilon, silent.claim) == (0.0, None)
     assert silent.sentence == "No claim of the family of Gaussian DP is refuted at 95% confidence."
@@ -237,7 +237,7 @@ def test_several_audits_of_one_family() -> None:
     first, second = (lower_bound(MatchedCounts(GAUSSIAN, hits_of(2.0, 200, seed)), 1e-5) for seed in (0, 1))
     joint = together({"a": first, "b": second})
     assert 0 < joint.bound.epsilon <= max(first.epsilon, second.epsilon)
-    assert "2 audits hold at once" in str(joint)
+    assert "all 2 bounds hold at once" in str(joint)
     with pytest.raises(InputError, match="one family of claims"):
         together({"a": first, "b": lower_bound(Counts(90, 100, 200), 1e-5)})
     other = MatchedCounts(families.laplace(), hits_of(2.0, 200, 0))

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import torch
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+from torch.utils.data import DataLoader
 
-from canaria.integrations.opacus import attach
+from canaria import InputError
+from canaria.integrations.opacus import Audit, attach
+from canaria.training.sampling import Sampling
 from tests.integrations.digits import DELTA, audited, private
 
 
@@ -103,3 +106,93 @@ class TestTheClipper:
 
         audit, _ = audited(injection, steps=20, tamper=unclipped)
         assert "canaries weighed" in audit.report(2.0, DELTA).verdict
+
+
+class TestSamplersAsTheyAre:
+    """Canaries of `head` meet no real row, so any sampler can be audited (Theorem 33)."""
+
+    @staticmethod
+    def audited(sampling: str | Sampling, *, shuffled: bool, mode: str = "hooks", seed: int = 0) -> Audit:
+        made = private("head", poisson=not shuffled, mode=mode, seed=seed, sigma=1.0)
+        if shuffled:
+            made.loader = DataLoader(made.loader.dataset, batch_size=140, shuffle=True)
+        audit = attach(
+            made.optimizer, made.loader, injection="head", canaries=1000, sampling=sampling, rng=seed
+        )
+        while audit.steps < 100:
+            made.one_pass()
+        return audit
+
+    @pytest.mark.parametrize("mode", ["hooks", "ghost"])
+    def test_shuffled_batches_conform_to_what_they_are(self, mode: str) -> None:
+        audit = self.audited("shuffled", shuffled=True, mode=mode)
+        result = audit.report(delta=DELTA)
+        assert result.conformance is not None
+        assert result.conformance.p_value > 1e-3
+        assert result.contradictions == ()
+        assert result.rungs == ()
+        assert "(shuffled batches)" in result.facts["training"]
+        assert result.bound.epsilon > 1
+
+    def test_shuffled_batches_are_not_what_the_accountant_takes_them_for(self) -> None:
+        found = self.audited("poisson", shuffled=True).conformance()
+        assert found.p_value < 1e-6
+        assert "they look shuffled, 10 batches to a pass" in found.clearest
+
+    def test_poisson_is_not_shuffled(self) -> None:
+        audit = self.audited("shuffled", shuffled=False)
+        assert "shuffled batches are stated, but a row was drawn" in audit.report(2.0, DELTA).verdict
+
+    @pytest.mark.parametrize("stated", [1, 4])
+    def test_accumulated_draws(self, stated: int) -> None:
+        """Four Poisson draws make a step; accounted as one, that is a contradiction."""
+        made = private("head", sigma=2.0, batches=8)
+        audit = attach(
+            made.optimizer,
+            made.loader,
+            injection="head",
+            canaries=1000,
+            sampling=Sampling("poisson", accumulated=stated),
+            rng=0,
+        )
+        while audit.steps < 25:
+            for number, (rows, labels) in enumerate(made.loader):
+                made.optimizer.signal_skip_step(do_skip=number % 4 < 3)
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+        result = audit.report(delta=DELTA, rungs=False)
+        assert result.conformance is not None
+        if stated == 4:
+            assert result.contradictions == ()
+            assert result.conformance.p_value > 1e-3
+        else:
+            assert "without a step of their own" in result.contradictions[0]
+            assert result.conformance.parts["weight"] < 1e-6
+
+    def test_a_checkpoint_within_a_pass(self) -> None:
+        made = private("head", poisson=False, sigma=1.0)
+        audit = attach(
+            made.optimizer, made.loader, injection="head", canaries=1000, sampling="shuffled", rng=0
+        )
+        made.one_pass()
+        state = audit.state_dict()
+        assert state["sampling"] == "shuffled batches"
+        audit.load_state_dict(state)
+        assert audit.steps == 10
+
+    def test_other_injections_need_poisson(self) -> None:
+        made = private("sum")
+        for injection in ("sum", "rows"):
+            with pytest.raises(InputError, match="goes with injection='head'"):
+                attach(made.optimizer, made.loader, injection=injection, canaries=100, sampling="shuffled")
+        made = private("head", per_coordinate=2)
+        with pytest.raises(InputError, match="one canary per coordinate"):
+            attach(
+                made.optimizer,
+                made.loader,
+                injection="head",
+                canaries=1000,
+                per_coordinate=2,
+                sampling="shuffled",
+            )

@@ -10,6 +10,7 @@ from canaria.training.conformance import conformance
 from canaria.training.isolation import Isolation
 from canaria.training.neighbours import Neighbours
 from canaria.training.recording import Recording
+from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NoiseAlarmError",
     "Reading",
     "Recording",
+    "Sampling",
     "TrainingDivergedError",
     "Watch",
     "conformance",

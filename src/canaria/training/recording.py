@@ -5,7 +5,7 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -32,7 +32,7 @@ from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exer
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
-from canaria.training.sampling import Drawn, part_of
+from canaria.training.sampling import Drawn, Sampling, part_of
 from canaria.training.witnesses import Roles, Seen
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
@@ -55,7 +55,8 @@ class Recording:
             subtracting the clipped gradients of the real rows.
         table: For Dirac canaries, L(m) for m = 0 ... `design.most`; None for dense ones.
         steps: The number of recorded steps.
-        sample_rate: The stated sampling rate.
+        sample_rate: The stated sampling rate, of a batch.
+        sampling: How rows are stated to take part.
         noise_multiplier: The stated noise multiplier; where it changes, its root mean square over the steps.
         injection: How the canaries were injected: "rows", "sum" or "head".
         seed: The seed of the audit.
@@ -119,6 +120,7 @@ class Recording:
     contradictions: tuple[str, ...] = ()
     ended: str = ""
     excuse: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -253,6 +255,8 @@ class Recording:
     def family(self, named: Family | str | None = "dpsgd") -> Family | None:
         """A family of claims by its name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
         if named == DpSgdFamily.name:
+            if not self.sampling.is_poisson:
+                raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named
 
@@ -291,14 +295,16 @@ class Recording:
         if self.witnessed is not None and self.roles is not None:
             factor = (self.noise_multiplier / noise) ** 2 if noise > 0 else 1.0
             parts |= parts_of(self.witnessed, self.roles, rng, factor=factor, names=self.parameters)
-        sampling = part_of(self.drawn, settings[1], rng) if self.drawn is not None else None
-        if sampling is not None:
-            parts["sampling"] = sampling
+        drawn = part_of(self.drawn, settings[1], rng, self.sampling) if self.drawn is not None else None
+        if drawn is not None:
+            parts["sampling"] = drawn
         if isinstance(self.design, Dense):
             return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, parts)
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
-        return of_dirac(self.sums, counts.astype(np.int64), *settings, self.layers, parts)
+        return of_dirac(
+            self.sums, counts.astype(np.int64), *settings, self.layers, parts, sampling=self.sampling
+        )
 
     def tested_at(self, noise_multiplier: float) -> Conformance | None:
         """The conformance test at this noise multiplier; None where it cannot be made."""
@@ -362,11 +368,12 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            rungs=rungs_of(self, bound, score) if rungs and delta else (),
+            rungs=rungs_of(self, bound, score) if rungs and delta and self.sampling.is_poisson else (),
             conformance=found,
             facts={
                 "canaries": f"{self.design.words}; injected by {self.injection!r}",
-                "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}, "
+                "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}"
+                f"{'' if self.sampling.is_poisson else f' ({self.sampling.words})'}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated"
                 f"{', root mean square' if self.noise_changes else ''})",
                 "exercised": touched,
@@ -402,7 +409,7 @@ class Recording:
         if isinstance(claimed, Claim):
             return claimed
         if claimed is None:
-            if family != self.family() or self.noise_multiplier == 0:
+            if not isinstance(family, DpSgdFamily) or family != self.family() or self.noise_multiplier == 0:
                 return None
             if self.noise_changes:
                 raise InputError(
@@ -420,7 +427,8 @@ class Recording:
         if claim is None:
             return None
         claimed = claim.least_epsilon_at(bound.delta)
-        if isinstance(self.design, Dense) or not plain or bound.family is not None:
+        known = plain and self.sampling.is_poisson
+        if isinstance(self.design, Dense) or not known or bound.family is not None:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

@@ -41,6 +41,10 @@ class Sampling:
     Raises:
         InputError: If the kind is unknown, or if the number is not at least 1.
 
+    Example:
+        >>> Sampling("poisson", accumulated=4).words
+        'Poisson sampling, 4 batches to a step'
+
     """
 
     kind: str = "poisson"

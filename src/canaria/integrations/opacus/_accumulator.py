@@ -23,7 +23,8 @@ _ROOM: Final = 80.0
 class _Totals(NamedTuple):
     """Sums and table of `canaria.training.accumulator.Totals` on the device, and what witnesses showed.
 
-    `beyond` counts the values of shaped witnesses beyond each edge, `signs` holds bytes of eight signs.
+    `beyond` counts the values of shaped witnesses beyond each edge, `signs` holds bytes of eight signs, and
+    `open` is ln sum_t e^((y_t - 1/2) / sigma^2) over the steps of an open pass of shuffled batches.
     """
 
     sums: Tensor
@@ -33,6 +34,7 @@ class _Totals(NamedTuple):
     beyond: Tensor
     signs: Tensor
     totals: Tensor
+    open: Tensor
 
     def copied(self) -> "_Totals":
         return _Totals(*(total.clone() for total in self))
@@ -47,7 +49,13 @@ class Accumulator:
         self._all = self._count + len(roles.index)
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
-            self._law: list[list[float]] = np.log(binomial_law(most, specified.sample_rate)).tolist()
+            self._law: list[list[float]] = np.log(
+                binomial_law(specified.draws, specified.sample_rate)
+            ).tolist()
+        self._each = specified.sampling.accumulated
+        self._pass = 0
+        if most and specified.sampling.kind == "shuffled":
+            self._pass = specified.sampling.steps_of_a_pass(specified.sample_rate)
         self._layers = list(specified.layers)
         plain, shaped, signed = np.flatnonzero(~roles.shaped), np.flatnonzero(roles.shaped), roles.signed
         self._parts = [len(plain), len(shaped), -(-len(signed) // 8) * 8]
@@ -66,6 +74,7 @@ class Accumulator:
             torch.zeros(len(EDGES), dtype=torch.int64, device=device),
             torch.zeros(0, len(bits), dtype=torch.uint8, device=device),
             torch.zeros(0, len(roles.sizes), device=device),
+            torch.full((self._count if self._pass else 0,), -torch.inf, dtype=wide, device=device),
         )
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(HELD, self._all + len(roles.sizes), device=device)
@@ -125,6 +134,9 @@ class Accumulator:
     def totals(self) -> accumulator.Totals:
         """What was seen, with the steps that are held back, on the CPU and free of torch."""
         found = self._with_held(self._totals.copied())
+        if self._pass and (some := self.steps % self._pass):
+            missing = found.open.new_tensor(math.log1p(-some / self._pass))
+            found.table[0].add_(torch.logaddexp(found.open - math.log(self._pass), missing))
         beyond = found.beyond.cpu().numpy()
         values = self._parts[1] * self.steps
         cells = -np.diff(np.concatenate([[values], beyond, [0]]))
@@ -141,8 +153,11 @@ class Accumulator:
         seen, rest = self._held[:steps, : self._count], self._held[:steps, self._count :]
         scale = self._column(self._scales[:steps])
         before.sums.add_((seen * scale).sum(0) if isinstance(scale, Tensor) else seen.sum(0).mul_(scale))
-        for row, added in zip(before.table, self._increments(seen), strict=True):
-            row.add_(added)
+        if self._pass:
+            self._add_to_passes(before, seen)
+        else:
+            for row, added in zip(before.table, self._increments(seen), strict=True):
+                row.add_(added)
         values = rest[:, self._picked].mul_(self._units(range(steps)))
         plain, shaped, signed = torch.split(values, self._parts, dim=1)
         squares = plain.square()
@@ -162,6 +177,17 @@ class Accumulator:
         whole.mul_(self._units(self._totalled)).div_(self._roots)
         return found._replace(totals=torch.cat([before.totals, whole])[:MOST_STEPS])
 
+    def _add_to_passes(self, before: _Totals, seen: Tensor) -> None:
+        """Steps of shuffled batches; a pass that is over goes into the table."""
+        stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
+        inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
+        ratios = (seen * self._column(self._scales[: len(seen)]) - 0.5) * inverse
+        for step, ratio in enumerate(ratios, start=self.steps - len(seen) + 1):
+            torch.logaddexp(before.open, ratio.to(before.open.dtype), out=before.open)
+            if step % self._pass == 0:
+                before.table[0].add_(before.open - math.log(self._pass))
+                before.open.fill_(-torch.inf)
+
     def _units(self, rows: Iterable[int]) -> Tensor | float:
         """What makes multiples of the stated noise of these rows."""
         return self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
@@ -179,7 +205,7 @@ class Accumulator:
         sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; they are
         cut at a height that only a fault reaches.
         """
-        most = len(self._totals.table)
+        most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
         factors = self._believed_factors()
         inverse = _inverse_squares(stated, factors, self._layers, seen.device)
@@ -190,14 +216,14 @@ class Accumulator:
         scale = self._column(self._scales[: len(seen)])
         scaled = torch.mul(seen, inverse * scale, out=self._scratch[0, : len(seen)])
         if together == 0:
-            for m in range(1, most + 1):
+            for m in range(self._each, most + 1, self._each):
                 grown = _logaddexp(logs[m][0], scaled + logs[m][1])
                 for j in range(2, m + 1):
                     grown = _logaddexp(logs[m][j] + j * scaled, grown)
                 yield grown.sum(0)
             return
         odds = scaled.exp_()
-        for m in range(1, most + 1):
+        for m in range(self._each, most + 1, self._each):
             ratio = self._scratch[1, : len(seen)]
             first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
             if isinstance(first, Tensor) or isinstance(second, Tensor):

@@ -21,8 +21,8 @@ from canaria.integrations.opacus._checks import (
     require_counted,
     require_fitting,
     require_fresh,
-    require_poisson,
     require_private,
+    require_sampling,
     require_unused,
 )
 from canaria.integrations.opacus._injections import MAKERS, Injection
@@ -35,6 +35,7 @@ from canaria.integrations.opacus._internals import (
     is_distributed,
     noise_added,
     processes,
+    rate_of,
 )
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
@@ -54,6 +55,7 @@ from canaria.training.canaries import (
     hidden_bits,
 )
 from canaria.training.recording import Recording
+from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 from canaria.training.witnesses import MOST_STEPS
 
@@ -90,16 +92,18 @@ class Audit:
         noise_multiplier: float | None,
         on_error: str,
         begun: bool,
+        sampling: Sampling,
     ) -> None:
         self.optimizer, self._design, self.injection = optimizer, design, injection
         self._stated, self._on_error = noise_multiplier, on_error
-        self._draws = Draws(data_loader, begun=begun, followed=injection == "rows")
+        self.sampling = sampling
+        self._draws = Draws(data_loader, sampling, begun=begun, followed=injection == "rows")
         self._account = Account()
         self._resumed, self._ended = False, ""
         self._earlier: tuple[str, ...] = ()
         self._watched: Watched | None = None
         self._watched_before: dict[str, Any] | None = None
-        self.sample_rate = float(data_loader.batch_sampler.sample_rate)
+        self.sample_rate = rate_of(data_loader)
         self._own: Tensor | None = None
         self._waits = False
         optimizer.canaria_audit = self
@@ -122,7 +126,11 @@ class Audit:
         self._looks = rng.integers(_ONE_OF, size=MOST_STEPS // _ONE_OF)
         places = self._injection.places
         specified = accumulator.Accumulator.of(
-            self._design, places.layers, places.roles, sample_rate=self.sample_rate
+            self._design,
+            places.layers,
+            places.roles,
+            sample_rate=self.sample_rate,
+            sampling=self.sampling,
         )
         self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
 
@@ -278,6 +286,7 @@ class Audit:
             contradictions=self._contradictions(),
             ended=self._ended,
             excuse=self._injection.excuse(),
+            sampling=self.sampling,
         )
 
     def _seen_contradictions(self) -> tuple[str, ...]:
@@ -365,7 +374,12 @@ class Audit:
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
-        return {"design": repr(self._design), "injection": self.injection, "sample_rate": self.sample_rate}
+        return {
+            "design": repr(self._design),
+            "injection": self.injection,
+            "sample_rate": self.sample_rate,
+            "sampling": self.sampling.words,
+        }
 
 
 def attach(
@@ -380,12 +394,13 @@ def attach(
     state: dict[str, Any] | None = None,
     on_error: str = "warn",
     begun: bool = False,
+    sampling: str | Sampling = "poisson",
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
     Args:
         optimizer: The private optimizer.
-        data_loader: The private data loader, which draws batches by Poisson sampling.
+        data_loader: The private data loader, which draws batches by Poisson sampling; with "head", any.
         injection: How canaries are injected. "rows": canary rows in the data set, made by `with_canary_rows`,
             whose gradient is replaced. "sum": added to the clipped sum by a Poisson draw of our own; the data
             set is left alone, and ghost clipping works. "head": an embedding of its own, made by
@@ -398,6 +413,9 @@ def attach(
         on_error: What happens if training cannot be audited any further. "warn": a warning, training goes on,
             and the report says what was not seen. "raise": an error.
         begun: Whether the data loader is being iterated over already; that pass is not seen.
+        sampling: How rows are claimed to take part, whatever the loader does: "poisson", "shuffled",
+            "fixed-size", or a `Sampling` that also says how many batches make a step. Others than Poisson
+            need `injection="head"`, where nothing of real rows is to be subtracted.
 
     Returns:
         The audit, to be asked for a bound or a report when training is done.
@@ -419,8 +437,9 @@ def attach(
     if on_error not in ("warn", "raise"):
         raise InputError(f"on_error must be 'warn' or 'raise', got {shown(on_error)}")
     design = design_of(canaries, per_coordinate)
+    claimed = sampling if isinstance(sampling, Sampling) else Sampling(sampling)
     require_private(optimizer)
-    require_poisson(data_loader)
+    require_sampling(data_loader, claimed, design, injection)
     if state is None:
         require_fresh(optimizer)
     require_fitting(optimizer, data_loader, design, injection)
@@ -435,6 +454,7 @@ def attach(
         noise_multiplier=stated,
         on_error=on_error,
         begun=begun,
+        sampling=claimed,
     )
     if state is not None:
         try:

@@ -1,5 +1,7 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
+from typing import Any
+
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -17,7 +19,8 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._rows import CanaryRows
 from canaria.training.accounts import Account, disagreements
-from canaria.training.canaries import Design
+from canaria.training.canaries import Dense, Design
+from canaria.training.sampling import Sampling
 
 
 def require_flat(optimizer: DPOptimizer) -> None:
@@ -37,12 +40,23 @@ def require_private(optimizer: DPOptimizer) -> None:
         raise InputError("optimizer is audited already; detach that audit first")
 
 
-def require_poisson(data_loader: DPDataLoader) -> None:
+def require_sampling(data_loader: Any, sampling: Sampling, design: Design, injection: str) -> None:
+    sampler = getattr(data_loader, "batch_sampler", None)
+    if injection == "head" and sampler is not None and hasattr(sampler, "__len__"):
+        shared = isinstance(design, Dense) or design.most > 1
+        if sampling.kind == "shuffled" and shared:
+            raise InputError("shuffled batches go with one canary per coordinate; leave out per_coordinate")
+        return
     if not samples_by_poisson(data_loader):
-        sampler = getattr(data_loader, "batch_sampler", None)
         raise InputError(
             "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
-            f"{type(sampler).__name__}; with other batches the real rows must not be subtracted"
+            f"{type(sampler).__name__}; other batches can be audited with injection='head', where no real "
+            "rows are subtracted"
+        )
+    if not sampling.is_poisson:
+        raise InputError(
+            f"sampling={sampling.words!r} goes with injection='head'; {injection!r} subtracts the real rows, "
+            "which would show who took part"
         )
 
 

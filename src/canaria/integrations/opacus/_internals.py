@@ -84,6 +84,8 @@ def samples_by_poisson(data_loader: DPDataLoader) -> bool:
 
 def sampled_rows(data_loader: DPDataLoader) -> int:
     """From how many rows the sampler draws, over all processes."""
+    if not samples_by_poisson(data_loader):
+        return len(data_loader.dataset)
     sampler = data_loader.batch_sampler
     return int(getattr(sampler, "total_size", sampler.num_samples))
 
@@ -91,6 +93,12 @@ def sampled_rows(data_loader: DPDataLoader) -> int:
 def shares_rows(data_loader: DPDataLoader) -> bool:
     """Whether other processes have samplers for the other rows."""
     return isinstance(data_loader.batch_sampler, DistributedUniformWithReplacementSampler)
+
+
+def rate_of(data_loader: Any) -> float:
+    """The probability with which a row is in a batch."""
+    sampler = data_loader.batch_sampler
+    return float(sampler.sample_rate) if samples_by_poisson(data_loader) else 1 / len(sampler)
 
 
 def noise_added(optimizer: DPOptimizer) -> float:

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import record_draws, sampled_rows, shares_rows
-from canaria.training.sampling import Batches, Drawn
+from canaria.training.sampling import Batches, Drawn, Sampling, contradictions
 
 
 class CanaryRows(Dataset[Any]):
@@ -99,14 +99,17 @@ class Draws:
     `followed`.
     """
 
-    def __init__(self, loader: Any, *, begun: bool = False, followed: bool = True) -> None:
-        self.loader, self._followed = loader, followed
+    def __init__(
+        self, loader: Any, sampling: Sampling, *, begun: bool = False, followed: bool = True
+    ) -> None:
+        self.loader, self._sampling, self._followed = loader, sampling, followed
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
         self._begun = begun
         self._passes: list[_Pass] = []
         self._stray = 0
         self._closed = False
-        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader))
+        apart = len(loader.batch_sampler) if sampling.kind == "shuffled" else 1
+        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader), apart)
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
         self._undo = record_draws(loader.batch_sampler, self._begin)
@@ -142,7 +145,7 @@ class Draws:
         for one in reversed(self._passes):
             left = one.batches - one.steps
             if left > 0 and not (one.ended and left > self._ahead):
-                one.steps += 1
+                one.steps += self._sampling.accumulated
                 return
         if self._passes or not self._begun:
             self._stray += 1
@@ -167,7 +170,7 @@ class Draws:
                 f"{left} batches were drawn without a step of their own, where the accountant takes one for "
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
-        return ()
+        return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
 
     def drawn(self) -> Drawn | None:
         """What the sampler drew, for the conformance test; None if it has not all rows to itself."""

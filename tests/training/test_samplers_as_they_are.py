@@ -1,0 +1,267 @@
+"""Theorem 33: canaries that no real row meets are audited under any sampler, by the likelihood of its law."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from canaria import InputError, audit_scores
+from canaria._core.arrays import Bits, Floats
+from canaria.integrations.opacus import _accumulator as in_torch
+from canaria.training import Dirac, Recording
+from canaria.training.accumulator import Accumulator, table_of
+from canaria.training.canaries import hidden_bits
+from canaria.training.conformance import of_dirac
+from canaria.training.sampling import Batches, Sampling, contradictions, part_of
+from canaria.training.witnesses import layout
+
+POISSON, SHUFFLED, FIXED = Sampling(), Sampling("shuffled"), Sampling("fixed-size")
+TWICE = Sampling("poisson", accumulated=2)
+KINDS = [POISSON, SHUFFLED, FIXED, TWICE, Sampling("shuffled", accumulated=2)]
+
+
+def _laws(sampling: Sampling, steps: int, rate: float) -> list[tuple[float, tuple[int, ...]]]:
+    """Every way in which a row may take part, with its probability."""
+    each = sampling.accumulated
+    if sampling.kind == "shuffled":
+        length = sampling.steps_of_a_pass(rate)
+        places = itertools.product(range(length), repeat=-(-steps // length))
+        found = []
+        for chosen in places:
+            taking = [0] * (length * len(chosen))
+            for number, place in enumerate(chosen):
+                taking[number * length + place] = 1
+            found.append((length ** -len(chosen), tuple(taking[:steps])))
+        return found
+    one = [float(stats.binom.pmf(j, each, rate)) for j in range(each + 1)]
+    return [
+        (math.prod(one[j] for j in taking), taking)
+        for taking in itertools.product(range(each + 1), repeat=steps)
+    ]
+
+
+def _specified(sampling: Sampling, rate: float, count: int = 5, most: int = 1) -> Accumulator:
+    laid = layout([(8 * count,)], count, np.random.default_rng(0))
+    design = Dirac(count * most, most)
+    return Accumulator.of(design, laid.layers, laid.roles, sample_rate=rate, sampling=sampling)
+
+
+@pytest.mark.parametrize("sampling", KINDS, ids=lambda one: one.words)
+@pytest.mark.parametrize("steps", [1, 4, 6])
+def test_likelihoods_are_those_of_all_patterns(sampling: Sampling, steps: int) -> None:
+    """Passes that are whole, and one that is not; the noise changes from step to step."""
+    rate = 0.25
+    rng = np.random.default_rng(steps)
+    seen, sigmas = rng.normal(size=(steps, 5)), rng.uniform(0.5, 2.0, steps)
+    expected = [
+        special.logsumexp(
+            [
+                math.log(chance) + float(np.sum((y * taking - np.square(taking) / 2) / sigmas**2))
+                for chance, taking in _laws(sampling, steps, rate)
+            ]
+        )
+        for y in seen.T
+    ]
+    found = _specified(sampling, rate).likelihoods(seen, sigmas, [1.0])
+    assert found[0] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("sampling", KINDS, ids=lambda one: one.words)
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("steps", [7, 16, 45])
+def test_in_torch_it_is_the_specification(sampling: Sampling, most: int, steps: int) -> None:
+    if sampling.kind == "shuffled" and most > 1:
+        return
+    specified = _specified(sampling, 0.1, most=most)
+    rng = np.random.default_rng(0)
+    witnesses, sizes = len(specified.roles.index), specified.roles.sizes
+    seen, noise = rng.normal(size=(steps, 5)), rng.normal(size=(steps, witnesses))
+    whole = rng.normal(size=(steps, len(sizes)))
+    kept = in_torch.Accumulator(specified, torch.device("cpu"))
+    for step in range(steps):
+        read, totals = kept.next_row()
+        read.copy_(torch.tensor(-np.concatenate([seen[step], noise[step]])))
+        totals.copy_(torch.tensor(-whole[step]))
+        kept.add(None, clip_norm=1.0, stated=1.5, totalled=True)
+        if step == 4:
+            again = in_torch.Accumulator(specified, torch.device("cpu"))
+            again.load_state_dict(kept.state_dict())
+            kept = again
+    expected = specified.totals(seen, noise, whole, np.full(steps, 1.5))
+    assert kept.totals().table == pytest.approx(expected.table, abs=1e-4)
+    assert kept.totals().table == pytest.approx(kept.totals().table)
+
+
+def _taking(sampling: Sampling, count: int, steps: int, rate: float, rng: np.random.Generator) -> Floats:
+    if sampling.kind != "shuffled":
+        return rng.binomial(sampling.accumulated, rate, (steps, count)).astype(np.float64)
+    length = sampling.steps_of_a_pass(rate)
+    taking = np.zeros((-(-steps // length) * length, count))
+    for start in range(0, len(taking), length):
+        taking[start + rng.integers(0, length, count), np.arange(count)] = 1
+    return taking[:steps]
+
+
+def _recorded(sampling: Sampling, seed: int, done: Sampling | None = None, steps: int = 100) -> Recording:
+    """1,000 canaries, rate 0.1, noise 1; the sampler does what `done` says."""
+    rng = np.random.default_rng(seed)
+    bits: Bits = hidden_bits(1000, seed)
+    taking = _taking(done or sampling, 1000, steps, 0.1, rng)
+    seen = taking * (bits > 0) + rng.normal(size=taking.shape)
+    specified = _specified(sampling, 0.1, 1000)
+    return Recording(
+        design=Dirac(1000),
+        bits=bits,
+        sums=seen.sum(axis=0),
+        table=table_of(specified.likelihoods(seen, np.ones(steps), [1.0])),
+        steps=steps,
+        sample_rate=0.1,
+        noise_multiplier=1.0,
+        injection="head",
+        seed=seed,
+        sampling=sampling,
+    )
+
+
+@pytest.mark.parametrize("sampling", KINDS, ids=lambda one: one.words)
+@pytest.mark.parametrize("steps", [100, 37])
+def test_sums_of_correct_trainings_conform(sampling: Sampling, steps: int) -> None:
+    """Kolmogorov and Smirnov at 1e-4, over 150 simulated runs."""
+    found = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        included = rng.integers(0, 2, 400)
+        sums = (_taking(sampling, 400, steps, 0.1, rng) * included).sum(axis=0) + rng.normal(
+            0, steps**0.5, 400
+        )
+        found.append(of_dirac(sums, included, steps, 0.1, 1.0, sampling=sampling).p_value)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+    assert min(found) > 1e-5
+
+
+def test_the_right_likelihood_shows_more() -> None:
+    """Of shuffled batches scored as what they are, and as Poisson's."""
+
+    def mean(stated: Sampling) -> float:
+        found = [_recorded(stated, seed, SHUFFLED).bound(1e-5).epsilon for seed in range(6)]
+        return float(np.mean(found))
+
+    assert mean(SHUFFLED) > mean(POISSON)
+
+
+def _true_epsilon(batches: int, sigma: float, delta: float) -> float:
+    """Of one shuffled pass, by 200,000 values of the likelihood ratio under both hypotheses."""
+    rng = np.random.default_rng(1)
+    without = sigma * rng.normal(size=(200_000, batches))
+    loss = special.logsumexp((without - 0.5) / sigma**2, axis=1) - math.log(batches)
+    without[:, 0] += 1
+    gain = special.logsumexp((without - 0.5) / sigma**2, axis=1) - math.log(batches)
+    for epsilon in np.arange(0.0, 12.0, 0.02):
+        one = np.maximum(0, -np.expm1(epsilon - gain)).mean()
+        other = np.maximum(0, -np.expm1(epsilon + loss)).mean()
+        if max(one, other) <= delta:
+            return float(epsilon)
+    return math.inf
+
+
+def _claimed(batches: int, sigma: float, delta: float, *, subtracted: bool, audits: int) -> Floats:
+    """Bounds of one shuffled pass; `subtracted` says that the guesser knows who took part."""
+    rng, found = np.random.default_rng(2), []
+    for _ in range(audits):
+        bits, place = rng.integers(0, 2, 1000), rng.integers(0, batches, 1000)
+        seen = sigma * rng.normal(size=(1000, batches))
+        seen[np.arange(1000), place] += bits
+        scores = special.logsumexp((seen - 0.5) / sigma**2, axis=1)
+        if subtracted:
+            scores = seen[np.arange(1000), place]
+        found.append(audit_scores(scores, bits, delta, rng=rng).epsilon)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("batches", "sigma", "delta"), [(20, 0.7, 1e-3), (100, 0.5, 1e-2), (3, 1.0, 1e-4)])
+def test_shuffled_batches_are_never_over_claimed(batches: int, sigma: float, delta: float) -> None:
+    """In 60 audits none is above the truth; 7 or more would be, with probability 0.04, if 5% were."""
+    truth = _true_epsilon(batches, sigma, delta)
+    assert np.mean(_claimed(batches, sigma, delta, subtracted=False, audits=60) > truth) <= 0.1
+
+
+def test_what_subtracting_would_do() -> None:
+    """Who took part tells where the canary was, and most audits claim more than is true."""
+    truth = _true_epsilon(100, 0.5, 1e-2)
+    assert np.mean(_claimed(100, 0.5, 1e-2, subtracted=True, audits=20) > truth) > 0.5
+
+
+def _drawn(batches: list[np.ndarray], rows: int, stated: Sampling, length: int = 10) -> Batches:
+    seen = Batches(rows, length if stated.kind == "shuffled" else 1)
+    for batch in batches:
+        seen.add(batch.tolist())
+    return seen
+
+
+def _batches(kind: str, seed: int, steps: int = 100, rows: int = 400) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    if kind == "poisson":
+        return [np.flatnonzero(rng.random(rows) < 0.1) for _ in range(steps)]
+    if kind == "fixed-size":
+        return [rng.choice(rows, rows // 10, replace=False) for _ in range(steps)]
+    if kind == "not shuffled again":
+        return np.split(rng.permutation(rows), 10) * (steps // 10)
+    return [one for _ in range(steps // 10) for one in np.split(rng.permutation(rows), 10)]
+
+
+@pytest.mark.parametrize("sampling", [POISSON, SHUFFLED, FIXED], ids=lambda one: one.words)
+def test_draws_as_stated_conform(sampling: Sampling) -> None:
+    found = []
+    for seed in range(200):
+        drawn = _drawn(_batches(sampling.kind, seed), 400, sampling).drawn()
+        assert contradictions(drawn, sampling) == ()
+        part = part_of(drawn, 0.1, np.random.default_rng(seed), sampling)
+        assert part is not None
+        found.append(part.p_value)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+    assert min(found) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("stated", "done", "said"),
+    [
+        (POISSON, "shuffled", "they look shuffled, 10 batches to a pass"),
+        (POISSON, "fixed-size", "the sizes of the batches"),
+        (FIXED, "shuffled", "they look shuffled, 10 batches to a pass"),
+        (SHUFFLED, "not shuffled again", "have in common"),
+    ],
+)
+def test_other_draws_are_found(stated: Sampling, done: str, said: str) -> None:
+    drawn = _drawn(_batches(done, 0), 400, stated).drawn()
+    part = part_of(drawn, 0.1, np.random.default_rng(0), stated)
+    assert part is not None
+    assert part.p_value < 1e-6
+    assert said in part.where
+
+
+@pytest.mark.parametrize(
+    ("stated", "done", "said"),
+    [
+        (FIXED, "poisson", "batches of one size are stated, but they had"),
+        (SHUFFLED, "poisson", "shuffled batches are stated, but a row was drawn"),
+        (SHUFFLED, "fixed-size", "times in 10 passes"),
+    ],
+)
+def test_what_cannot_be_is_a_contradiction(stated: Sampling, done: str, said: str) -> None:
+    (found,) = contradictions(_drawn(_batches(done, 0), 400, stated).drawn(), stated)
+    assert said in found
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(InputError, match="sampling must be poisson, shuffled or fixed-size, got 'poison'"):
+        Sampling("poison")
+    with pytest.raises(InputError, match="accumulated must be"):
+        Sampling(accumulated=0)
+    with pytest.raises(InputError, match="of Poisson sampling, not of shuffled batches"):
+        _recorded(SHUFFLED, 0).family()
+    assert of_dirac(np.zeros(10), np.arange(10) % 2, 10, 0.1, 1.0, sampling=SHUFFLED).weight == pytest.approx(
+        0
+    )
