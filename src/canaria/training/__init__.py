@@ -9,6 +9,7 @@ from canaria.training.canaries import Dense, Dirac
 from canaria.training.conformance import conformance
 from canaria.training.isolation import Isolation
 from canaria.training.neighbours import Neighbours
+from canaria.training.recorder import Recorder
 from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
@@ -20,6 +21,7 @@ __all__ = [
     "Neighbours",
     "NoiseAlarmError",
     "Reading",
+    "Recorder",
     "Recording",
     "Sampling",
     "TrainingDivergedError",

@@ -1,0 +1,137 @@
+"""The recorder: any loop, any arrays, the same numbers as an attached audit keeps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from jax import numpy as jnp
+from scipy import stats
+
+from canaria import InputError
+from canaria.training import Recorder
+from canaria.training.accumulator import Accumulator, table_of
+
+SHAPES = {"weight": (30, 40), "bias": (40,)}
+RATE, SIGMA, STEPS = 0.1, 1.0, 50
+Change = Callable[[dict[str, np.ndarray], np.random.Generator], dict[str, np.ndarray]]
+
+
+def trained(
+    seed: int,
+    *,
+    noise: float = SIGMA,
+    weight: float = 1.0,
+    clip: float = 2.0,
+    steps: int = STEPS,
+    convert: Callable[[np.ndarray], Any] = np.asarray,
+) -> Recorder:
+    """A loop with real rows; `noise` is what is added, `weight` by what canaries are multiplied."""
+    rng = np.random.default_rng(seed)
+    parameters = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    recorder = Recorder(
+        parameters, canaries=600, sample_rate=RATE, noise_multiplier=SIGMA, clip_norm=clip, rng=seed
+    )
+    for _ in range(steps):
+        real = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+        canaries = recorder.draw()
+        noisy = {
+            name: convert(real[name] + weight * canaries[name] + clip * noise * rng.normal(size=shape))
+            for name, shape in SHAPES.items()
+        }
+        recorder.see(noisy, real={name: convert(one) for name, one in real.items()})
+    return recorder
+
+
+def test_correct_loops_conform() -> None:
+    """Kolmogorov and Smirnov at 1e-4 over 100 runs."""
+    found = [trained(seed, steps=20).conformance().p_value for seed in range(100)]
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+    assert min(found) > 1e-4
+
+
+@pytest.mark.parametrize(("fault", "part"), [({"noise": 0.9}, "size"), ({"weight": 3.0}, "weight")])
+def test_faults_are_found(fault: dict[str, float], part: str) -> None:
+    found = trained(0, **fault).conformance()
+    assert found.p_value < 1e-6
+    assert found.parts[part] < 1e-6
+
+
+@pytest.mark.parametrize(
+    "convert", [torch.tensor, jnp.asarray, lambda one: torch.tensor(one).requires_grad_()]
+)
+def test_arrays_of_every_framework_are_read(convert: Callable[[np.ndarray], Any]) -> None:
+    plain, other = trained(3, steps=20), trained(3, steps=20, convert=convert)
+    assert other.recording().sums == pytest.approx(plain.recording().sums, abs=1e-3)
+    assert other.bound(1e-5).epsilon == pytest.approx(plain.bound(1e-5).epsilon, abs=0.05)
+
+
+def test_what_is_kept_is_the_specification() -> None:
+    """Whatever the number of steps: 16 are held back."""
+    for steps in (3, 16, 37):
+        recorder = trained(1, steps=steps)
+        recording = recorder.recording()
+        assert (recording.steps, recorder.steps) == (steps, steps)
+        assert recording.roles is not None
+    rng = np.random.default_rng(0)
+    recorder = Recorder(np.zeros(200), canaries=100, sample_rate=RATE, noise_multiplier=SIGMA, rng=0)
+    seen = []
+    for _ in range(20):
+        canaries, noise = recorder.draw(), rng.normal(size=200)
+        recorder.see(canaries + noise, real=np.zeros(200))
+        seen.append((canaries + noise)[recorder._laid.canaries[0]])
+    specified = Accumulator.of(
+        recorder._design, recorder._laid.layers, recorder._laid.roles, sample_rate=RATE
+    )
+    expected = specified.likelihoods(np.array(seen), np.ones(20), [1.0])
+    assert recorder.recording().table == pytest.approx(table_of(expected))
+
+
+def test_the_report_is_as_everywhere() -> None:
+    result = trained(0).report(claimed=3.0, delta=1e-5)
+    assert result.refuted is False
+    assert len(result.rungs) == 4
+    assert "what becomes of the noisy sum" in result.facts["untouched"]
+    broken = trained(0, noise=0.25).report(claimed=2.0, delta=1e-5, rungs=False)
+    assert broken.refuted
+    assert broken.alarming
+
+
+def test_nothing_that_is_drawn_tells_the_bits_of_others() -> None:
+    """Only included canaries ever add something, each on a weight of its own, and each by its own coins."""
+    recorder = Recorder(
+        [np.zeros(50), np.zeros((5, 5))], canaries=60, sample_rate=0.5, noise_multiplier=1, rng=0
+    )
+    added = []
+    for _ in range(40):
+        one = recorder.draw()
+        recorder.see(one, real=[np.zeros(50), np.zeros((5, 5))])
+        added.append(np.concatenate([part.ravel() for part in one]))
+    ever = np.array(added).any(axis=0)
+    assert ever.sum() == (recorder.recording().bits > 0).sum()
+    assert set(np.unique(added)) == {0.0, 1.0}
+
+
+def test_misuse_is_one_line() -> None:
+    made = {"canaries": 10, "sample_rate": 0.5, "noise_multiplier": 1.0}
+    recorder = Recorder(np.zeros(20), **made)
+    with pytest.raises(InputError, match="draw what canaries add before every step"):
+        recorder.see(np.zeros(20), real=np.zeros(20))
+    recorder.draw()
+    with pytest.raises(InputError, match="draw was called twice"):
+        recorder.draw()
+    with pytest.raises(
+        InputError, match=r"noisy_sum must be shaped as parameters are, \[\(20,\)\], got \[\(3,\)\]"
+    ):
+        recorder.see(np.zeros(3), real=np.zeros(20))
+    with pytest.raises(InputError, match="canaries must be at most the number of weights, 5, got 10"):
+        Recorder(np.zeros(5), **made)
+    with pytest.raises(InputError, match="sample_rate must be above 0"):
+        Recorder(np.zeros(50), **{**made, "sample_rate": 0})
+    with pytest.raises(InputError, match="clip_norm must be positive"):
+        Recorder(np.zeros(50), **made, clip_norm=0)
+    with pytest.raises(InputError, match="parameters must be an array, or a list or dict of arrays"):
+        Recorder(["a"], **made)
+    with pytest.raises(InputError, match="no training step was seen"):
+        Recorder(np.zeros(20), **made).report()
