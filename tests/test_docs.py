@@ -115,7 +115,9 @@ def require_shown(shown: str, printed: str) -> None:
     assert re.fullmatch(pattern, printed.rstrip(), re.S), f"shown:\n{shown}\nprinted:\n{printed}"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning:opacus", "ignore:Full backward hook:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning:opacus", "ignore:Full backward hook:UserWarning", "ignore:.*deprecated:FutureWarning"
+)
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

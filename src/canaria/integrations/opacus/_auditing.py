@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -17,7 +17,11 @@ from canaria.results.result import Result
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.watch import Watch
 
-_PROGRAM = 0x70726F67
+_PROGRAM: Final = 0x70726F67
+_UNPAIRED: Final = (
+    "a private optimizer was made without a data loader that samples by Poisson (poisson_sampling=False, or "
+    "a loader of its own)"
+)
 
 
 class ProgramAudit:
@@ -77,11 +81,11 @@ class ProgramAudit:
 
     def finish(self) -> None:
         """The program has ended: say what was left without a partner."""
-        self.refused += [
-            "a private optimizer was made without a data loader that samples by Poisson "
-            "(poisson_sampling=False, or a loader of its own)"
-            for _ in self._optimizers
-        ]
+        for optimizer, _ in self._optimizers:
+            counted = accountant_of(optimizer) is not None
+            self.refused.append(
+                _UNPAIRED + ("; its accountant takes batches for Poisson's" if counted else "")
+            )
         self._optimizers.clear()
 
     def report(
