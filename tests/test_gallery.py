@@ -36,6 +36,7 @@ def words(svg: str) -> str:
     return "\n".join(re.sub("<[^>]*>", " ", found) for found in re.findall("<text.*?</text>", svg))
 
 
+@pytest.mark.full
 def test_pictures_are_those_of_the_code(gallery: ModuleType) -> None:
     """Without the examples, which run by themselves below."""
     page, _, _ = PAGE.partition("```console")

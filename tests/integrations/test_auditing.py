@@ -173,7 +173,7 @@ def test_faults_of_the_program_are_found(fault: str) -> None:
 def test_several_trainings_have_several_reports() -> None:
     with auditing(200, rng=0) as audit:
         by_the_engine()
-        by_target()
+        by_hand()
     with pytest.raises(InputError, match=r"made 2 trainings: ask for reports\(\)"):
         audit.report(delta=1e-5)
     assert len({result.bound.evidence for result in audit.reports(delta=1e-5, rungs=False)}) == 2
