@@ -8,7 +8,7 @@ import pytest
 
 from canaria import Bound, Counts, Result, audit_scores, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Ranking, UncommittedCounts
+from canaria.evidence import Ranking, UncommittedCounts, Weighted
 from canaria.rules import Tails
 
 
@@ -34,6 +34,12 @@ def _audited(n: int, shift: float, seed: int, delta: float = 1e-5, **how: object
         (lower_bound(Counts(560, 1000, 1000), 0.05), "δ = 0.05 is large"),
         (lower_bound(Counts(58, 100, 100)), "too few elements: with as good guesses as 58 of 100, about"),
         (lower_bound(Counts(9, 10, 10)), "would show half of the estimate"),
+        (lower_bound(Counts(10_000, 10_000, 10_000), 0.05), "it lets 500 be given away"),
+        (lower_bound(Counts(50_250, 100_000, 100_000), 0.01), "alone lets 50.5% of guesses be right"),
+        (
+            lower_bound(Weighted([1] * 50 + [0], weights=[0.1] * 50 + [9.0])),
+            "the losses promise more than they keep",
+        ),
         (lower_bound(Counts(8, 8, 8)), "all of the 8 surest guesses are right"),
         (lower_bound(Counts(0, 0, 100)), "no guess was made: the scores are all equal"),
         (_audited(60, 0.6, seed=3, family="gaussian"), "too few elements"),

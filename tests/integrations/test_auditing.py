@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from canaria import InputError
 from canaria.integrations.opacus import auditing
+from canaria.integrations.opacus._internals import accountant_of
 from canaria.training import Watch
 from tests.cli.command import canaria
 from tests.integrations.digits import digits
@@ -268,3 +269,96 @@ def test_what_goes_wrong_on_the_command_line_is_one_line(script: str, tmp_path: 
     assert ended.code == 2
     assert "ε ≥" in ended.out
     assert "the program failed (ValueError); what is shown is of its training until then" in ended.err
+
+
+class TestPairsAreRight:
+    """Which loader feeds which optimizer decides at which rate canaries are drawn: no guessing."""
+
+    @staticmethod
+    def by_hand(model: Any, noise: float = 1.0) -> DPOptimizer:
+        return DPOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            noise_multiplier=noise,
+            max_grad_norm=1.0,
+            expected_batch_size=BATCH,
+        )
+
+    def test_a_loader_for_validation_does_not_feed(self) -> None:
+        model = GradSampleModule(_small())
+        with auditing(500, rng=0) as audit:
+            training = DPDataLoader(digits(ROWS), sample_rate=BATCH / ROWS)
+            DPDataLoader(digits(100), sample_rate=1.0)
+            _train(model, self.by_hand(model), training)
+        with pytest.raises(InputError, match="not plain which of 2 data loaders feeds an optimizer"):
+            audit.report(delta=1e-5)
+
+    def test_one_engine_makes_its_own_pairs(self) -> None:
+        with auditing(500, rng=0) as audit:
+            DPDataLoader(digits(100), sample_rate=1.0)
+            by_the_engine()
+            _train(*_asked(poisson_sampling=False))
+        assert audit.audits[0].sample_rate == pytest.approx(BATCH / ROWS)
+        result = audit.report(delta=1e-5, rungs=False)
+        assert result.contradictions == ()
+        assert "takes batches for Poisson's" in audit.refused[0]
+
+    def test_two_models_on_one_engine_are_not_accused(self) -> None:
+        engine = PrivacyEngine(accountant="rdp")
+
+        def made() -> tuple[Any, ...]:
+            model = _small()
+            return engine.make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                data_loader=DataLoader(digits(ROWS), batch_size=BATCH),
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+            )
+
+        with auditing(500, rng=0) as audit:
+            for one in [made(), made()]:
+                _train(*one)
+        results = audit.reports(delta=1e-5, rungs=False)
+        assert [result.contradictions for result in results] == [(), ()]
+
+    def test_an_optimizer_fed_by_another_loader_is_not_audited(self) -> None:
+        with auditing(500, rng=0) as audit:
+            first, optimizer, loader = _asked()
+            second, other, _ = _asked()
+            for rows, labels in loader:
+                for model, one in ((first, optimizer), (second, other)):
+                    nn.functional.cross_entropy(model(rows), labels).backward()
+                    one.step()
+                    one.zero_grad()
+        (result,) = audit.reports(delta=1e-5, rungs=False)
+        assert result.contradictions == ()
+
+    def test_a_resumed_training_is_not_accused(self) -> None:
+        with auditing(500, rng=0) as audit:
+            model, optimizer, loader = _asked()
+            accountant_of(optimizer).history = [(1.0, 0.1, 20)]
+            _train(model, optimizer, loader)
+        with pytest.raises(InputError, match="goes on from a checkpoint"):
+            audit.report(delta=1e-5)
+
+    def test_an_engine_that_fails_leaves_nothing_behind(self) -> None:
+        with auditing(500, rng=0) as audit:
+            with pytest.raises(ValueError, match="clipping"):
+                _asked(clipping="no such clipping")
+            by_the_engine()
+        assert audit.report(delta=1e-5, rungs=False).contradictions == ()
+
+    @pytest.mark.parametrize("accountant", ["rdp", "prv"])
+    def test_accountants_that_fail_without_noise(self, accountant: str) -> None:
+        model = _small()
+        with auditing(500, rng=0) as audit:
+            _train(
+                *PrivacyEngine(accountant=accountant).make_private(
+                    module=model,
+                    optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                    data_loader=DataLoader(digits(ROWS), batch_size=BATCH),
+                    noise_multiplier=0.0,
+                    max_grad_norm=1.0,
+                )
+            )
+        assert audit.report(delta=1e-5, rungs=False).bound.epsilon > 2

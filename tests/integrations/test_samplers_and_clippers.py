@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from opacus.utils.uniform_sampler import UniformWithReplacementSampler
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from canaria import InputError
 from canaria.integrations.opacus import Audit, attach
@@ -51,7 +51,7 @@ def test_a_row_twice_in_a_batch_is_reported() -> None:
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
     assert audit._draws.drawn() is not None
     for batch in ([3, 4], [5, 5]):
-        audit._draws._batches.add(batch)
+        audit._draws._batches.add(batch, audit._draws._batches.begin())
     made.one_pass()
     assert "drawn twice for one batch" in audit.report(2.0, DELTA).verdict
 
@@ -141,7 +141,7 @@ class TestSamplersAsTheyAre:
 
     def test_poisson_is_not_shuffled(self) -> None:
         audit = self.audited("shuffled", shuffled=False)
-        assert "shuffled batches are stated, but a row was drawn" in audit.report(2.0, DELTA).verdict
+        assert "shuffled batches are stated, but a row was drawn twice" in audit.report(2.0, DELTA).verdict
 
     @pytest.mark.parametrize("stated", [1, 4])
     def test_accumulated_draws(self, stated: int) -> None:
@@ -196,3 +196,74 @@ class TestSamplersAsTheyAre:
                 per_coordinate=2,
                 sampling="shuffled",
             )
+
+    @pytest.mark.parametrize("peeking", ["before", "within", "evaluating", "dropping", "uneven"])
+    def test_correct_loops_of_many_kinds_are_not_accused(self, peeking: str) -> None:
+        """Loaders are looked into in between, evaluated on, drop their last batch, or have a small one."""
+        made = private("head", poisson=False, sigma=1.0)
+        size = {"dropping": 150, "uneven": 150}.get(peeking, 140)
+        made.loader = DataLoader(
+            made.loader.dataset, batch_size=size, shuffle=True, drop_last=peeking == "dropping"
+        )
+        audit = attach(
+            made.optimizer, made.loader, injection="head", canaries=1000, sampling="shuffled", rng=0
+        )
+        for _ in range(3):
+            if peeking == "before":
+                next(iter(made.loader))
+        for _ in range(6):
+            for number, (rows, labels) in enumerate(made.loader):
+                if peeking == "within" and number == 3:
+                    next(iter(made.loader))
+                if peeking == "evaluating" and number == 5:
+                    assert len(list(made.loader)) == 10
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+        result = audit.report(delta=DELTA)
+        assert result.contradictions == ()
+        assert result.conformance is not None
+        assert result.conformance.p_value > 1e-3
+
+    def test_passes_that_are_left_early_are_not_judged(self) -> None:
+        made = private("head", poisson=False, sigma=1.0)
+        audit = attach(
+            made.optimizer, made.loader, injection="head", canaries=1000, sampling="shuffled", rng=0
+        )
+        for _ in range(4):
+            for number, (rows, labels) in enumerate(made.loader):
+                if number == 8:
+                    break
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+        result = audit.report(delta=DELTA)
+        assert result.conformance is None
+        assert "left before their end" in result.facts["conformance"]
+        assert result.contradictions == ()
+
+    def test_rows_that_are_never_drawn_are_refused(self) -> None:
+        made = private("head", poisson=False)
+        some = SubsetRandomSampler(range(300, 1400))
+        loader = DataLoader(made.loader.dataset, batch_size=140, sampler=some)
+        with pytest.raises(InputError, match="data_loader must sample from all 1400 rows"):
+            attach(made.optimizer, loader, injection="head", canaries=1000, sampling="shuffled")
+
+    @pytest.mark.parametrize("wrong", [{"batch_size": None}, {"batch_sampler": [[1, 2], [3]]}])
+    def test_loaders_without_a_sampler_are_one_line(self, wrong: dict[str, Any]) -> None:
+        made = private("head", poisson=False)
+        loader = DataLoader(made.loader.dataset, **wrong)
+        with pytest.raises(InputError, match="whose number of batches is known"):
+            attach(made.optimizer, loader, injection="head", canaries=1000, sampling="shuffled")
+
+    def test_a_poisson_loader_that_is_looked_into_is_not_accused(self) -> None:
+        made = private("sum")
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
+        for _ in range(3):
+            for number, (rows, labels) in enumerate(made.loader):
+                if number == 3:
+                    next(iter(made.loader))
+                made.criterion(made.model(rows), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+        assert audit.report(delta=DELTA, rungs=False).contradictions == ()

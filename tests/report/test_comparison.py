@@ -12,6 +12,7 @@ import pytest
 
 from canaria import Counts, InputError, Result, lower_bound
 from canaria.claims import ApproximateDP
+from canaria.claims.families import gaussian
 from canaria.report import compare
 from canaria.report.formats import write_comparison
 from tests.cli.command import canaria
@@ -47,13 +48,19 @@ def test_what_is_not_alike_is_said() -> None:
 
 
 def test_csv_holds_the_numbers_and_no_formula() -> None:
-    results = [*of_every_kind(), _counted(90, math.inf, name="=HYPERLINK(1)"), scored(name='a,b\n"c"')]
+    results = [
+        *of_every_kind(),
+        _counted(90, math.inf, name="=HYPERLINK(1)"),
+        _counted(90, name=" =1+1"),
+        scored(name='a,b\n"c"'),
+    ]
     rows = list(csv.DictReader(io.StringIO(compare(results).to_csv())))
     assert len(rows) == len(results)
     for row, result in zip(rows, results, strict=True):
         assert float(row["epsilon"]) == result.bound.epsilon
         assert int(row["guesses"]) == result.bound.tally.taken
-    assert rows[-2]["name"] == "'=HYPERLINK(1)"
+    assert rows[-3]["name"] == "'=HYPERLINK(1)"
+    assert rows[-2]["name"] == "' =1+1"
     assert rows[-1]["name"] == 'a,b "c"'
 
 
@@ -63,11 +70,24 @@ def test_every_format_is_written_and_takes_no_orders(tmp_path: Path, ending: str
     out = tmp_path / f"compared.{ending}"
     write_comparison(out, compare(results))
     written = out.read_text()
-    assert "<script" not in written or ending == "csv"
+    assert "<script" not in written or ending in ("csv", "txt")
     assert "\x1b" not in written
     assert "\u202e" not in written
     if ending == "svg":
         assert ElementTree.fromstring(written).tag.endswith("svg")
+
+
+def test_names_that_differ_at_their_end_stay_apart() -> None:
+    names = [f"results-cifar10-wideresnet-16-4-epsilon-8-seed-{seed}" for seed in (1, 2)]
+    shown = str(compare([_counted(90, name=name) for name in names])).splitlines()
+    assert shown[1].split()[0] != shown[2].split()[0]
+
+
+def test_families_beside_others_are_named() -> None:
+    family = Result(lower_bound(Counts(900, 1000, 1000), 1e-5, family=gaussian()), name="family")
+    both = compare([family, _counted(90, delta=1e-5)])
+    assert "Some are about mechanisms of a family alone" in both.note
+    assert "family of Gaussian DP" in both.chart.svg
 
 
 def test_unknown_formats_and_nothing_to_compare() -> None:

@@ -15,7 +15,7 @@ from canaria.training import Dirac, Recording
 from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import hidden_bits
 from canaria.training.conformance import of_dirac
-from canaria.training.sampling import Batches, Sampling, contradictions, part_of
+from canaria.training.sampling import Batches, Sampling, Trials, contradictions, part_of
 from canaria.training.witnesses import layout
 
 POISSON, SHUFFLED, FIXED = Sampling(), Sampling("shuffled"), Sampling("fixed-size")
@@ -201,10 +201,14 @@ def test_what_subtracting_would_do() -> None:
     assert np.mean(_claimed(100, 0.5, 1e-2, subtracted=True, audits=10) > truth) > 0.5
 
 
-def _drawn(batches: list[np.ndarray], rows: int, stated: Sampling, length: int = 10) -> Batches:
-    seen = Batches(rows, length if stated.kind == "shuffled" else 1)
-    for batch in batches:
-        seen.add(batch.tolist())
+def _drawn(batches: list[np.ndarray], rows: int, length: int = 10) -> Batches:
+    seen = Batches(rows)
+    for number, batch in enumerate(batches):
+        if number % length == 0:
+            this = seen.begin()
+        seen.add(batch.tolist(), this)
+        if number % length == length - 1:
+            seen.end(this)
     return seen
 
 
@@ -223,7 +227,7 @@ def _batches(kind: str, seed: int, steps: int = 100, rows: int = 400) -> list[np
 def test_draws_as_stated_conform(sampling: Sampling) -> None:
     found = []
     for seed in range(100):
-        drawn = _drawn(_batches(sampling.kind, seed), 400, sampling).drawn()
+        drawn = _drawn(_batches(sampling.kind, seed), 400).drawn()
         assert contradictions(drawn, sampling) == ()
         part = part_of(drawn, 0.1, np.random.default_rng(seed), sampling)
         assert part is not None
@@ -238,11 +242,11 @@ def test_draws_as_stated_conform(sampling: Sampling) -> None:
         (POISSON, "shuffled", "they look shuffled, 10 batches to a pass"),
         (POISSON, "fixed-size", "the sizes of the batches"),
         (FIXED, "shuffled", "they look shuffled, 10 batches to a pass"),
-        (SHUFFLED, "not shuffled again", "have in common"),
+        (SHUFFLED, "not shuffled again", "in the same batch of two passes in a row"),
     ],
 )
 def test_other_draws_are_found(stated: Sampling, done: str, said: str) -> None:
-    drawn = _drawn(_batches(done, 0), 400, stated).drawn()
+    drawn = _drawn(_batches(done, 0), 400).drawn()
     part = part_of(drawn, 0.1, np.random.default_rng(0), stated)
     assert part is not None
     assert part.p_value < 1e-6
@@ -253,12 +257,12 @@ def test_other_draws_are_found(stated: Sampling, done: str, said: str) -> None:
     ("stated", "done", "said"),
     [
         (FIXED, "poisson", "batches of one size are stated, but they had"),
-        (SHUFFLED, "poisson", "shuffled batches are stated, but a row was drawn"),
-        (SHUFFLED, "fixed-size", "times in 10 passes"),
+        (SHUFFLED, "poisson", "a row was drawn twice in one pass"),
+        (SHUFFLED, "fixed-size", "a row was drawn twice in one pass"),
     ],
 )
 def test_what_cannot_be_is_a_contradiction(stated: Sampling, done: str, said: str) -> None:
-    (found,) = contradictions(_drawn(_batches(done, 0), 400, stated).drawn(), stated)
+    (found,) = contradictions(_drawn(_batches(done, 0), 400).drawn(), stated)
     assert said in found
 
 
@@ -272,3 +276,23 @@ def test_settings_are_checked() -> None:
     assert of_dirac(np.zeros(10), np.arange(10) % 2, 10, 0.1, 1.0, sampling=SHUFFLED).weight == pytest.approx(
         0
     )
+
+
+@pytest.mark.parametrize("length", [2, 3, 10])
+def test_few_batches_to_a_pass_conform_too(length: int) -> None:
+    """The overlaps of a pass determine each other; they are taken together. 300 runs, at 1e-4."""
+    found = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        batches = [one for _ in range(6) for one in np.array_split(rng.permutation(300), length)]
+        part = part_of(_drawn(batches, 300, length).drawn(), 1 / length, rng, SHUFFLED)
+        assert part is not None
+        found.append(part.p_value)
+    assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
+
+
+def test_rows_that_are_dropped_take_part_less() -> None:
+    dropped = Sampling("shuffled", batches=3)
+    assert dropped.participations(2, 7, 0.3) == (Trials(4, pytest.approx(0.9)), Trials(2, pytest.approx(0.3)))
+    with pytest.raises(InputError, match="10 batches of a pass cannot be divided into steps of 4"):
+        Sampling("shuffled", accumulated=4, batches=10)

@@ -66,7 +66,7 @@ def unevenly(rng: np.random.Generator) -> Iterator[np.ndarray]:
 def seen(sampler: Sampler, seed: int) -> Drawn:
     batches = Batches(ROWS)
     for batch in sampler(np.random.default_rng(seed)):
-        batches.add(batch.tolist())
+        batches.add(batch.tolist(), batches.begin())
     assert not batches.twice
     return batches.drawn()
 
@@ -106,9 +106,9 @@ def test_other_samplers_are_found(sampler: Sampler, said: str) -> None:
 
 def test_a_row_twice_in_a_batch() -> None:
     batches = Batches(10)
-    batches.add([1, 2, 3])
+    batches.add([1, 2, 3], batches.begin())
     assert not batches.twice
-    batches.add([4, 4])
+    batches.add([4, 4], batches.begin())
     assert batches.twice
 
 
@@ -117,7 +117,7 @@ def test_what_is_not_a_row_is_not_followed(batch: list[object]) -> None:
     """Sizes are, and training goes on."""
     batches = Batches(10)
     for rows in ([1, 2], batch, [3], [], [4]):
-        batches.add(rows)
+        batches.add(rows, batches.begin())
     drawn = batches.drawn()
     assert drawn.sizes.tolist() == [2, len(batch), 1, 0, 1]
     assert len(drawn.taking) == len(drawn.overlaps) == 0
@@ -127,8 +127,8 @@ def test_what_is_not_a_row_is_not_followed(batch: list[object]) -> None:
 def test_too_little_to_tell() -> None:
     batches = Batches(10)
     for _ in range(3):
-        batches.add([1, 2])
+        batches.add([1, 2], batches.begin())
     assert part_of(batches.drawn(), 0.1, np.random.default_rng(0)) is None
     for _ in range(3):
-        batches.add(range(10))
+        batches.add(range(10), batches.begin())
     assert part_of(batches.drawn(), 1.0, np.random.default_rng(0)) is None

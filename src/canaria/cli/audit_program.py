@@ -42,7 +42,7 @@ def audit_program(
     from canaria.integrations.opacus import auditing
 
     require_result_file(out, [] if module else [program])
-    words = [program, *(arguments or [])]
+    words, place = [program, *(arguments or [])], None if out is None else out.absolute()
     with auditing(canaries, rng=seed) as audit:
         failed = _run(words, module)
     if failed and not audit.trained:
@@ -52,7 +52,7 @@ def audit_program(
     with one_line_warnings():
         results = audit.reports(claimed, delta, confidence, name=program if module else Path(program).name)
     results = [replace(one, facts={"program": shlex.join(words), **one.facts}) for one in results]
-    if out is not None and len(results) > 1:
+    if place is not None and len(results) > 1:
         raise InputError(
             f"--out writes one result, but the program made {len(results)} trainings; use --json"
         )
@@ -60,8 +60,8 @@ def audit_program(
         typer.echo(f"canaria: warning: a training was not audited: {line}", err=True)
     for result in results:
         typer.echo(result.to_json() if as_json else str(result))
-        if out is not None:
-            result.save(out)
+        if place is not None:
+            result.save(place)
     if failed:
         raise InputError(f"the program failed ({failed}); what is shown is of its training until then")
     raise typer.Exit(1 if any(result.alarming for result in results) else 0)
@@ -92,13 +92,14 @@ def _run(words: list[str], module: bool) -> str:
 
 @contextmanager
 def _as_main(words: list[str], module: bool) -> Iterator[None]:
-    """Arguments and search path as the program expects them."""
+    """Arguments and search path as the program expects them; afterwards they, and the streams, are ours."""
     import sys
 
-    arguments, path = sys.argv, list(sys.path)
+    arguments, path, streams = sys.argv, list(sys.path), (sys.stdout, sys.stderr)
     sys.argv = words
     sys.path.insert(0, str(Path.cwd() if module else Path(words[0]).resolve().parent))
     try:
         yield
     finally:
         sys.argv, sys.path[:] = arguments, path
+        sys.stdout, sys.stderr = streams

@@ -9,7 +9,7 @@ from canaria.cli._options import AsJson
 from canaria.cli._progress import working
 
 if TYPE_CHECKING:
-    from canaria.results import Check
+    from canaria.results import Check, Result
 
 
 def verify(
@@ -27,24 +27,28 @@ def verify(
     confirmed = True
     for file in files:
         with working(f"recomputing {Path(file).name}"):
-            found = check(read_result(file))
+            stored = read_result(file)
+        found = check(stored)
         confirmed = confirmed and found.holds
         if as_json:
             typer.echo(json.dumps({"file": file, **found.to_dict()}, allow_nan=False))
         else:
-            typer.echo(_told(found, "the stored bound" if len(files) == 1 else f"{file}: the stored bound"))
+            subject = "the stored bound" if len(files) == 1 else f"{file}: the stored bound"
+            typer.echo(_told(found, stored.result, subject))
     raise typer.Exit(0 if confirmed else 1)
 
 
-def _told(found: "Check", subject: str) -> str:
-    from canaria._core.rounding import rounded_down
+def _told(found: "Check", result: "Result", subject: str) -> str:
+    from canaria._core.rounding import percent, rounded_down
     from canaria.results.verify import CHANGED
 
     verdict = "is confirmed" if found.bound_holds else "is NOT confirmed"
     but = ", but the file was changed after it was written" if found.changed and found.bound_holds else ""
     of_family = f", for the family of {found.family}," if found.family else ""
     given = f"its evidence gives ε ≥ {rounded_down(found.recomputed)}"
-    lines = [f"{subject} ε ≥ {rounded_down(found.stored)}{of_family} {verdict}{but}", *found.faults]
+    at = f"at δ = {result.bound.delta:g} with {percent(result.bound.confidence)}% confidence"
+    lines = [f"{subject} ε ≥ {rounded_down(found.stored)} {at}{of_family} {verdict}{but}", *found.faults]
     lines.append(f"{given}, if what the result assumes is true" if found.bound_holds else given)
+    lines += [f"it records that training was NOT what was stated: {one}" for one in result.contradictions]
     lines += [CHANGED] if found.changed else []
     return "\n  ".join(lines)

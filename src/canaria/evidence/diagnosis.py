@@ -39,25 +39,58 @@ def diagnosis(bound: Bound) -> str:
     """
     if bound.evidence.withdrawn:
         return ""
+    causes = (
+        _no_guess,
+        _too_much_delta,
+        _all_right,
+        _wrong_sign,
+        _no_signal,
+        _poor_weights,
+        _too_few_elements,
+    )
+    return next(filter(None, (cause(bound) for cause in causes)), "")
+
+
+def _no_guess(bound: Bound) -> str:
+    none = "no guess was made: the scores are all equal, or the rule guesses nothing"
+    return none if bound.tally.taken == 0 else ""
+
+
+def _all_right(bound: Bound) -> str:
     right, taken = bound.tally
-    if taken == 0:
-        return "no guess was made: the scores are all equal, or the rule guesses nothing"
-    if right == taken:
-        alike = " of one sign" if bound.clearest.one_sided else ""
-        return f"all of the {taken} surest guesses{alike} are right: only more of them can show more"
-    if bound.epsilon == 0:
-        if (wrong := _mostly_wrong(bound.clearest.progress(0.0))) is not None:
-            return (
-                f"guesses are wrong more often than by chance, {wrong.taken - wrong.correct} of the surest "
-                f"{wrong.taken}: a higher score must mean 'more likely included'; if scores are losses, that "
-                "must be said (higher means excluded)"
-            )
-        if (p_value := _against_coins(bound)) > _CHANCE:
-            return (
-                f"no signal: tossed coins would do as well with probability {p_value:.2g}; either the scores "
-                "tell nothing, or more elements are needed to see it"
-            )
-    return _too_much_delta(bound) or _too_few_elements(bound)
+    alike = " of one sign" if bound.clearest.one_sided else ""
+    only = f"all of the {taken} surest guesses{alike} are right: only more of them can show more"
+    return only if right == taken else ""
+
+
+def _wrong_sign(bound: Bound) -> str:
+    wrong = None if bound.epsilon else _mostly_wrong(bound.clearest.progress(0.0))
+    if wrong is None:
+        return ""
+    return (
+        f"guesses are wrong more often than by chance, {wrong.taken - wrong.correct} of the surest "
+        f"{wrong.taken}: a higher score must mean 'more likely included'; if scores are losses, that must be "
+        "said (higher means excluded)"
+    )
+
+
+def _no_signal(bound: Bound) -> str:
+    if bound.epsilon or bound.clearest.count_kind is None or (p_value := _against_coins(bound)) <= _CHANCE:
+        return ""
+    return (
+        f"no signal: tossed coins would do as well with probability {p_value:.2g}; either the scores tell "
+        "nothing, or more elements are needed to see it"
+    )
+
+
+def _poor_weights(bound: Bound) -> str:
+    """Whether guesses that were weighed by their losses, or bet on, are not as good as these say."""
+    if bound.clearest.count_kind is not None or bound.epsilon >= _LOW * bound.estimate:
+        return ""
+    right, taken = bound.tally
+    return (
+        f"the losses promise more than they keep, or there are too few: {right} of {taken} guesses are right"
+    )
 
 
 def _mostly_wrong(progress: Progress) -> Tally | None:
@@ -81,16 +114,18 @@ def _too_much_delta(bound: Bound) -> str:
     """Whether most is lost to the failures that delta permits."""
     if bound.delta == 0 or bound.family is not None:
         return ""
+    (right, taken), allowed = bound.tally, (1 + bound.delta) / 2
+    if taken < 2 * right <= 2 * allowed * taken:
+        return f"δ = {bound.delta:g} alone lets {100 * allowed:.4g}% of guesses be right, and no more were"
     without = _bound_within_reason(bound.evidence, 0.0, bound.confidence)
     if without == 0 or bound.epsilon >= _LOW * without:
         return ""
     given_away, elements = bound.delta * bound.evidence.elements, bound.evidence.elements
-    large = f"δ = {bound.delta:g} is large for {elements} elements at {percent(bound.confidence)}% confidence"
+    large = f" for {elements} elements at {percent(bound.confidence)}% confidence"
     if given_away >= 1:
-        large = (
-            f"δ = {bound.delta:g} is large: of {elements} elements it lets {given_away:,.0f} be given away"
-        )
-    return f"{large}; at δ = 0 the same guesses show {rounded_down(without)}"
+        large = f": of {elements} elements it lets {given_away:,.0f} be given away"
+    shown = f"at δ = 0 the same guesses show {rounded_down(without)}"
+    return f"δ = {bound.delta:g} is large{large}; {shown}"
 
 
 def _too_few_elements(bound: Bound) -> str:
@@ -144,3 +179,10 @@ def _rounded_up(size: int) -> int:
     """
     unit: int = 10 ** max(0, len(str(size)) - 2)
     return -(-size // unit) * unit
+
+
+_CAUSES: Final = (
+    *(_no_guess, _too_much_delta, _all_right, _wrong_sign, _no_signal, _poor_weights),
+    _too_few_elements,
+)
+"""What may keep a bound down, in the order in which it is asked for."""

@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -111,6 +110,10 @@ class Comparison:
         note = f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
         if len({row.result.bound.delta for row in self.rows}) > 1:
             note += " Their δ differ, so their ε are not about the same thing."
+        if len({row.result.bound.condition for row in self.rows}) > 1:
+            note += " Some are about mechanisms of a family alone, others about any."
+        if len({row.result.bound.adjacency for row in self.rows} - {"unspecified"}) > 1:
+            note += " Their adjacencies differ."
         return note
 
     @property
@@ -232,7 +235,7 @@ def _drawn(row: Row, place: int, scale: Scale) -> list[str]:
     start = scale.at(min(result.bound.epsilon, scale.high))
     told = f"{row.name}: {row.bound}"
     drawn = [
-        named_row(place * _ROW + 15, row.name, f"≥ {result.bound.epsilon_text}"),
+        named_row(place * _ROW + 15, row.name, row.bound.removeprefix("ε ")),
         line((start, down), (100, down), title=told, stroke=BLUE, stroke_width=3),
         dot(start, down, BLUE, title=told),
         arrow(100, down, BLUE),
@@ -266,8 +269,10 @@ def _short_number(value: float | None) -> float | str | None:
 
 
 def _short(name: str) -> str:
-    """A name that fits into a table."""
-    return textwrap.shorten(name, _LONGEST, placeholder="…") or "…"
+    """A name that fits into a table; of a long one the middle is left out, since ends differ."""
+    plain_name = " ".join(name.split()) or "…"
+    half = _LONGEST // 2
+    return plain_name if len(plain_name) <= _LONGEST else f"{plain_name[:half]}…{plain_name[1 - half :]}"
 
 
 def _printable(name: str) -> str:
@@ -277,4 +282,4 @@ def _printable(name: str) -> str:
 
 def _inert(value: object) -> object:
     """Text that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@") else value

@@ -39,7 +39,7 @@ _DERIVED: Final = (
 
 CHANGED: Final = (
     "the file was changed after it was written (its checksum does not fit): what does not follow from the "
-    "evidence, such as names, facts and conformance, may not be as it was"
+    "evidence, such as the claim, names, facts and conformance, may not be as it was"
 )
 
 

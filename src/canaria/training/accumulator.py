@@ -11,9 +11,9 @@ noise; all in units of the clip norm.
                either way.
     table      L(m) - L(0) for m = 1 ... s, L(m) = sum_t ln sum_j Bin(j; m g, q) phi((y_t - j) / sigma_t),
                sigma_t the believed noise of step t, and g the batches that make a step. Of shuffled batches,
-               for s = 1, the sum over passes of ln sum_t e^((y_t - 1/2) / sigma_t^2) / b, t over the b steps
-               of the pass; of a pass with r steps so far 1 - r / b is added to the inner sum. `HELD` steps
-               are held back and added in one go.
+               for s = 1, the sum over passes of ln (1 - w r / b + w / b sum_t e^((y_t - 1/2) / sigma_t^2)),
+               t over the r steps so far of the b steps of a pass, w the probability with which a row is in
+               it. `HELD` steps are held back and added in one go.
     witnesses  What `canaria.training.witnesses.Seen` says, for conformance alone.
 """
 
@@ -96,6 +96,18 @@ class Accumulator:
         return self.most * self.sampling.accumulated
 
     @property
+    def pass_of_shuffled(self) -> tuple[int, float]:
+        """The steps of a pass of shuffled batches, and the probability with which a row is in it."""
+        rate = self.sample_rate
+        return self.sampling.steps_of_a_pass(rate), self.sampling.once_in_a_pass(rate)
+
+    def absent(self, steps: int) -> float:
+        """The logarithm of the probability that a row was in none of so many steps of a pass."""
+        length, once = self.pass_of_shuffled
+        left = 1 - once * steps / length
+        return math.log(left) if left > 1e-12 else -math.inf
+
+    @property
     def count_square(self) -> float:
         """The mean square of the number of canaries that take part on one coordinate."""
         mean = self.draws * self.sample_rate / 2
@@ -137,13 +149,14 @@ class Accumulator:
         return added
 
     def _of_passes(self, seen: Floats, sigmas: Floats) -> Floats:
-        length = self.sampling.steps_of_a_pass(self.sample_rate)
+        length, once = self.pass_of_shuffled
         ratios = (seen - 0.5) / sigmas[:, None] ** 2
         added = np.zeros((1, seen.shape[1]))
         for start in range(0, len(seen), length):
             some = ratios[start : start + length]
-            missing = math.log1p(-len(some) / length) if len(some) < length else -math.inf
-            added += np.logaddexp(special.logsumexp(some, axis=0) - math.log(length), missing)
+            added += np.logaddexp(
+                special.logsumexp(some, axis=0) + math.log(once / length), self.absent(len(some))
+            )
         return added
 
     def totals(self, seen: Floats, noise: Floats, whole: Floats, stated: Floats) -> Totals:

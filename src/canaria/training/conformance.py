@@ -21,6 +21,7 @@ is stated; it is never a bound on epsilon.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -33,7 +34,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined, sidak
 from canaria.training.noise import CERTAIN, Part
-from canaria.training.sampling import Sampling
+from canaria.training.sampling import Sampling, Trials
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
@@ -152,11 +153,12 @@ def of_dirac(
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
-        certain, trials, rate = sampling.participations(int(m), steps, sample_rate)
-        normal[where] = _normal_scores(seen[where] - certain, trials, rate, scale)
+        taking = sampling.participations(int(m), steps, sample_rate)
+        normal[where] = _normal_scores(seen[where], taking, scale)
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
-    certain, trials, rate = sampling.participations(1, steps, sample_rate)
-    often, spread = certain + trials * rate, trials * rate * (1 - rate)
+    one = sampling.participations(1, steps, sample_rate)
+    often = sum(trials.number * trials.rate for trials in one)
+    spread = sum(trials.number * trials.rate * (1 - trials.rate) for trials in one)
     slope = _slope(included, seen) / often
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2)
@@ -252,13 +254,16 @@ def _slope(included: Integers, seen: Floats) -> float:
     return float(centred @ seen) / total if total > 0 else 1.0
 
 
-def _normal_scores(values: Floats, trials: int, rate: float, scale: float) -> Floats:
-    """Z with Phi(z) = F(value), F the law of Binomial(trials, rate) + N(0, scale^2); far tails included."""
-    reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 12
-    low, high = max(0, math.floor(trials * rate - reach)), min(trials, math.ceil(trials * rate + reach))
-    counts = np.arange(low, high + 1)
-    ways = -special.betaln(counts + 1, trials - counts + 1) - math.log(trials + 1)
-    weights = ways + special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
+def _normal_scores(values: Floats, taking: Sequence[Trials], scale: float) -> Floats:
+    """Z with Phi(z) = F(value), F the law of binomial numbers + N(0, scale^2); far tails included."""
+    counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
+    for trials in taking:
+        more, chances = _binomial(*trials)
+        both = (counts[:, None] + more).ravel()
+        joint = (weights[:, None] + chances).ravel()
+        counts = np.arange(both.min(), both.max() + 1)
+        weights = np.full(len(counts), -np.inf)
+        np.logaddexp.at(weights, both - counts[0], joint)
     standard = (values[:, None] - counts) / scale
     below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
     above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
@@ -266,6 +271,16 @@ def _normal_scores(values: Floats, trials: int, rate: float, scale: float) -> Fl
     return np.where(
         lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
     )
+
+
+def _binomial(trials: int, rate: float) -> tuple[Integers, Floats]:
+    """The likely numbers of heads, and the logarithms of their probabilities."""
+    reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 12
+    low, high = max(0, math.floor(trials * rate - reach)), min(trials, math.ceil(trials * rate + reach))
+    counts = np.arange(low, high + 1, dtype=np.int64)
+    ways = -special.betaln(counts + 1, trials - counts + 1) - math.log(trials + 1)
+    chances = ways + special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
+    return counts, np.asarray(chances, dtype=np.float64)
 
 
 def _joined(

@@ -39,6 +39,10 @@ ABOUT: Final = "the release of every noisy gradient sum to someone who knows the
 NOT_TESTED: Final = (
     "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
 )
+_OF_POISSON: Final = (
+    "accountants of DP-SGD take batches for Poisson's, so their ε is no claim about these; an excluded "
+    "canary is drawn, and contributes 0"
+)
 _DENSE_ROUNDS: Final = 64
 
 
@@ -254,9 +258,9 @@ class Recording:
 
     def family(self, named: Family | str | None = "dpsgd") -> Family | None:
         """A family of claims by its name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
+        if not self.sampling.is_poisson and (named == DpSgdFamily.name or isinstance(named, DpSgdFamily)):
+            raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
         if named == DpSgdFamily.name:
-            if not self.sampling.is_poisson:
-                raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named
 
@@ -378,6 +382,7 @@ class Recording:
                 f"{', root mean square' if self.noise_changes else ''})",
                 "exercised": touched,
                 "untouched": untouched,
+                **({} if self.sampling.is_poisson else {"claim": _OF_POISSON}),
                 **(self.not_tested() if found else {"conformance": self.excuse or NOT_TESTED}),
                 **({"unseen": self.ended} if self.ended else {}),
             },

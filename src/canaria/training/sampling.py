@@ -26,6 +26,18 @@ _FEWEST_BATCHES: Final = 4
 
 
 KINDS: Final = ("poisson", "shuffled", "fixed-size")
+_WORDS: Final = {
+    "poisson": "Poisson sampling",
+    "shuffled": "shuffled batches",
+    "fixed-size": "batches of one size",
+}
+
+
+class Trials(NamedTuple):
+    """Coins that show heads with one probability; their number of heads is binomial."""
+
+    number: int
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -37,9 +49,11 @@ class Sampling:
             each pass over the data, in random order. "fixed-size": every batch a fresh random subset of one
             size.
         accumulated: How many batches make a step.
+        batches: How many batches a pass has, where that is not 1 over the sampling rate; an attached audit
+            asks the data loader.
 
     Raises:
-        InputError: If the kind is unknown, or if the number is not at least 1.
+        InputError: If the kind is unknown, or if batches cannot be divided into steps.
 
     Example:
         >>> Sampling("poisson", accumulated=4).words
@@ -49,6 +63,7 @@ class Sampling:
 
     kind: str = "poisson"
     accumulated: int = 1
+    batches: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -56,32 +71,38 @@ class Sampling:
                 f"sampling must be {', '.join(KINDS[:-1])} or {KINDS[-1]}, got {shown(self.kind)}"
             )
         checks.integer("accumulated", self.accumulated, 1)
+        if self.batches is not None and self.batches % self.accumulated:
+            raise InputError(
+                f"{self.batches} batches of a pass cannot be divided into steps of {self.accumulated}"
+            )
 
     @property
     def is_poisson(self) -> bool:
         """Whether it is what accountants of DP-SGD take it for."""
-        return self == Sampling()
+        return self.kind == "poisson" and self.accumulated == 1
 
     @property
     def words(self) -> str:
         """The sampling in words."""
         each = f", {self.accumulated} batches to a step" if self.accumulated > 1 else ""
-        return {
-            "poisson": "Poisson sampling",
-            "shuffled": "shuffled batches",
-            "fixed-size": "batches of one size",
-        }[self.kind] + each
+        return f"{_WORDS[self.kind]}{each}"
 
     def steps_of_a_pass(self, sample_rate: float) -> int:
-        """How many steps a pass of shuffled batches has; a row is in one of them."""
-        return max(1, round(1 / sample_rate / self.accumulated))
+        """How many steps a pass of shuffled batches has; a row is in one of them at most."""
+        batches = round(1 / sample_rate) if self.batches is None else self.batches
+        return max(1, batches // self.accumulated)
 
-    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[int, int, float]:
-        """How often so many rows take part, all together: c + Binomial(n, rate), as (c, n, rate)."""
+    def once_in_a_pass(self, sample_rate: float) -> float:
+        """The probability with which a row is in a pass of shuffled batches; 1 unless some are dropped."""
+        return min(1.0, sample_rate * self.accumulated * self.steps_of_a_pass(sample_rate))
+
+    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials, ...]:
+        """How often so many rows take part, all together: a sum of independent binomial numbers."""
         if self.kind != "shuffled":
-            return 0, rows * steps * self.accumulated, sample_rate
-        passes, left = divmod(steps, self.steps_of_a_pass(sample_rate))
-        return rows * passes, rows, left / self.steps_of_a_pass(sample_rate)
+            return (Trials(rows * steps * self.accumulated, sample_rate),)
+        length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
+        passes, left = divmod(steps, length)
+        return Trials(rows * passes, once), Trials(rows, once * left / length)
 
 
 _POISSON: Final = Sampling()
@@ -93,10 +114,11 @@ class Drawn(NamedTuple):
     Attributes:
         rows: From how many rows.
         sizes: The number of rows of each batch.
-        overlaps: How many of those were last drawn for the batch `apart` before; empty if rows were not
-            followed.
+        overlaps: How many of those were in the batch before; empty if rows were not followed.
         taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
-        apart: Overlaps are with the batch so many before.
+        twice_in_a_pass: Whether a row was drawn twice in one pass.
+        repeats: For every two whole passes in a row, how many rows were in the same batch of both, as a
+            normal score.
 
     """
 
@@ -104,25 +126,47 @@ class Drawn(NamedTuple):
     sizes: Integers
     overlaps: Integers
     taking: Integers
-    apart: int = 1
+    twice_in_a_pass: bool = False
+    repeats: tuple[float, ...] = ()
+
+
+class Pass:
+    """One pass over the data: the batch that each row was drawn for, -1 if none, and the sizes of batches."""
+
+    def __init__(self, rows: int) -> None:
+        self.place = np.full(rows, -1, dtype=np.int64)
+        self.sizes: list[int] = []
 
 
 class Batches:
-    """Follows the batches of a sampler of so many rows.
+    """Follows the batches of a sampler of so many rows; passes may overlap.
 
-    What a batch has in common is counted with the one `apart` batches before it.
+    `begin` makes a pass, to which batches are added, and `end` says that it is whole.
     """
 
-    def __init__(self, rows: int, apart: int = 1) -> None:
-        self._rows, self._apart, self.twice = rows, apart, False
+    def __init__(self, rows: int) -> None:
+        self._rows, self.twice, self._twice_in_a_pass = rows, False, False
         self._sizes: list[int] = []
         self._overlaps: list[int] = []
-        followed = rows if rows <= _MOST_ROWS else 0
-        self._times = np.zeros(followed, dtype=np.int32)
-        self._last = np.full(followed, -1, dtype=np.int32)
+        self._repeats: list[float] = []
+        self._followed = rows if rows <= _MOST_ROWS else 0
+        self._times = np.zeros(self._followed, dtype=np.int32)
+        self._last = np.full(self._followed, -1, dtype=np.int32)
+        self._before: Pass | None = None
 
-    def add(self, batch: Any) -> None:
-        """One more batch, of these rows."""
+    def begin(self) -> Pass:
+        """A new pass over the data."""
+        return Pass(self._followed)
+
+    def end(self, this: Pass) -> None:
+        """A pass came to its end."""
+        before = self._before
+        if len(self._times) and before is not None and len(this.sizes) == len(before.sizes) > 1:
+            self._repeats.append(_repeated(this, before, self._rows))
+        self._before = this
+
+    def add(self, batch: Any, this: Pass) -> None:
+        """One more batch of a pass, of these rows."""
         number = len(self._sizes)
         self._sizes.append(len(batch))
         chosen = np.asarray(batch if len(batch) else np.zeros(0, dtype=np.int64))
@@ -132,10 +176,12 @@ class Batches:
             return
         distinct = np.unique(chosen)
         self.twice = self.twice or len(distinct) < len(chosen)
-        before = number - self._apart
-        self._overlaps.append(int(np.count_nonzero(self._last[distinct] == before)) if before >= 0 else 0)
+        self._twice_in_a_pass = self._twice_in_a_pass or bool((this.place[distinct] >= 0).any())
+        self._overlaps.append(int(np.count_nonzero(self._last[distinct] == number - 1)) if number else 0)
         self._times[distinct] += 1
         self._last[distinct] = number
+        this.place[distinct] = len(this.sizes)
+        this.sizes.append(len(chosen))
 
     def drawn(self) -> Drawn:
         """What was drawn so far."""
@@ -144,8 +190,23 @@ class Batches:
             np.array(self._sizes, dtype=np.int64),
             np.array(self._overlaps if len(self._times) else [], dtype=np.int64),
             np.bincount(self._times) if len(self._times) else np.zeros(0, dtype=np.int64),
-            self._apart,
+            self._twice_in_a_pass,
+            tuple(self._repeats),
         )
+
+
+def _repeated(this: Pass, before: Pass, rows: int) -> float:
+    """How many rows are in the same batch of two passes, in standard deviations of a fresh shuffle.
+
+    Given the sizes, rows in batch k of both are the diagonal of a table with fixed margins.
+    """
+    same = int(np.count_nonzero((this.place >= 0) & (this.place == before.place)))
+    sizes, sizes_before = np.array(this.sizes), np.array(before.sizes)
+    both = sizes_before * sizes / rows
+    spread = sizes_before * sizes * (rows - sizes_before) * (rows - sizes)
+    others = both.sum() ** 2 - (both**2).sum()
+    variance = (spread.sum() / rows**2 + others) / max(rows - 1, 1)
+    return float((same - both.sum()) / math.sqrt(variance)) if variance > 0 else 0.0
 
 
 def part_of(
@@ -155,22 +216,29 @@ def part_of(
     batches = len(drawn.sizes)
     if batches < _FEWEST_BATCHES or not 0 < sample_rate < 1:
         return None
+    if stated.kind == "shuffled":
+        return _of_passes(drawn)
     found = _by_size(drawn, sample_rate, rng) if stated.kind == "poisson" else []
     if len(drawn.taking):
-        if stated.kind != "shuffled":
-            times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
-            taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
-            found.append(_spread(taking, "how often rows were drawn"))
-        apart = drawn.apart
-        law = stats.hypergeom(drawn.rows, drawn.sizes[:-apart], drawn.sizes[apart:])
-        common = normal_scores(law, drawn.overlaps[apart:], rng)
-        if len(common) > 1:
-            found.append(_spread(common, "what the batches that the sampler drew have in common"))
+        times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
+        taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
+        found.append(_spread(taking, "how often rows were drawn"))
+        law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
+        common = normal_scores(law, drawn.overlaps[1:], rng)
+        found.append(_spread(common, "what the batches that the sampler drew have in common"))
     if not found:
         return None
     smallest = min(found, key=lambda part: part.p_value)
-    seen = "" if stated.kind == "shuffled" else _looks_like(drawn)
-    return Part(sidak(smallest.p_value, len(found)), f"{smallest.where}{seen}")
+    return Part(sidak(smallest.p_value, len(found)), f"{smallest.where}{_looks_like(drawn)}")
+
+
+def _of_passes(drawn: Drawn) -> Part | None:
+    """Whether rows are in the same batch of two passes in a row as often as by a fresh shuffle."""
+    if not drawn.repeats:
+        return None
+    scores = np.array(drawn.repeats)
+    p_value = chi_squared(float(scores @ scores), len(scores))
+    return Part(p_value, "which rows are in the same batch of two passes in a row")
 
 
 def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
@@ -193,14 +261,11 @@ def _looks_like(drawn: Drawn) -> str:
 
 def contradictions(drawn: Drawn, stated: Sampling) -> tuple[str, ...]:
     """What cannot be, if batches are drawn as stated."""
-    batches, sizes = len(drawn.sizes), np.unique(drawn.sizes)
+    sizes = np.unique(drawn.sizes)
     if stated.kind == "fixed-size" and len(sizes) > 1:
         return (f"batches of one size are stated, but they had {sizes[0]} to {sizes[-1]} rows",)
-    if stated.kind == "shuffled" and len(drawn.taking) - 1 > -(-batches // drawn.apart):
-        return (
-            f"shuffled batches are stated, but a row was drawn {len(drawn.taking) - 1} times in "
-            f"{-(-batches // drawn.apart)} passes",
-        )
+    if stated.kind == "shuffled" and drawn.twice_in_a_pass:
+        return ("shuffled batches are stated, but a row was drawn twice in one pass",)
     return ()
 
 

@@ -53,9 +53,9 @@ class Accumulator:
                 binomial_law(specified.draws, specified.sample_rate)
             ).tolist()
         self._each = specified.sampling.accumulated
-        self._pass = 0
+        self._pass, self._once = 0, 1.0
         if most and specified.sampling.kind == "shuffled":
-            self._pass = specified.sampling.steps_of_a_pass(specified.sample_rate)
+            self._pass, self._once = specified.pass_of_shuffled
         self._layers = list(specified.layers)
         plain, shaped, signed = np.flatnonzero(~roles.shaped), np.flatnonzero(roles.shaped), roles.signed
         self._parts = [len(plain), len(shaped), -(-len(signed) // 8) * 8]
@@ -135,8 +135,7 @@ class Accumulator:
         """What was seen, with the steps that are held back, on the CPU and free of torch."""
         found = self._with_held(self._totals.copied())
         if self._pass and (some := self.steps % self._pass):
-            missing = found.open.new_tensor(math.log1p(-some / self._pass))
-            found.table[0].add_(torch.logaddexp(found.open - math.log(self._pass), missing))
+            self._close(found, some)
         beyond = found.beyond.cpu().numpy()
         values = self._parts[1] * self.steps
         cells = -np.diff(np.concatenate([[values], beyond, [0]]))
@@ -185,8 +184,14 @@ class Accumulator:
         for step, ratio in enumerate(ratios, start=self.steps - len(seen) + 1):
             torch.logaddexp(before.open, ratio.to(before.open.dtype), out=before.open)
             if step % self._pass == 0:
-                before.table[0].add_(before.open - math.log(self._pass))
+                self._close(before, self._pass)
                 before.open.fill_(-torch.inf)
+
+    def _close(self, totals: _Totals, steps: int) -> None:
+        """Put a pass of so many steps into the table."""
+        absent = totals.open.new_tensor(self.specified.absent(steps))
+        taking = totals.open + math.log(self._once / self._pass)
+        totals.table[0].add_(torch.logaddexp(taking, absent))
 
     def _units(self, rows: Iterable[int]) -> Tensor | float:
         """What makes multiples of the stated noise of these rows."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from opacus.data_loader import DPDataLoader
@@ -12,7 +13,7 @@ from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._audit import Audit, attach
-from canaria.integrations.opacus._internals import Promise, accountant_of, noticing
+from canaria.integrations.opacus._internals import Promise, accountant_of, noticing, steps_counted
 from canaria.results.result import Result
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.watch import Watch
@@ -48,45 +49,91 @@ class ProgramAudit:
         self._watch: Watch | None = how.pop("watch")
         self._rng = seeds.generator(rng, _PROGRAM)
         self._promises: dict[Audit, Promise] = {}
-        self._optimizers: list[tuple[DPOptimizer, Promise | None]] = []
-        self._loaders: list[DPDataLoader] = []
+        self._engines: list[_Making] = []
+        self._optimizers: list[DPOptimizer] = []
+        self._by_hand = _Making(None)
 
-    def made_optimizer(self, optimizer: DPOptimizer, promise: Promise | None) -> None:
-        """The program has a private optimizer, of an engine that was asked to keep the promise."""
-        self._optimizers.append((optimizer, promise))
-        self._pair()
+    def begin_engine(self, promise: Promise | None) -> None:
+        """An engine makes things private; one that asks another passes its promise on."""
+        before = self._engines[-1].promise if self._engines else None
+        self._engines.append(_Making(promise or before))
+
+    def end_engine(self) -> None:
+        """What the engine made belongs together."""
+        made = self._engines.pop()
+        if self._engines:
+            self._engines[-1].optimizers += made.optimizers
+            self._engines[-1].loaders += made.loaders
+            return
+        for optimizer in made.optimizers:
+            if len(made.loaders) == 1:
+                self._attach(optimizer, made.loaders[0], made.promise, begun=False)
+            else:
+                self._refuse(optimizer)
+
+    def made_optimizer(self, optimizer: DPOptimizer) -> None:
+        """The program has a private optimizer."""
+        self._optimizers.append(optimizer)
+        (self._engines[-1] if self._engines else self._by_hand).optimizers.append(optimizer)
 
     def made_loader(self, loader: DPDataLoader) -> None:
         """The program has a private data loader."""
-        self._loaders.append(loader)
-        self._pair()
+        (self._engines[-1] if self._engines else self._by_hand).loaders.append(loader)
 
-    def _pair(self) -> None:
-        """Audit the newest optimizer with the newest loader, once there are both."""
-        if not self._optimizers or not self._loaders:
+    def before_step(self, optimizer: DPOptimizer) -> None:
+        """Audit an optimizer that was made by hand from its first step on, if it is plain what feeds it.
+
+        One that goes on from a checkpoint is not audited: its accountant counts steps that nobody saw.
+        """
+        self._leave_if_resumed(optimizer)
+        waiting = self._by_hand
+        if not any(one is optimizer for one in waiting.optimizers):
             return
-        (optimizer, promise), loader = self._optimizers.pop(), self._loaders.pop()
-        try:
-            audit = attach(
-                optimizer, loader, injection="sum", canaries=self._canaries, rng=self._rng, **self._how
+        waiting.optimizers = [one for one in waiting.optimizers if one is not optimizer]
+        if len(waiting.loaders) == 1:
+            self._attach(optimizer, waiting.loaders[0], None, begun=True)
+        elif waiting.loaders:
+            self.refused.append(
+                f"it is not plain which of {len(waiting.loaders)} data loaders feeds an optimizer; attach an "
+                "audit to both by hand"
             )
+        else:
+            self._refuse(optimizer)
+
+    def _leave_if_resumed(self, optimizer: DPOptimizer) -> None:
+        accountant = accountant_of(optimizer)
+        for audit in self.audits:
+            fresh = audit.steps > 0 or accountant is None or steps_counted(accountant) == 0
+            if audit.optimizer is not optimizer or audit.ended or fresh or audit.shares_accountant():
+                continue
+            audit.detach()
+            self.refused.append("training goes on from a checkpoint, and was not seen from its beginning")
+
+    def _attach(
+        self, optimizer: DPOptimizer, loader: DPDataLoader, promise: Promise | None, *, begun: bool
+    ) -> None:
+        how = {"canaries": self._canaries, "rng": self._rng, "begun": begun, **self._how}
+        try:
+            audit = attach(optimizer, loader, injection="sum", **how)
         except InputError as error:
             self.refused.append(str(error))
             return
+        audit.shares_accountant = lambda: self._counts_for_others(optimizer)
         self.audits.append(audit)
         if promise is not None:
             self._promises[audit] = promise
         if self._watch is not None:
             audit.watch_with(self._watch)
 
-    def finish(self) -> None:
-        """The program has ended: say what was left without a partner."""
-        for optimizer, _ in self._optimizers:
-            counted = accountant_of(optimizer) is not None
-            self.refused.append(
-                _UNPAIRED + ("; its accountant takes batches for Poisson's" if counted else "")
-            )
-        self._optimizers.clear()
+    def _counts_for_others(self, optimizer: DPOptimizer) -> bool:
+        """Whether the accountant of an optimizer also counts the steps of others."""
+        own = accountant_of(optimizer)
+        others = (one for one in self._optimizers if one is not optimizer)
+        return own is not None and any(accountant_of(one) is own for one in others)
+
+    def _refuse(self, optimizer: DPOptimizer) -> None:
+        counted = "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
+        self.refused.append(_UNPAIRED + counted)
 
     def report(
         self,
@@ -130,8 +177,11 @@ class ProgramAudit:
 
     @property
     def trained(self) -> list[Audit]:
-        """The audits that saw a step."""
-        return [audit for audit in self.audits if audit.steps]
+        """The audits that saw a step, each made of a batch of the data loader that they were attached to.
+
+        Canaries are drawn at the rate of that loader; of steps from another one, nothing would be proved.
+        """
+        return [audit for audit in self.audits if audit.steps and not audit.strayed]
 
     @property
     def promised(self) -> bool:
@@ -142,11 +192,10 @@ class ProgramAudit:
         self, audit: Audit, claimed: float | Claim | None, delta: float | None, confidence: float, how: Any
     ) -> Result:
         promise = self._promises.get(audit)
-        if claimed is None and promise is not None and delta in (None, promise.delta):
-            claimed, delta = promise.epsilon, promise.delta
-        accountant = accountant_of(audit.optimizer)
-        if claimed is None and delta is not None and accountant is not None:
-            claimed = float(accountant.get_epsilon(delta))
+        if promise is not None and delta in (None, promise.delta):
+            claimed, delta = promise.epsilon if claimed is None else claimed, promise.delta
+        if claimed is None and delta is not None:
+            claimed = _counted(audit, delta)
         if claimed is None and delta is None:
             raise InputError("delta must be given: the program did not ask for an ε at one")
         if isinstance(claimed, ApproximateDP):
@@ -154,6 +203,14 @@ class ProgramAudit:
         return audit.report(claimed, delta, confidence, **how)
 
     def _nothing(self) -> str:
+        if any(audit.strayed for audit in self.audits):
+            return (
+                "the program could not be audited: steps were made of batches that the data loader which was "
+                "made with the optimizer did not draw"
+            )
+        ended = [audit.ended for audit in self.audits if audit.ended]
+        if ended and not self.refused:
+            return f"the program could not be audited: {'; '.join(ended)}"
         if self.refused:
             return f"the program could not be audited: {'; '.join(dict.fromkeys(self.refused))}"
         if self.audits:
@@ -195,6 +252,23 @@ def auditing(
 
     """
     audit = ProgramAudit(canaries, rng, per_coordinate=per_coordinate, on_error=on_error, watch=watch)
-    with noticing(audit.made_optimizer, audit.made_loader):
+    with noticing(audit):
         yield audit
-    audit.finish()
+
+
+def _counted(audit: Audit, delta: float) -> float | None:
+    """What the accountant says; None if there is none, or if it fails, as some do without noise."""
+    accountant = accountant_of(audit.optimizer)
+    try:
+        return None if accountant is None else float(accountant.get_epsilon(delta))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+@dataclass
+class _Making:
+    """What was made private, by one call of an engine or by hand."""
+
+    promise: Promise | None
+    optimizers: list[DPOptimizer] = field(default_factory=list)
+    loaders: list[DPDataLoader] = field(default_factory=list)

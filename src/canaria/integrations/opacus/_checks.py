@@ -1,10 +1,12 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from torch.utils.data import Sampler
 
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
@@ -42,7 +44,14 @@ def require_private(optimizer: DPOptimizer) -> None:
 
 def require_sampling(data_loader: Any, sampling: Sampling, design: Design, injection: str) -> None:
     sampler = getattr(data_loader, "batch_sampler", None)
-    if injection == "head" and sampler is not None and hasattr(sampler, "__len__"):
+    countable = isinstance(sampler, Sampler) and hasattr(sampler, "__len__") and len(sampler) > 0
+    if injection == "head" and not countable:
+        raise InputError(
+            "data_loader must have a batch sampler, a torch Sampler whose number of batches is known, got "
+            f"{type(sampler).__name__}"
+        )
+    if injection == "head":
+        replace(sampling, batches=len(data_loader.batch_sampler))
         shared = isinstance(design, Dense) or design.most > 1
         if sampling.kind == "shuffled" and shared:
             raise InputError("shuffled batches go with one canary per coordinate; leave out per_coordinate")
@@ -60,10 +69,11 @@ def require_sampling(data_loader: Any, sampling: Sampling, design: Design, injec
         )
 
 
-def require_fresh(optimizer: DPOptimizer) -> None:
+def require_fresh(optimizer: DPOptimizer, *, begun: bool) -> None:
     accountant = accountant_of(optimizer)
     stepped = accountant is not None and steps_counted(accountant) > 0
-    if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
+    waiting = not begun and any(p.grad is not None for p in optimizer.params)
+    if stepped or optimizer.state or waiting:
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
 
 

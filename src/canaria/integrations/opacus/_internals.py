@@ -84,9 +84,10 @@ def samples_by_poisson(data_loader: DPDataLoader) -> bool:
 
 def sampled_rows(data_loader: DPDataLoader) -> int:
     """From how many rows the sampler draws, over all processes."""
-    if not samples_by_poisson(data_loader):
-        return len(data_loader.dataset)
     sampler = data_loader.batch_sampler
+    if not samples_by_poisson(data_loader):
+        drawn_from: Any = getattr(sampler, "sampler", None)
+        return len(drawn_from if hasattr(drawn_from, "__len__") else data_loader.dataset)
     return int(getattr(sampler, "total_size", sampler.num_samples))
 
 
@@ -96,9 +97,17 @@ def shares_rows(data_loader: DPDataLoader) -> bool:
 
 
 def rate_of(data_loader: Any) -> float:
-    """The probability with which a row is in a batch."""
+    """The probability with which a row is in a batch, as its sampler says or by the size of a batch."""
     sampler = data_loader.batch_sampler
-    return float(sampler.sample_rate) if samples_by_poisson(data_loader) else 1 / len(sampler)
+    if hasattr(sampler, "sample_rate"):
+        return float(sampler.sample_rate)
+    size = getattr(sampler, "batch_size", None)
+    return 1 / len(sampler) if size is None else min(1.0, size / sampled_rows(data_loader))
+
+
+def batches_of(data_loader: Any) -> int:
+    """How many batches a pass has."""
+    return len(data_loader.batch_sampler)
 
 
 def noise_added(optimizer: DPOptimizer) -> float:
@@ -295,34 +304,69 @@ class Promise(NamedTuple):
     delta: float
 
 
+class Noticed(Protocol):
+    """What is told of private optimizers and data loaders."""
+
+    def begin_engine(self, promise: Promise | None) -> None:
+        """An engine makes things private, asked to keep the promise; what it makes belongs together."""
+
+    def end_engine(self) -> None:
+        """The engine has made them, or failed."""
+
+    def made_optimizer(self, optimizer: DPOptimizer) -> None:
+        """A private optimizer was made."""
+
+    def made_loader(self, loader: DPDataLoader) -> None:
+        """A private data loader was made."""
+
+    def before_step(self, optimizer: DPOptimizer) -> None:
+        """A private optimizer is about to make a step."""
+
+
 @contextmanager
-def noticing(
-    on_optimizer: Callable[[DPOptimizer, Promise | None], None], on_loader: Callable[[DPDataLoader], None]
-) -> Iterator[None]:
-    """Be told of every private optimizer and data loader when it is made, by an engine or by hand.
+def noticing(noticed: Noticed) -> Iterator[None]:
+    """Tell of every private optimizer and data loader when it is made, by an engine or by hand, and of steps.
 
-    Constructors are patched; of classes that call each other's, the outermost tells.
+    Constructors and steps are patched; of classes that call each other's, the outermost tells.
     """
-    promised: list[Promise] = []
-    own_make = PrivacyEngine.make_private_with_epsilon
 
-    def make(engine: PrivacyEngine, **how: Any) -> Any:
-        promised.append(Promise(float(how["target_epsilon"]), float(how["target_delta"])))
-        try:
-            return own_make(engine, **how)
-        finally:
-            promised.pop()
+    def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
+        def make(engine: PrivacyEngine, **how: Any) -> Any:
+            noticed.begin_engine(promise_of(how))
+            try:
+                return own(engine, **how)
+            finally:
+                noticed.end_engine()
 
-    def made_optimizer(optimizer: DPOptimizer) -> None:
-        on_optimizer(optimizer, promised[-1] if promised else None)
+        return make
+
+    def promise(how: dict[str, Any]) -> Promise:
+        return Promise(float(how["target_epsilon"]), float(how["target_delta"]))
 
     with ExitStack() as patches:
-        patches.enter_context(_patched(PrivacyEngine, "make_private_with_epsilon", make))
-        for kind in _optimizers(DPOptimizer):
+        for name, promise_of in (("make_private", lambda _: None), ("make_private_with_epsilon", promise)):
+            own = vars(PrivacyEngine)[name]
+            patches.enter_context(_patched(PrivacyEngine, name, making(own, promise_of)))
+        for kind in dict.fromkeys(_optimizers(DPOptimizer)):
             if "__init__" in vars(kind):
-                patches.enter_context(_patched(kind, "__init__", _telling(kind.__init__, made_optimizer)))
-        patches.enter_context(_patched(DPDataLoader, "__init__", _telling(DPDataLoader.__init__, on_loader)))
+                telling = _telling(kind.__init__, noticed.made_optimizer)
+                patches.enter_context(_patched(kind, "__init__", telling))
+            if "step" in vars(kind):
+                patches.enter_context(_patched(kind, "step", _announced(kind.step, noticed.before_step)))
+        telling = _telling(DPDataLoader.__init__, noticed.made_loader)
+        patches.enter_context(_patched(DPDataLoader, "__init__", telling))
         yield
+
+
+def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
+    """A method that tells before it does anything."""
+
+    @functools.wraps(own)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        tell(self)
+        return own(self, *args, **kwargs)
+
+    return told
 
 
 def _telling(own: Callable[..., None], tell: Callable[[Any], None]) -> Callable[..., None]:

@@ -106,10 +106,11 @@ class Draws:
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
         self._begun = begun
         self._passes: list[_Pass] = []
+        self._training: _Pass | None = None
+        self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
         self._closed = False
-        apart = len(loader.batch_sampler) if sampling.kind == "shuffled" else 1
-        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader), apart)
+        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader))
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
         self._undo = record_draws(loader.batch_sampler, self._begin)
@@ -125,30 +126,53 @@ class Draws:
         self._left.clear()
         if not self._closed:
             self._passes.append(this)
+        drawn = None if self._batches is None else self._batches.begin()
 
         def record(rows: list[int] | None) -> None:
             if self._closed:
                 return
+            self._decide(this)
             if rows is None:
                 this.ended = True
+                if self._batches is not None and drawn is not None:
+                    self._batches.end(drawn)
             else:
                 this.batches += 1
-                if self._batches is not None:
-                    self._batches.add(rows)
+                if self._batches is not None and drawn is not None:
+                    self._batches.add(rows, drawn)
                 if self._followed:
                     self._drawn.append(rows)
 
         return record
 
     def count_step(self) -> None:
-        """A step was made, of a batch of the last pass that has one left."""
-        for one in reversed(self._passes):
-            left = one.batches - one.steps
-            if left > 0 and not (one.ended and left > self._ahead):
-                one.steps += self._sampling.accumulated
-                return
-        if self._passes or not self._begun:
-            self._stray += 1
+        """A step was made, of a batch of the last pass that has one left.
+
+        If the pass in training has one left, too, it was left, or the loader was only looked into since: what
+        draws next tells. (With workers, batches that are left were fetched ahead.)
+        """
+        newest = next((one for one in reversed(self._passes) if self._could_feed(one)), None)
+        now = self._training
+        if newest is None:
+            self._stray += bool(self._passes) or not self._begun
+        elif now is None or now is newest or now.batches == now.steps or self.loader.num_workers:
+            self._count(newest)
+        else:
+            self._undecided.append((now, newest))
+
+    def _could_feed(self, one: _Pass) -> bool:
+        left = one.batches - one.steps
+        return left > 0 and not (one.ended and left > self._ahead)
+
+    def _count(self, one: _Pass) -> None:
+        one.steps += self._sampling.accumulated
+        self._training = one
+
+    def _decide(self, drawing: _Pass | None = None) -> None:
+        """The pass that draws now is the one that steps were made of; or else the newest."""
+        for now, newest in self._undecided:
+            self._count(now if drawing is now else newest)
+        self._undecided.clear()
 
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if every step was made of one batch that this sampler drew by coins.
@@ -156,8 +180,9 @@ class Draws:
         A pass without a step is an evaluation. One that did not come to its end, and the last one, may have a
         batch left, and those that were fetched ahead.
         """
+        self._decide()
         if self._batches is not None and self._batches.twice:
-            return ("a row was drawn twice for one batch, which Poisson sampling never does",)
+            return (f"a row was drawn twice for one batch, which {self._sampling.words} never do",)
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
@@ -171,6 +196,17 @@ class Draws:
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
+
+    @property
+    def strayed(self) -> bool:
+        """Whether steps were made of batches that this sampler did not draw."""
+        return self._stray > 0
+
+    def left_early(self) -> bool:
+        """Whether training left a pass before its end, and then began another."""
+        self._decide()
+        trained = [one for one in self._passes if one.steps]
+        return any(one.steps < len(self.loader.batch_sampler) for one in trained[:-1])
 
     def drawn(self) -> Drawn | None:
         """What the sampler drew, for the conformance test; None if it has not all rows to itself."""
