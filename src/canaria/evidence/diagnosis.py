@@ -75,7 +75,7 @@ def _wrong_sign(bound: Bound) -> str:
 
 
 def _no_signal(bound: Bound) -> str:
-    if bound.epsilon or bound.clearest.count_kind is None or (p_value := _against_coins(bound)) <= _CHANCE:
+    if bound.epsilon or _is_weighed(bound) or (p_value := _against_coins(bound)) <= _CHANCE:
         return ""
     return (
         f"no signal: tossed coins would do as well with probability {p_value:.2g}; either the scores tell "
@@ -83,9 +83,14 @@ def _no_signal(bound: Bound) -> str:
     )
 
 
+def _is_weighed(bound: Bound) -> bool:
+    """Whether guesses count for more or less, by their losses; then a number of right ones says little."""
+    return type(bound.clearest).__name__ in ("Weighted", "Bets", "Budget")
+
+
 def _poor_weights(bound: Bound) -> str:
     """Whether guesses that were weighed by their losses, or bet on, are not as good as these say."""
-    if bound.clearest.count_kind is not None or bound.epsilon >= _LOW * bound.estimate:
+    if not _is_weighed(bound) or 0 < bound.epsilon >= _LOW * bound.estimate:
         return ""
     right, taken = bound.tally
     return (
@@ -179,10 +184,3 @@ def _rounded_up(size: int) -> int:
     """
     unit: int = 10 ** max(0, len(str(size)) - 2)
     return -(-size // unit) * unit
-
-
-_CAUSES: Final = (
-    *(_no_guess, _too_much_delta, _all_right, _wrong_sign, _no_signal, _poor_weights),
-    _too_few_elements,
-)
-"""What may keep a bound down, in the order in which it is asked for."""

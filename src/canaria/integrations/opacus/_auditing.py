@@ -179,7 +179,7 @@ class ProgramAudit:
     def trained(self) -> list[Audit]:
         """The audits that saw a step, each made of a batch of the data loader that they were attached to.
 
-        Canaries are drawn at the rate of that loader; of steps from another one, nothing would be proved.
+        Canaries are drawn at the rate of that loader; of steps from another one, a bound would say nothing.
         """
         return [audit for audit in self.audits if audit.steps and not audit.strayed]
 
