@@ -57,7 +57,8 @@ def test_neighbours() -> None:
     assert run("neighbours.py") in ISOLATION.read_text()
 
 
-@pytest.mark.parametrize("loss", ["batch", pytest.param("rows", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("loss", ["batch", "rows"])
 def test_isolation(loss: str) -> None:
     """Both answers are as the docs show them, up to the last digits, in which machines differ."""
     shown = re.search(rf"--loss {loss}\n(.*?)\n```", ISOLATION.read_text(), re.S)

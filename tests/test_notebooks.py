@@ -26,7 +26,13 @@ def text(output: Any) -> str:
     )
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.full] * (path.stem == "plan"), id=path.stem)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_notebook_prints_what_it_shows(path: Path) -> None:
     stored = nbformat.read(path, as_version=4)
     run = load("notebooks", ROOT / "benchmarks").executed(path)

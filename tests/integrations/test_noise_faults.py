@@ -35,7 +35,7 @@ def privatizer(keys_of: Any) -> optax.GradientTransformation:
 @pytest.mark.parametrize(
     "shapes",
     [
-        [(20, 32), (32,), (32, 3), (3,)],
+        pytest.param([(20, 32), (32,), (32, 3), (3,)], marks=pytest.mark.full),
         pytest.param([(400, 400), (400,), (100, 400)], marks=pytest.mark.full),
     ],
     ids=str,

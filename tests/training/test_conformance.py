@@ -23,7 +23,7 @@ WITNESSED = ("size", "steps", "places", "shape", "repeats", "copies", "totals")
 @pytest.mark.parametrize(
     ("design", "sigmas", "parts_expected"),
     [
-        (Dirac(120, 2), np.linspace(2, 1, 9), (*SUMS, *WITNESSED)),
+        pytest.param(Dirac(120, 2), np.linspace(2, 1, 9), (*SUMS, *WITNESSED), marks=pytest.mark.full),
         (Dirac(200), np.full(20, 2.0), (*SUMS, *WITNESSED)),
         (Dense(40, 60), np.full(9, 2.0), (*SUMS[1:], *WITNESSED)),
     ],

@@ -61,7 +61,7 @@ class Recorder:
 
     def __init__(
         self,
-        parameters: Any,
+        parameters: object,
         *,
         canaries: int,
         sample_rate: float,
@@ -113,7 +113,7 @@ class Recorder:
             array.reshape(-1)[places] = values[first : first + len(places)]
         return self._shaped(self._added)
 
-    def see(self, noisy_sum: Any, *, real: Any) -> None:
+    def see(self, noisy_sum: object, *, real: object) -> None:
         """Read a step.
 
         Args:
@@ -209,7 +209,7 @@ class Recorder:
         added = self._specified.likelihoods(seen, self._stated, self._believed())
         return self._sums + seen.sum(axis=0), self._table + added
 
-    def _read(self, name: str, values: Any) -> list[Floats]:
+    def _read(self, name: str, values: object) -> list[Floats]:
         """The arrays, in double precision, in the order of the parameters."""
         names, leaves = _leaves(name, values)
         shapes = [tuple(np.shape(leaf)) for leaf in leaves]
@@ -225,7 +225,7 @@ class Recorder:
         return dict(zip(self._names, arrays, strict=True))
 
 
-def _leaves(name: str, values: Any) -> tuple[list[Any] | None, list[Any]]:
+def _leaves(name: str, values: object) -> tuple[list[Any] | None, list[Any]]:
     """The names and the arrays of a dict or a list; no names for a single array."""
     if isinstance(values, Mapping):
         names, leaves = list(values), list(values.values())

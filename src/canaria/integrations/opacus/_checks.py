@@ -1,7 +1,6 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from opacus.data_loader import DPDataLoader
@@ -42,7 +41,7 @@ def require_private(optimizer: DPOptimizer) -> None:
         raise InputError("optimizer is audited already; detach that audit first")
 
 
-def require_sampling(data_loader: Any, sampling: Sampling, design: Design, injection: str) -> None:
+def require_sampling(data_loader: DPDataLoader, sampling: Sampling, design: Design, injection: str) -> None:
     sampler = getattr(data_loader, "batch_sampler", None)
     countable = isinstance(sampler, Sampler) and hasattr(sampler, "__len__") and len(sampler) > 0
     if injection == "head" and not countable:

@@ -96,7 +96,7 @@ def shares_rows(data_loader: DPDataLoader) -> bool:
     return isinstance(data_loader.batch_sampler, DistributedUniformWithReplacementSampler)
 
 
-def rate_of(data_loader: Any) -> float:
+def rate_of(data_loader: DPDataLoader) -> float:
     """The probability with which a row is in a batch, as its sampler says or by the size of a batch."""
     sampler = data_loader.batch_sampler
     if hasattr(sampler, "sample_rate"):
@@ -105,7 +105,7 @@ def rate_of(data_loader: Any) -> float:
     return 1 / len(sampler) if size is None else min(1.0, size / sampled_rows(data_loader))
 
 
-def batches_of(data_loader: Any) -> int:
+def batches_of(data_loader: DPDataLoader) -> int:
     """How many batches a pass has."""
     return len(data_loader.batch_sampler)
 
