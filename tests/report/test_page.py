@@ -58,8 +58,17 @@ def pages() -> dict[str, str]:
 WIDTHS = (360, 390, 768, 1200)
 
 
-@pytest.mark.parametrize("script", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_every_verdict_fits_every_screen(tmp_path: Path, pages: dict[str, str], script: bool) -> None:
+@pytest.mark.parametrize(
+    ("script", "widths"),
+    [
+        (False, (360, 1200)),
+        pytest.param(False, WIDTHS, marks=pytest.mark.full),
+        pytest.param(True, WIDTHS, marks=pytest.mark.full),
+    ],
+)
+def test_every_verdict_fits_every_screen(
+    tmp_path: Path, pages: dict[str, str], script: bool, widths: tuple[int, ...]
+) -> None:
     """Nothing is cut off, every chart is visible, nothing is logged or asked for, folded or not."""
     with launched() as browser:
         seen = watched(browser, script=script)
@@ -69,7 +78,7 @@ def test_every_verdict_fits_every_screen(tmp_path: Path, pages: dict[str, str], 
             seen.page.goto(path.as_uri())
             folded = seen.ask("document.querySelectorAll('details:not([open])').length")
             assert folded >= 4, name
-            for width, scheme in product(WIDTHS if script else (360, 1200), ("light", "dark")):
+            for width, scheme in product(widths, ("light", "dark")):
                 seen.page.set_viewport_size({"width": width, "height": 900})
                 seen.page.emulate_media(color_scheme=scheme)
                 if (width, scheme) == (360, "light"):
