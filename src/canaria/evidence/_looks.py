@@ -17,7 +17,6 @@ from canaria._core.kept import kept
 from canaria.claims import Claim
 from canaria.claims.families import Family, tested, written
 from canaria.claims.lines import Lines
-from canaria.evidence import _curve_count
 from canaria.evidence._lines import lines_of
 from canaria.evidence.base import Tally
 
@@ -153,6 +152,8 @@ def _needed(lines: Lines, elements: int, taken: int, misses: Floats, level: floa
 
 def _critical(lines: Lines, elements: int, taken: int, level: float) -> float:
     """The least number of right guesses that refutes, interpolated by p-values; infinite if none does."""
+    from canaria.evidence import _curve_count
+
     if not _curve_count.excludes(elements, taken, taken, lines, level):
         return math.inf
     low, high = taken // 2 - 1, taken
@@ -170,6 +171,8 @@ def _critical(lines: Lines, elements: int, taken: int, level: float) -> float:
 
 def _looks(lines: Lines, elements: int, main: int, level: float) -> list[Look]:
     """The main look, those beside it that can refute at their share, and all guesses; shares add up to 1."""
+    from canaria.evidence import _curve_count
+
     shares = {main: _MAIN}
     for size in (round(main / _APART), round(main * _APART)):
         fits = _FEWEST <= size <= elements / 1.5

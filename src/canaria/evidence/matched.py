@@ -14,7 +14,7 @@ from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria.claims import Claim, families
 from canaria.claims.families import Family
-from canaria.evidence import _curve_count, _independent
+from canaria.evidence import _independent
 from canaria.evidence._lines import lines_of
 from canaria.evidence._looks import MOST_SHARES, Look, Stretch, around, planned
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
@@ -217,6 +217,8 @@ class MatchedCounts(Evidence):
             The p-value, rounded up.
 
         """
+        from canaria.evidence import _curve_count
+
         looks, lines = self._looks(claim), lines_of(claim)
         if self.withdrawn:
             return 1.0
@@ -235,6 +237,8 @@ class MatchedCounts(Evidence):
             Whether the claim is refuted at this level.
 
         """
+        from canaria.evidence import _curve_count
+
         if self.independent:
             return super().refutes(claim, level)
         lines, below = lines_of(claim), level / MOST_SHARES**2
@@ -250,6 +254,8 @@ class MatchedCounts(Evidence):
 
     def tally_against(self, claim: Claim) -> Tally:
         """The count at the look with the smallest p-value for its share."""
+        from canaria.evidence import _curve_count
+
         looks, lines = self._looks(claim) or self._plan[-1].looks, lines_of(claim)
         best = min(
             looks,
