@@ -289,8 +289,38 @@ class TestPairsAreRight:
             training = DPDataLoader(digits(ROWS), sample_rate=BATCH / ROWS)
             DPDataLoader(digits(100), sample_rate=1.0)
             _train(model, self.by_hand(model), training)
-        with pytest.raises(InputError, match="not plain which of 2 data loaders feeds an optimizer"):
+        assert audit.audits[0].sample_rate == pytest.approx(BATCH / ROWS)
+        assert audit.report(delta=1e-5, rungs=False).contradictions == ()
+
+    def test_a_loader_that_is_only_evaluated_on_proves_nothing(self) -> None:
+        """Canaries would be drawn at its rate, which is not that of training."""
+        model = GradSampleModule(_small())
+        with auditing(500, rng=0) as audit:
+            validation = DPDataLoader(digits(100), sample_rate=1.0)
+            optimizer = self.by_hand(model)
+            assert len(list(validation)) == 1
+            _train(model, optimizer, DataLoader(digits(ROWS), batch_size=BATCH))
+        with pytest.raises(InputError, match="did not draw"):
             audit.report(delta=1e-5)
+
+    def test_a_loader_that_never_draws_proves_nothing(self) -> None:
+        model = GradSampleModule(_small())
+        with auditing(500, rng=0) as audit:
+            DPDataLoader(digits(100), sample_rate=1.0)
+            _train(model, self.by_hand(model), DataLoader(digits(ROWS), batch_size=BATCH))
+        with pytest.raises(InputError, match="not plain which data loader feeds an optimizer"):
+            audit.report(delta=1e-5)
+
+    def test_two_optimizers_by_hand_are_not_guessed_at(self) -> None:
+        first, second = GradSampleModule(_small()), GradSampleModule(_small())
+        with auditing(500, rng=0) as audit:
+            optimizers = [self.by_hand(first), self.by_hand(second)]
+            loaders = [DPDataLoader(digits(ROWS), sample_rate=rate) for rate in (0.1, 0.5)]
+            for model, optimizer, loader in zip((first, second), optimizers, loaders, strict=True):
+                _train(model, optimizer, loader)
+        (second_alone,) = audit.audits
+        assert second_alone.optimizer is optimizers[1]
+        assert second_alone.sample_rate == 0.5
 
     def test_one_engine_makes_its_own_pairs(self) -> None:
         with auditing(500, rng=0) as audit:

@@ -96,6 +96,8 @@ class Evidence(ABC):
             monotone p-value.
         count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
         one_sided: Whether all guesses have one sign, fixed before the output was seen.
+        weighs: Whether guesses count for more or less, by their losses; then a number of right ones says
+            little.
         family: The family of claims that it was made for; None if it is for any claim.
 
     Example:
@@ -114,6 +116,7 @@ class Evidence(ABC):
     family: Family | None = None
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = None
+    weighs: ClassVar[bool] = False
 
     @property
     @abstractmethod

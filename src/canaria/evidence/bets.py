@@ -74,6 +74,7 @@ class Bets(Evidence):
 
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = "Budget"
+    weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,

@@ -37,7 +37,7 @@ def diagnosis(bound: Bound) -> str:
         One sentence for people, without its full stop; empty if the bound is near what its guesses estimate.
 
     """
-    if bound.evidence.withdrawn:
+    if bound.evidence.withdrawn or 0 < bound.epsilon >= _LOW * bound.estimate:
         return ""
     causes = (
         _no_guess,
@@ -75,7 +75,7 @@ def _wrong_sign(bound: Bound) -> str:
 
 
 def _no_signal(bound: Bound) -> str:
-    if bound.epsilon or _is_weighed(bound) or (p_value := _against_coins(bound)) <= _CHANCE:
+    if bound.epsilon or bound.clearest.weighs or (p_value := _against_coins(bound)) <= _CHANCE:
         return ""
     return (
         f"no signal: tossed coins would do as well with probability {p_value:.2g}; either the scores tell "
@@ -83,14 +83,9 @@ def _no_signal(bound: Bound) -> str:
     )
 
 
-def _is_weighed(bound: Bound) -> bool:
-    """Whether guesses count for more or less, by their losses; then a number of right ones says little."""
-    return type(bound.clearest).__name__ in ("Weighted", "Bets", "Budget")
-
-
 def _poor_weights(bound: Bound) -> str:
     """Whether guesses that were weighed by their losses, or bet on, are not as good as these say."""
-    if not _is_weighed(bound) or 0 < bound.epsilon >= _LOW * bound.estimate:
+    if not bound.clearest.weighs:
         return ""
     right, taken = bound.tally
     return (
@@ -135,8 +130,6 @@ def _too_much_delta(bound: Bound) -> str:
 
 def _too_few_elements(bound: Bound) -> str:
     """Whether most is lost to chance, and how many elements would do."""
-    if bound.epsilon >= _LOW * bound.estimate:
-        return ""
     right, taken = bound.tally
     wanted = "a bound above 0" if bound.epsilon == 0 else "half of the estimate"
     needed = _elements_needed(bound)
@@ -155,7 +148,7 @@ def _elements_needed(bound: Bound) -> int | None:
     if kind is None or bound.family is not None:
         return None
     right, taken = bound.tally
-    share = 1.0 if type(bound.evidence).__name__ == kind else _LOOKS_COST
+    share = 1.0 if isinstance(bound.evidence, KINDS[kind]) else _LOOKS_COST
     sure = 1 - (1 - bound.confidence) / share
     enough = max(_LOW * bound.estimate if bound.epsilon else 0.0, 1e-3)
     size = evidence.elements

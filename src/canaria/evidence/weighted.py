@@ -90,6 +90,7 @@ class Weighted(Evidence):
     method: ClassVar[str] = "weighted"
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = "UncommittedCounts"
+    weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
         FAIR_COINS,
         ALL_COUNTED,

@@ -13,24 +13,22 @@ from canaria._core import checks, seeds
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
-from canaria.claims import Claim
-from canaria.evidence.bound import Bound
-from canaria.results.conformance import Conformance
-from canaria.results.result import Result
 from canaria.training.accumulator import HELD, Accumulator, table_of
 from canaria.training.canaries import DRAWS, PLACES, Dirac, derived, hidden_bits
-from canaria.training.recording import Recording
+from canaria.training.recording import Recorded, Recording
 from canaria.training.witnesses import Seen, layout
 
 _ATTACH: Final = 0x72656364
 
 
-class Recorder:
+class Recorder(Recorded):
     """An audit of a training loop that you drive yourself.
 
     In every step, `draw` says what the canaries add to the clipped sum, and `see` reads the sum with noise.
     Canaries are rows with a gradient of norm `clip_norm` on one weight each; a hidden coin decides whether a
-    canary is included. If clip norm, sampling rate or noise are not as stated, conformance shows it.
+    canary is included. They are as large as `clip_norm` and as frequent as `sample_rate` say: if these are
+    above what training does, so is the bound. Conformance shows a wrong clip norm and wrong noise, not a
+    wrong rate, since canaries are drawn by coins of our own.
 
     Args:
         parameters: What is trained: an array, or a list, tuple or dict of arrays. Only shapes are looked at.
@@ -159,32 +157,6 @@ class Recorder:
             witnessed=witnessed,
             roles=self._laid.roles,
             by_the_optimizer=False,
-        )
-
-    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
-        """The lower bound on epsilon that the steps prove; see `Recording.bound`."""
-        return self.recording().bound(delta, confidence, **how)
-
-    def report(
-        self,
-        claimed: float | Claim | None = None,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        **how: Any,
-    ) -> Result:
-        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
-        return self.recording().report(claimed, delta, confidence, **how)
-
-    def conformance(
-        self,
-        *,
-        steps: int | None = None,
-        sample_rate: float | None = None,
-        noise_multiplier: float | None = None,
-    ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.training.conformance`."""
-        return self.recording().conformance(
-            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
 
     def _flush(self) -> None:

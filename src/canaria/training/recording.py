@@ -5,9 +5,10 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -437,3 +438,37 @@ class Recording:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)
+
+
+class Recorded(ABC):
+    """An audit that leaves a `Recording`, and can be asked what that shows."""
+
+    @abstractmethod
+    def recording(self) -> Recording:
+        """What was seen so far."""
+
+    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
+        """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
+        return self.recording().bound(delta, confidence, **how)
+
+    def report(
+        self,
+        claimed: float | Claim | None = None,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        **how: Any,
+    ) -> Result:
+        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
+        return self.recording().report(claimed, delta, confidence, **how)
+
+    def conformance(
+        self,
+        *,
+        steps: int | None = None,
+        sample_rate: float | None = None,
+        noise_multiplier: float | None = None,
+    ) -> Conformance:
+        """Whether the sums are what correct training would show; see `canaria.training.conformance`."""
+        return self.recording().conformance(
+            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
+        )

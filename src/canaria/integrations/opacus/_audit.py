@@ -14,8 +14,6 @@ from torch import Tensor
 from canaria._core import checks, seeds
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
 from canaria._core.seeds import Seed
-from canaria.claims import Claim
-from canaria.evidence.bound import Bound
 from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._checks import (
     disagreements_with,
@@ -28,6 +26,7 @@ from canaria.integrations.opacus._checks import (
 )
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
+    OnBatch,
     batches_of,
     before_clipping,
     before_noise,
@@ -41,8 +40,6 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
-from canaria.results.conformance import Conformance
-from canaria.results.result import Result
 from canaria.training import accumulator
 from canaria.training.accounts import Account
 from canaria.training.accumulator import HELD
@@ -56,7 +53,7 @@ from canaria.training.canaries import (
     design_of,
     hidden_bits,
 )
-from canaria.training.recording import Recording
+from canaria.training.recording import Recorded, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 from canaria.training.witnesses import MOST_STEPS
@@ -67,7 +64,7 @@ _FIRST, _ONE_OF = 64, 4
 """The noise of parameters is totalled in so many steps, and then in one of so many."""
 
 
-class Audit:
+class Audit(Recorded):
     """An audit that runs along with training; ask it for a bound when training is done.
 
     Made by `attach`. Nothing it shows during training depends on the hidden bits.
@@ -267,6 +264,10 @@ class Audit:
         """How many steps were seen."""
         return self._accumulator.steps
 
+    def begin_pass(self) -> OnBatch:
+        """The data loader begins a pass that its sampler was asked for before the audit was attached."""
+        return self._draws.begin()
+
     @property
     def strayed(self) -> bool:
         """Whether steps were made of batches that the attached data loader did not draw."""
@@ -323,32 +324,6 @@ class Audit:
                 if self.shares_accountant() or not self.sampling.is_poisson
                 else disagreements_with(self.optimizer, self._account, whole=not self._ended)
             ),
-        )
-
-    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
-        """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
-        return self.recording().bound(delta, confidence, **how)
-
-    def report(
-        self,
-        claimed: float | Claim | None = None,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        **how: Any,
-    ) -> Result:
-        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
-        return self.recording().report(claimed, delta, confidence, **how)
-
-    def conformance(
-        self,
-        *,
-        steps: int | None = None,
-        sample_rate: float | None = None,
-        noise_multiplier: float | None = None,
-    ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.conformance`."""
-        return self.recording().conformance(
-            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
 
     def detach(self) -> None:
@@ -466,7 +441,7 @@ def attach(
     require_private(optimizer)
     require_sampling(data_loader, claimed, design, injection)
     if state is None:
-        require_fresh(optimizer, begun=begun)
+        require_fresh(optimizer)
     require_fitting(optimizer, data_loader, design, injection)
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))

@@ -13,7 +13,15 @@ from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._audit import Audit, attach
-from canaria.integrations.opacus._internals import Promise, accountant_of, noticing, steps_counted
+from canaria.integrations.opacus._internals import (
+    OnBatch,
+    Promise,
+    Undo,
+    accountant_of,
+    noticing,
+    record_draws,
+    steps_counted,
+)
 from canaria.results.result import Result
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.watch import Watch
@@ -22,6 +30,11 @@ _PROGRAM: Final = 0x70726F67
 _UNPAIRED: Final = (
     "a private optimizer was made without a data loader that samples by Poisson (poisson_sampling=False, or "
     "a loader of its own)"
+)
+
+
+_NOT_PLAIN: Final = (
+    "it is not plain which data loader feeds an optimizer that was made by hand; attach an audit to both"
 )
 
 
@@ -67,9 +80,9 @@ class ProgramAudit:
             return
         for optimizer in made.optimizers:
             if len(made.loaders) == 1:
-                self._attach(optimizer, made.loaders[0], made.promise, begun=False)
+                self._attach(optimizer, made.loaders[0], made.promise)
             else:
-                self._refuse(optimizer)
+                self.refused.append(_unpaired(optimizer))
 
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
         """The program has a private optimizer."""
@@ -77,63 +90,53 @@ class ProgramAudit:
         (self._engines[-1] if self._engines else self._by_hand).optimizers.append(optimizer)
 
     def made_loader(self, loader: DPDataLoader) -> None:
-        """The program has a private data loader."""
+        """The program has a private data loader; one made by hand shows by drawing what it is for."""
         (self._engines[-1] if self._engines else self._by_hand).loaders.append(loader)
+        if not self._engines:
+            undo = record_draws(loader.batch_sampler, lambda: self._drawing(loader, undo))
+
+    def _drawing(self, loader: DPDataLoader, undo: Undo) -> OnBatch:
+        """A loader that was made by hand begins its first pass: for the only optimizer that waits for one.
+
+        If its batches are not trained on after all, the audit sees steps that it did not draw.
+        """
+        undo()
+        audit = None
+        if len(self._by_hand.optimizers) == 1:
+            audit = self._attach(self._by_hand.optimizers.pop(), loader, None)
+        return (lambda _: None) if audit is None else audit.begin_pass()
 
     def before_step(self, optimizer: DPOptimizer) -> None:
-        """Audit an optimizer that was made by hand from its first step on, if it is plain what feeds it.
-
-        One that goes on from a checkpoint is not audited: its accountant counts steps that nobody saw.
-        """
-        self._leave_if_resumed(optimizer)
+        """Leave an optimizer alone if nothing feeds it for certain, or if it goes on from a checkpoint."""
         waiting = self._by_hand
-        if not any(one is optimizer for one in waiting.optimizers):
-            return
-        waiting.optimizers = [one for one in waiting.optimizers if one is not optimizer]
-        if len(waiting.loaders) == 1:
-            self._attach(optimizer, waiting.loaders[0], None, begun=True)
-        elif waiting.loaders:
-            self.refused.append(
-                f"it is not plain which of {len(waiting.loaders)} data loaders feeds an optimizer; attach an "
-                "audit to both by hand"
-            )
-        else:
-            self._refuse(optimizer)
-
-    def _leave_if_resumed(self, optimizer: DPOptimizer) -> None:
-        accountant = accountant_of(optimizer)
+        if any(one is optimizer for one in waiting.optimizers):
+            waiting.optimizers = [one for one in waiting.optimizers if one is not optimizer]
+            self.refused.append(_NOT_PLAIN if waiting.loaders else _unpaired(optimizer))
         for audit in self.audits:
-            fresh = audit.steps > 0 or accountant is None or steps_counted(accountant) == 0
-            if audit.optimizer is not optimizer or audit.ended or fresh or audit.shares_accountant():
-                continue
-            audit.detach()
-            self.refused.append("training goes on from a checkpoint, and was not seen from its beginning")
+            if audit.optimizer is optimizer and audit.steps == 0 and not audit.ended and _resumed(audit):
+                audit.detach()
+                self.refused.append("training goes on from a checkpoint, and was not seen from its beginning")
 
-    def _attach(
-        self, optimizer: DPOptimizer, loader: DPDataLoader, promise: Promise | None, *, begun: bool
-    ) -> None:
-        how = {"canaries": self._canaries, "rng": self._rng, "begun": begun, **self._how}
+    def _attach(self, optimizer: DPOptimizer, loader: DPDataLoader, promise: Promise | None) -> Audit | None:
+        how = {"canaries": self._canaries, "rng": self._rng, **self._how}
         try:
             audit = attach(optimizer, loader, injection="sum", **how)
         except InputError as error:
             self.refused.append(str(error))
-            return
+            return None
         audit.shares_accountant = lambda: self._counts_for_others(optimizer)
         self.audits.append(audit)
         if promise is not None:
             self._promises[audit] = promise
         if self._watch is not None:
             audit.watch_with(self._watch)
+        return audit
 
     def _counts_for_others(self, optimizer: DPOptimizer) -> bool:
         """Whether the accountant of an optimizer also counts the steps of others."""
         own = accountant_of(optimizer)
         others = (one for one in self._optimizers if one is not optimizer)
         return own is not None and any(accountant_of(one) is own for one in others)
-
-    def _refuse(self, optimizer: DPOptimizer) -> None:
-        counted = "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
-        self.refused.append(_UNPAIRED + counted)
 
     def report(
         self,
@@ -263,6 +266,17 @@ def _counted(audit: Audit, delta: float) -> float | None:
         return None if accountant is None else float(accountant.get_epsilon(delta))
     except (ArithmeticError, ValueError):
         return None
+
+
+def _unpaired(optimizer: DPOptimizer) -> str:
+    """Why an optimizer is not audited that no private data loader was made with."""
+    return _UNPAIRED + "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
+
+
+def _resumed(audit: Audit) -> bool:
+    """Whether its accountant has counted steps that nobody saw."""
+    accountant = accountant_of(audit.optimizer)
+    return accountant is not None and steps_counted(accountant) > 0 and not audit.shares_accountant()
 
 
 @dataclass

@@ -68,11 +68,10 @@ def require_sampling(data_loader: DPDataLoader, sampling: Sampling, design: Desi
         )
 
 
-def require_fresh(optimizer: DPOptimizer, *, begun: bool) -> None:
+def require_fresh(optimizer: DPOptimizer) -> None:
     accountant = accountant_of(optimizer)
     stepped = accountant is not None and steps_counted(accountant) > 0
-    waiting = not begun and any(p.grad is not None for p in optimizer.params)
-    if stepped or optimizer.state or waiting:
+    if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
 
 

@@ -47,6 +47,8 @@ _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
 Undo = Callable[[], None]
+OnBatch = Callable[[list[int] | None], None]
+"""Is told the rows of every batch of a pass, and None at its end."""
 Tensors = list[Tensor] | tuple[Tensor, ...]
 
 
@@ -272,10 +274,8 @@ def before_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
     return undo
 
 
-def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None], None]]) -> Undo:
-    """Call `on_pass` when the sampler begins anew, and what it returns with the rows of every batch it draws.
-
-    At the end of the pass it is called with None.
+def record_draws(sampler: Any, on_pass: Callable[[], OnBatch]) -> Undo:
+    """Call `on_pass` when the sampler begins anew, and what it returns with every batch it draws.
 
     The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it. Copies of it, and
     what is pickled, are not recorded.
@@ -285,7 +285,7 @@ def record_draws(sampler: Any, on_pass: Callable[[], Callable[[list[int] | None]
     class Recorded(kind):  # type: ignore[misc, valid-type]
         def __iter__(self) -> Iterator[Any]:
             record = on_pass()
-            for batch in super().__iter__():
+            for batch in kind.__iter__(self):  # what is told may have changed the class once more
                 record(list(batch))
                 yield batch
             record(None)

@@ -1,7 +1,6 @@
 """Canary rows in a data set, and what the sampler drew."""
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch.utils.data import Dataset
 
 from canaria._core import checks
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import record_draws, sampled_rows, shares_rows
+from canaria.integrations.opacus._internals import OnBatch, record_draws, sampled_rows, shares_rows
 from canaria.training.sampling import Batches, Drawn, Sampling, contradictions
 
 
@@ -113,14 +112,15 @@ class Draws:
         self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader))
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
-        self._undo = record_draws(loader.batch_sampler, self._begin)
+        self._undo = record_draws(loader.batch_sampler, self.begin)
 
     def release(self) -> None:
         """Look no further."""
         self._closed = True
         self._undo()
 
-    def _begin(self) -> Callable[[list[int] | None], None]:
+    def begin(self) -> OnBatch:
+        """A new pass; what is returned is told its batches."""
         this = _Pass()
         self._drawn.clear()
         self._left.clear()
@@ -182,7 +182,7 @@ class Draws:
         """
         self._decide()
         if self._batches is not None and self._batches.twice:
-            return (f"a row was drawn twice for one batch, which {self._sampling.words} never do",)
+            return (f"a row was drawn twice for one batch, which cannot be with {self._sampling.words}",)
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
