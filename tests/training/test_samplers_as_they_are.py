@@ -15,7 +15,8 @@ from canaria.training import Dirac, Recording
 from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import hidden_bits
 from canaria.training.conformance import of_dirac
-from canaria.training.sampling import Batches, Sampling, Trials, contradictions, part_of
+from canaria.training.draws import Batches, contradictions, part_of
+from canaria.training.sampling import Sampling, Trials
 from canaria.training.witnesses import layout
 
 POISSON, SHUFFLED, FIXED = Sampling(), Sampling("shuffled"), Sampling("fixed-size")

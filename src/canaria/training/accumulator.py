@@ -28,7 +28,7 @@ from scipy import special
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries import Design, Dirac
-from canaria.training.sampling import Sampling
+from canaria.training.sampling import POISSON, Sampling
 from canaria.training.witnesses import Roles, Seen
 
 HELD: Final = 16
@@ -37,7 +37,6 @@ TOO_FEW: Final = 30
 """In a parameter with no more coordinates than this, the stated noise is believed."""
 CLEAR: Final = 5.0
 """Standard errors from the stated noise at which what the steps show is believed."""
-_POISSON: Final = Sampling()
 LEAST_NOISE: Final = 1e-3
 """Noise below this is taken for this, so that likelihoods stay finite."""
 
@@ -74,7 +73,7 @@ class Accumulator:
     roles: Roles
     most: int
     sample_rate: float
-    sampling: Sampling = _POISSON
+    sampling: Sampling = POISSON
 
     @classmethod
     def of(
@@ -84,7 +83,7 @@ class Accumulator:
         roles: Roles,
         *,
         sample_rate: float,
-        sampling: Sampling = _POISSON,
+        sampling: Sampling = POISSON,
     ) -> "Accumulator":
         """That of an audit with this design, of canaries and witnesses laid out so."""
         most = design.most if isinstance(design, Dirac) else 0

@@ -13,7 +13,7 @@ is correct. It is split into independent parts, each with an exact p-value:
 
 The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
 other weights, show the noise of every step by itself; `canaria.training.noise` has their parts. What the
-sampler drew is in `canaria.training.sampling`.
+sampler drew is in `canaria.training.draws`.
 
 The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
 makes small at most as often as it says. This assumes the Gaussian mechanism, and Poisson sampling if no other
@@ -34,7 +34,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined, sidak
 from canaria.training.noise import CERTAIN, Part
-from canaria.training.sampling import Sampling, Trials
+from canaria.training.sampling import POISSON, Sampling, Trials
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
@@ -49,7 +49,6 @@ _TELLING: Final = (
     *("weight", "layers", "noise", "offset"),
 )
 """Parts, those first that tell most of what is wrong."""
-_POISSON: Final = Sampling()
 _WHERE: Final = {
     "offset": "what is added everywhere",
     "weight": "the weight of canaries",
@@ -119,7 +118,7 @@ def of_dirac(
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
-    sampling: Sampling = _POISSON,
+    sampling: Sampling = POISSON,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 

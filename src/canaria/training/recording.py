@@ -31,9 +31,10 @@ from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
 from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.draws import Drawn, part_of
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
-from canaria.training.sampling import Drawn, Sampling, part_of
+from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Roles, Seen
 
 ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"

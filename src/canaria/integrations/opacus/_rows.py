@@ -9,7 +9,8 @@ from torch.utils.data import Dataset
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import OnBatch, record_draws, sampled_rows, shares_rows
-from canaria.training.sampling import Batches, Drawn, Sampling, contradictions
+from canaria.training.draws import Batches, Drawn, contradictions
+from canaria.training.sampling import Sampling
 
 
 class CanaryRows(Dataset[Any]):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canaria.training.sampling import Batches, Drawn, part_of
+from canaria.training.draws import Batches, Drawn, part_of
 
 ROWS, RATE, STEPS = 400, 0.1, 100
 Sampler = Callable[[np.random.Generator], Iterator[np.ndarray]]

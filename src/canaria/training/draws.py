@@ -1,0 +1,191 @@
+"""Whether a sampler draws as is stated.
+
+What is kept of the batches is what tells. Under Poisson sampling their sizes are Binomial(rows, q), and so
+are the numbers of batches that each row is in; given their sizes, what a batch has in common with the one
+before is hypergeometric. Each number becomes a normal score by its own law, discrete ones by a random number
+of the auditor's own. Shuffled batches have one size, and all rows take part equally often; batches that are
+used again have too much in common, or rows take part too unevenly. Where shuffled batches are stated, no row
+may be drawn twice in a pass, and no more rows may keep their batch in the next one than by a fresh shuffle.
+The hidden bits play no part.
+"""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from canaria._core.arrays import Floats, Integers
+from canaria.results.conformance import sidak
+from canaria.training.noise import Part, chi_squared, normal_scores
+from canaria.training.sampling import POISSON, Sampling
+
+_MOST_ROWS: Final = 2**22
+"""Of more rows than this, single rows are not followed."""
+_FEWEST_BATCHES: Final = 4
+
+
+class Drawn(NamedTuple):
+    """What a sampler drew.
+
+    Attributes:
+        rows: From how many rows.
+        sizes: The number of rows of each batch.
+        overlaps: How many of those were in the batch before; empty if rows were not followed.
+        taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
+        twice_in_a_pass: Whether a row was drawn twice in one pass.
+        repeats: For every two whole passes in a row, how many rows were in the same batch of both, as a
+            normal score.
+
+    """
+
+    rows: int
+    sizes: Integers
+    overlaps: Integers
+    taking: Integers
+    twice_in_a_pass: bool = False
+    repeats: tuple[float, ...] = ()
+
+
+class Pass:
+    """One pass over the data: the batch that each row was drawn for, -1 if none, and the sizes of batches."""
+
+    def __init__(self, rows: int) -> None:
+        self.place = np.full(rows, -1, dtype=np.int64)
+        self.sizes: list[int] = []
+
+
+class Batches:
+    """Follows the batches of a sampler of so many rows; passes may overlap.
+
+    `begin` makes a pass, to which batches are added, and `end` says that it is whole.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self.twice, self._twice_in_a_pass = rows, False, False
+        self._sizes: list[int] = []
+        self._overlaps: list[int] = []
+        self._repeats: list[float] = []
+        self._followed = rows if rows <= _MOST_ROWS else 0
+        self._times = np.zeros(self._followed, dtype=np.int32)
+        self._last = np.full(self._followed, -1, dtype=np.int32)
+        self._before: Pass | None = None
+
+    def begin(self) -> Pass:
+        """A new pass over the data."""
+        return Pass(self._followed)
+
+    def end(self, this: Pass) -> None:
+        """A pass came to its end."""
+        before = self._before
+        if len(self._times) and before is not None and len(this.sizes) == len(before.sizes) > 1:
+            self._repeats.append(_repeated(this, before, self._rows))
+        self._before = this
+
+    def add(self, batch: Any, this: Pass) -> None:
+        """One more batch of a pass, of these rows."""
+        number = len(self._sizes)
+        self._sizes.append(len(batch))
+        chosen = np.asarray(batch if len(batch) else np.zeros(0, dtype=np.int64))
+        numbers = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
+        if not numbers or (len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self._times)):
+            self._times = self._last = self._times[:0]
+            return
+        distinct = np.unique(chosen)
+        self.twice = self.twice or len(distinct) < len(chosen)
+        self._twice_in_a_pass = self._twice_in_a_pass or bool((this.place[distinct] >= 0).any())
+        self._overlaps.append(int(np.count_nonzero(self._last[distinct] == number - 1)) if number else 0)
+        self._times[distinct] += 1
+        self._last[distinct] = number
+        this.place[distinct] = len(this.sizes)
+        this.sizes.append(len(chosen))
+
+    def drawn(self) -> Drawn:
+        """What was drawn so far."""
+        return Drawn(
+            self._rows,
+            np.array(self._sizes, dtype=np.int64),
+            np.array(self._overlaps if len(self._times) else [], dtype=np.int64),
+            np.bincount(self._times) if len(self._times) else np.zeros(0, dtype=np.int64),
+            self._twice_in_a_pass,
+            tuple(self._repeats),
+        )
+
+
+def _repeated(this: Pass, before: Pass, rows: int) -> float:
+    """How many rows are in the same batch of two passes, in standard deviations of a fresh shuffle.
+
+    Given the sizes, rows in batch k of both are the diagonal of a table with fixed margins.
+    """
+    same = int(np.count_nonzero((this.place >= 0) & (this.place == before.place)))
+    sizes, sizes_before = np.array(this.sizes), np.array(before.sizes)
+    both = sizes_before * sizes / rows
+    spread = sizes_before * sizes * (rows - sizes_before) * (rows - sizes)
+    others = both.sum() ** 2 - (both**2).sum()
+    variance = (spread.sum() / rows**2 + others) / max(rows - 1, 1)
+    return float((same - both.sum()) / math.sqrt(variance)) if variance > 0 else 0.0
+
+
+def part_of(
+    drawn: Drawn, sample_rate: float, rng: np.random.Generator, stated: Sampling = POISSON
+) -> Part | None:
+    """The part of conformance that the draws show; None if there are too few, or all rows are taken."""
+    batches = len(drawn.sizes)
+    if batches < _FEWEST_BATCHES or not 0 < sample_rate < 1:
+        return None
+    if stated.kind == "shuffled":
+        return _of_passes(drawn)
+    found = _by_size(drawn, sample_rate, rng) if stated.kind == "poisson" else []
+    if len(drawn.taking):
+        times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
+        taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
+        found.append(_spread(taking, "how often rows were drawn"))
+        law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
+        common = normal_scores(law, drawn.overlaps[1:], rng)
+        found.append(_spread(common, "what the batches that the sampler drew have in common"))
+    if not found:
+        return None
+    smallest = min(found, key=lambda part: part.p_value)
+    return Part(sidak(smallest.p_value, len(found)), f"{smallest.where}{_looks_like(drawn)}")
+
+
+def _of_passes(drawn: Drawn) -> Part | None:
+    """Whether rows are in the same batch of two passes in a row as often as by a fresh shuffle."""
+    if not drawn.repeats:
+        return None
+    scores = np.array(drawn.repeats)
+    p_value = chi_squared(float(scores @ scores), len(scores))
+    return Part(p_value, "which rows are in the same batch of two passes in a row")
+
+
+def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
+    """What the sizes of batches tell."""
+    sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
+    mean = float(sizes.sum()) / math.sqrt(len(sizes))
+    return [
+        Part(float(2 * special.ndtr(-abs(mean))), "the mean size of the batches that the sampler drew"),
+        _spread(sizes, "the sizes of the batches that the sampler drew"),
+    ]
+
+
+def _looks_like(drawn: Drawn) -> str:
+    """In words, if every row was drawn as often as any other, but for one time: shuffled batches."""
+    often = np.flatnonzero(drawn.taking)
+    if len(often) == 0 or often[-1] - often[0] > 1 or often[-1] == 0:
+        return ""
+    return f" (they look shuffled, {round(drawn.rows / float(np.median(drawn.sizes)))} batches to a pass)"
+
+
+def contradictions(drawn: Drawn, stated: Sampling) -> tuple[str, ...]:
+    """What cannot be, if batches are drawn as stated."""
+    sizes = np.unique(drawn.sizes)
+    if stated.kind == "fixed-size" and len(sizes) > 1:
+        return (f"batches of one size are stated, but they had {sizes[0]} to {sizes[-1]} rows",)
+    if stated.kind == "shuffled" and drawn.twice_in_a_pass:
+        return ("shuffled batches are stated, but a row was drawn twice in one pass",)
+    return ()
+
+
+def _spread(scores: Floats, where: str) -> Part:
+    """The spread of scores around their mean."""
+    return Part(chi_squared(float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1), where)
