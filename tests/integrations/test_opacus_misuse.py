@@ -122,7 +122,7 @@ class TestMisuse:
         with pytest.raises(InputError, match="row 3 begins with -7, which marks a canary"):
             marked[3]
         with pytest.raises(InputError, match="rows must be tensors"):
-            with_canary_head(torch.nn.Linear(6, 2), [{"x": rows[0]}], 10)
+            with_canary_head(torch.nn.Linear(6, 2), ["words"], 10)
         with pytest.raises(InputError, match="must have parameters"):
             with_canary_head(torch.nn.ReLU(), TensorDataset(rows), 10)
 

@@ -9,16 +9,14 @@ from typing import Any
 
 from canaria._core.errors import InputError
 from canaria._core.extras import needed_for
-from canaria._core.seeds import Seed
-from canaria.integrations.opacus import Audit, Dense, Dirac, attach
-from canaria.integrations.opacus._internals import accountant_of, steps_counted
-from canaria.training import Watch
 
 with needed_for("an audit of training with Lightning", "lightning"):
     from lightning.pytorch import Callback, LightningModule, Trainer
 
+    from canaria.integrations._callback import AttachesAudit
 
-class CanaryAudit(Callback):
+
+class CanaryAudit(AttachesAudit, Callback):
     """Attach an audit when training starts; its state goes into Lightning's checkpoints.
 
     So does the accountant's, which Lightning does not know of, and comes back if it has counted nothing yet.
@@ -35,6 +33,7 @@ class CanaryAudit(Callback):
         rng: A seed for the hidden bits and the places of the canaries.
         noise_multiplier: What training states, if that is not what the optimizer holds.
         on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        sampling: How rows are claimed to take part; others than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise; None for none.
 
     Raises:
@@ -49,65 +48,23 @@ class CanaryAudit(Callback):
 
     """
 
-    def __init__(
-        self,
-        *,
-        injection: str,
-        canaries: int | Dense | Dirac,
-        per_coordinate: int = 1,
-        rng: Seed = None,
-        noise_multiplier: float | None = None,
-        on_error: str = "warn",
-        watch: Watch | None = None,
-    ) -> None:
-        if injection == "rows":
-            raise InputError(
-                "Lightning draws batches before an audit can see them; use injection='sum' or 'head'"
-            )
-        self._how: dict[str, Any] = {
-            "injection": injection,
-            "canaries": canaries,
-            "per_coordinate": per_coordinate,
-            "rng": rng,
-            "noise_multiplier": noise_multiplier,
-            "on_error": on_error,
-        }
-        self._watch = watch
-        self._audit: Audit | None = None
-        self._state: dict[str, Any] | None = None
-
-    @property
-    def audit(self) -> Audit:
-        """The audit, once training has started."""
-        if self._audit is None:
-            raise InputError("no audit is attached yet: it begins with trainer.fit")
-        return self._audit
+    sees_draws = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attach to what is trained with."""
         if len(trainer.optimizers) != 1:
             raise InputError(f"the audit needs exactly one optimizer, got {len(trainer.optimizers)}")
-        (optimizer,) = trainer.optimizers
-        if self._audit is not None:
-            if getattr(optimizer, "canaria_audit", None) is not self._audit:
-                raise InputError("this callback has audited another training; make a new one for this")
-            return
-        if self._state is not None:
-            accountant = accountant_of(optimizer)
-            if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
-                accountant.load_state_dict(self._state["accountant"])
-        self._audit = attach(optimizer, trainer.train_dataloader, **self._how, state=self._state, begun=True)
-        if self._watch is not None:
-            self._watch.under(lambda: setattr(trainer, "should_stop", True), trainer.logger)
-            self._audit.watch_with(self._watch)
+        self._attach(
+            trainer.optimizers[0],
+            trainer.train_dataloader,
+            begun=True,
+            stop=lambda: setattr(trainer, "should_stop", True),
+            logger=trainer.logger,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        if self._audit is None:
-            return {}
-        accountant = accountant_of(self._audit.optimizer)
-        kept = None if accountant is None else dict(accountant.state_dict())
-        return {**self._audit.state_dict(), "accountant": kept}
+        return self._whole_state()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a checkpoint."""

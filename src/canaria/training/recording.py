@@ -77,6 +77,7 @@ class Recording:
         contradictions: What training did otherwise than was stated, for certain.
         ended: Why nothing more was seen; empty if training was seen to its end.
         excuse: Why conformance cannot be tested; empty if it can.
+        real_rows: The number of real rows, if canaries are rows beside them; else 0.
 
     Raises:
         InputError: If no training step was recorded.
@@ -127,6 +128,7 @@ class Recording:
     ended: str = ""
     excuse: str = ""
     sampling: Sampling = field(default_factory=Sampling)
+    real_rows: int = 0
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -377,7 +379,7 @@ class Recording:
             rungs=rungs_of(self, bound, score) if rungs and delta and self.sampling.is_poisson else (),
             conformance=found,
             facts={
-                "canaries": f"{self.design.words}; injected by {self.injection!r}",
+                "canaries": f"{self.design.words}; injected by {self.injection!r}{self._share()}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}"
                 f"{'' if self.sampling.is_poisson else f' ({self.sampling.words})'}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated"
@@ -390,6 +392,18 @@ class Recording:
             },
             contradictions=self.contradictions,
             seed=self.seed,
+        )
+
+    def _share(self) -> str:
+        """What canaries take of a batch, and the batch size that makes up for it; empty if it is nothing."""
+        if self.real_rows == 0:
+            return ""
+        rows = self.real_rows + len(self.bits)
+        batch = self.sample_rate * rows
+        wanted = round(batch * rows / self.real_rows)
+        return (
+            f"; {len(self.bits) / rows:.0%} of every batch: batches of {wanted} instead of {round(batch)} "
+            "would hold as many real rows as without canaries"
         )
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:

@@ -134,7 +134,7 @@ class Watch:
         self._epsilon: tuple[float, float] | None = None
         self._stop: Callable[[], None] | None = None
 
-    def under(self, stop: Callable[[], None], logger: Any) -> None:
+    def under(self, stop: Callable[[], None], logger: object) -> None:
         """Stop training by this call instead of an error, and log there if no other logger was given."""
         self._stop = stop
         if self.log is None:

@@ -124,6 +124,20 @@ def test_truths_of_training_are_those_of_the_accountant() -> None:
         assert 0 <= dpsgd_epsilon(1.5, CASES[case].delta, steps, rate, "pld") - exact < 2e-3
 
 
+def test_truth_of_a_shuffled_pass_is_that_of_the_likelihood_ratio() -> None:
+    """By a million values without the row, on both sides: 5 standard errors."""
+    case, sigma = CASES["training-shuffled"], 1.5
+    values = np.random.default_rng(9).normal(size=(1_000_000, 3))
+    ratio = np.exp(values / sigma - 1 / (2 * sigma**2)).mean(axis=1)
+    spent = [
+        np.maximum(ratio - math.exp(case.epsilon), 0),
+        np.maximum(1 - math.exp(case.epsilon) * ratio, 0),
+    ]
+    worse = max(spent, key=np.mean)
+    assert worse.mean() == pytest.approx(case.delta, abs=5 * worse.std() / 1000)
+    assert 5 * worse.std() / 1000 < case.delta / 4
+
+
 def test_planted_canaries_follow_their_coins() -> None:
     """Column sums are the coins plus Laplace noise: 5 standard errors."""
     for case, scale in (("planted", 1.0), ("zeroed-out", 0.5)):

@@ -303,6 +303,7 @@ class Audit(Recorded):
             ended=self._ended,
             excuse=self._injection.excuse() or self._excuse(),
             sampling=self.sampling,
+            real_rows=self._draws.loader.dataset.real if self.injection != "sum" else 0,
         )
 
     def _excuse(self) -> str:

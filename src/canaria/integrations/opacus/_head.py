@@ -1,23 +1,27 @@
 """A canary embedding beside a model: canary rows have one-hot gradients by themselves, nothing is patched."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from canaria._core import checks
-from canaria._core.errors import InputError
+from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.canaries import HEAD_PARAMETERS, design_of
+from canaria.training.canaries import HEAD_PARAMETERS, Design, design_of
 
 _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7
 _BASE: Final = 256
 _DIGITS: Final = 3
+CANARY: Final = "canary"
+"""In rows that are mappings, the key that says which canary a row is; -1 for real rows."""
+_NAME: Final = "canaria_canaries"
 
 
 class MarkedRows(CanaryRows):
-    """Canary rows whose first tensor says which canary they are.
+    """Canary rows that say which canary they are: in their first tensor, or by a key if rows are mappings.
 
     Args:
         dataset: The data set.
@@ -34,10 +38,14 @@ class MarkedRows(CanaryRows):
 
     def __getitem__(self, index: int) -> Any:
         item = super().__getitem__(index)
+        if isinstance(item, Mapping):
+            if CANARY in item:
+                raise InputError(f"rows must not have {CANARY!r}, the key that marks canaries")
+            return {**item, CANARY: max(index - self.real, -1)}
         first = item if isinstance(item, Tensor) else item[0] if isinstance(item, tuple | list) else None
         if not isinstance(first, Tensor):
             raise InputError(
-                f"rows must be tensors, or tuples that begin with one, got {type(item).__name__}; "
+                f"rows must be tensors, tuples that begin with one, or mappings, got {type(item).__name__}; "
                 "use injection='rows' or 'sum'"
             )
         if index < self.real:
@@ -155,8 +163,53 @@ def _like(mask: Tensor, other: Tensor) -> Tensor:
     return mask.view(-1, *[1] * (other.dim() - 1))
 
 
+class CanaryEmbedding(nn.Module):
+    """An embedding that only canary rows pull on, in two parameters. Made by `with_canary_head`.
+
+    Args:
+        design: The canaries.
+        like: A weight of the model, for its precision and its device.
+
+    """
+
+    included: Tensor
+    _taking: Tensor
+
+    def __init__(self, design: Design, like: Tensor) -> None:
+        super().__init__()
+        self.design = design
+        self.parts = nn.ModuleList(
+            nn.Embedding(design.coordinates, 1, dtype=like.dtype, device=like.device)
+            for _ in range(HEAD_PARAMETERS)
+        )
+        for own in self.parts.parameters():
+            nn.init.zeros_(own)
+            own.canary_head = self  # type: ignore[attr-defined]
+        self.scale = _Scale()
+        self.register_buffer("included", torch.zeros(design.count, device=like.device), persistent=False)
+        counts = torch.zeros(design.coordinates, device=like.device)
+        self.register_buffer("_taking", counts, persistent=False)
+
+    def taken(self) -> Tensor:
+        """How many included canaries of each coordinate took part since this was asked last."""
+        taking = self._taking.clone()
+        self._taking.zero_()
+        return taking
+
+    def forward(self, answers: Tensor, which: Tensor) -> Tensor:
+        """The answers, 0 for canary rows; `which` canary each row is, -1 for a real one."""
+        canary, which = which >= 0, which.clamp(min=0)
+        included = self.included[which] * canary
+        places = which % self.design.coordinates
+        if torch.is_grad_enabled():
+            self._taking.index_add_(0, places, included.float())
+        embedded = torch.cat([own(places[:, None])[:, 0] for own in self.parts], dim=1)
+        pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
+        return pulled
+
+
 class CanaryHead(nn.Module):
-    """A model with a canary embedding, in two parameters; real rows go through the model unchanged.
+    """A model with a canary embedding; real rows go through the model unchanged.
 
     The model must get the first tensor of a row as the data set gives it, and answer one tensor with a row
     for each. An excluded canary contributes nothing. The audited model is `model`.
@@ -175,33 +228,9 @@ class CanaryHead(nn.Module):
 
     """
 
-    included: Tensor
-    _taking: Tensor
-
     def __init__(self, model: nn.Module, canaries: int, per_coordinate: int = 1) -> None:
         super().__init__()
-        self.design = design_of(canaries, per_coordinate)
-        self.model = model
-        like = next(model.parameters(), None)
-        if like is None:
-            raise InputError("model must have parameters to train, got none")
-        self.canaries = nn.ModuleList(
-            nn.Embedding(self.design.coordinates, 1, dtype=like.dtype, device=like.device)
-            for _ in range(HEAD_PARAMETERS)
-        )
-        for own in self.canaries.parameters():
-            nn.init.zeros_(own)
-            own.canary_head = self  # type: ignore[attr-defined]
-        self.scale = _Scale()
-        self.register_buffer("included", torch.zeros(self.design.count, device=like.device), persistent=False)
-        counts = torch.zeros(self.design.coordinates, device=like.device)
-        self.register_buffer("_taking", counts, persistent=False)
-
-    def taken(self) -> Tensor:
-        """How many included canaries of each coordinate took part since this was asked last."""
-        taking = self._taking.clone()
-        self._taking.zero_()
-        return taking
+        self.model, self.canaries = model, _embedding(model, canaries, per_coordinate)
 
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The model's answers; 0 for canary rows."""
@@ -210,31 +239,106 @@ class CanaryHead(nn.Module):
         digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
-        included = self.included[which] * canary
-        places = which % self.design.coordinates
-        if torch.is_grad_enabled():
-            self._taking.index_add_(0, places, included.float())
-        embedded = torch.cat([own(places[:, None])[:, 0] for own in self.canaries], dim=1)
-        pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
+        pulled: Tensor = self.canaries(answers, which.masked_fill(~canary, -1))
         return pulled
 
 
+class _InsideModel:
+    """Canaries of a model that takes mappings and computes its loss itself.
+
+    The model stays as it is but for the embedding. What its last layer gets is 0 for canary rows, so no
+    weight of the model has a gradient of theirs; what the loss pulls on there pulls on the embedding.
+    """
+
+    def __init__(self, model: nn.Module, last: nn.Module, canaries: CanaryEmbedding) -> None:
+        bias = getattr(last, "bias", None)
+        if isinstance(bias, nn.Parameter) and bias.requires_grad:
+            raise InputError(
+                "the last layer must have no bias that is trained: canary rows would have a gradient there; "
+                "use injection='rows' or 'sum'"
+            )
+        self._canaries, self._which = canaries, None
+        model.add_module(_NAME, canaries)
+        model.register_forward_pre_hook(self._take, with_kwargs=True)
+        model.register_forward_hook(self._forget, always_call=True)
+        last.register_forward_pre_hook(self._pull)
+
+    def _take(
+        self, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[object, ...], dict[str, Any]]:
+        rest = dict(kwargs)
+        self._which = rest.pop(CANARY, None)
+        if self._which is None and model.training and torch.is_grad_enabled():
+            raise InputError(
+                f"the model must get {CANARY!r} of every batch, by model(**batch); with Hugging Face's "
+                "Trainer, set TrainingArguments(remove_unused_columns=False)"
+            )
+        return args, rest
+
+    def _forget(self, *_: object) -> None:
+        self._which = None
+
+    def _pull(self, _: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        if self._which is None:
+            return None
+        if len(args[0]) != len(self._which):
+            raise InputError(
+                f"the last layer must get {len(self._which)} rows, as many as the model, got {len(args[0])}"
+            )
+        return self._canaries(args[0], self._which), *args[1:]
+
+
+def _embedding(model: nn.Module, canaries: int, per_coordinate: int) -> CanaryEmbedding:
+    like = next(model.parameters(), None)
+    if like is None:
+        raise InputError("model must have parameters to train, got none")
+    return CanaryEmbedding(design_of(canaries, per_coordinate), like)
+
+
+def _last_layer(model: nn.Module, name: str | None) -> nn.Module:
+    """The layer of this name, or what Hugging Face calls the output embeddings of a model."""
+    if name is not None:
+        try:
+            return model.get_submodule(name)
+        except AttributeError:
+            raise InputError(f"last_layer must name a layer of the model, got {shown(name)}") from None
+    asked = getattr(model, "get_output_embeddings", None)
+    found = asked() if callable(asked) else None
+    if not isinstance(found, nn.Module):
+        raise InputError(
+            "rows are mappings, and the model does not say which of its layers gives the logits: name it by "
+            "last_layer, such as 'score'"
+        )
+    return found
+
+
 def with_canary_head(
-    model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1
-) -> tuple[CanaryHead, MarkedRows]:
+    model: nn.Module,
+    dataset: Any,
+    canaries: int,
+    per_coordinate: int = 1,
+    *,
+    last_layer: str | None = None,
+) -> tuple[nn.Module, MarkedRows]:
     """A model and a data set with canaries, for `attach(..., injection="head")`; make both private.
+
+    A model whose rows are tensors, or tuples that begin with one, is wrapped in a `CanaryHead`. One whose
+    rows are mappings, such as Hugging Face's, which compute their loss themselves, stays what it is: it gets
+    an embedding for canaries, and its rows a key `"canary"`, which it must be given with the rest of a batch.
 
     Args:
         model: The model.
         dataset: The data set.
         canaries: The number of canaries.
         per_coordinate: The number of canaries to a coordinate of the embedding.
+        last_layer: If rows are mappings, the name of the layer that gives the logits, without a bias that is
+            trained; by default what the model calls its output embeddings.
 
     Returns:
         The model and the data set with canaries.
 
     Raises:
-        InputError: If a number is out of range.
+        InputError: If a number is out of range, or if the model or its rows cannot hold canaries.
 
     Example:
         >>> import torch
@@ -248,5 +352,9 @@ def with_canary_head(
     """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
-    _ = rows[0], rows[rows.real]
-    return CanaryHead(model, canaries, per_coordinate), rows
+    _, canary = rows[0], rows[rows.real]
+    if not isinstance(canary, Mapping):
+        return CanaryHead(model, canaries, per_coordinate), rows
+    last = _last_layer(model, last_layer)
+    _InsideModel(model, last, _embedding(model, canaries, per_coordinate))
+    return model, rows

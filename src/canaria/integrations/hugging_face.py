@@ -1,0 +1,102 @@
+"""Audit training with Opacus inside Hugging Face's Trainer: a callback.
+
+trainer = PrivateTrainer(..., callbacks=[audit := CanaryAudit(injection="sum", canaries=1000)])
+trainer.train()
+print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from canaria._core.errors import InputError
+from canaria._core.extras import needed_for
+
+with needed_for("an audit of training with Hugging Face's Trainer", "hugging-face"):
+    import torch
+    from accelerate.optimizer import AcceleratedOptimizer
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+    from canaria.integrations._callback import AttachesAudit
+
+STATE_FILE: Final = "canaria.pt"
+
+
+class CanaryAudit(AttachesAudit, TrainerCallback):
+    """Attach an audit when `Trainer.train` begins; its state goes into the Trainer's checkpoints.
+
+    So does the accountant's, which the Trainer does not know of, and comes back if it has counted nothing
+    yet. The file holds the seed of the hidden bits: keep it from whoever guesses.
+
+    Takes the settings of `canaria.integrations.opacus.attach`, and a `Watch` if the noise is to be watched:
+    its readings go where the Trainer's logs go unless it has a logger of its own, and an alarm that stops
+    training ends it as a Trainer ends. The Trainer's optimizer and training data loader must be those that
+    `PrivacyEngine.make_private` returned.
+
+    Args:
+        injection: "sum", "rows" or "head": how canaries get into the training.
+        canaries: The number of canaries, or a design of them.
+        per_coordinate: The number of canaries to a coordinate.
+        rng: A seed for the hidden bits and the places of the canaries.
+        noise_multiplier: What training states, if that is not what the optimizer holds.
+        on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        sampling: How rows are claimed to take part; others than "poisson" need `injection="head"`.
+        watch: An alarm that watches the noise; None for none.
+
+    Raises:
+        InputError: If training cannot be audited as it is; the message says what to change.
+
+    Example:
+        ```python
+        callback = CanaryAudit(injection="sum", canaries=1000, rng=0)
+        PrivateTrainer(model=model, args=arguments, callbacks=[callback]).train()
+        print(callback.audit.report(claimed=2.0, delta=1e-5))
+        ```
+
+    """
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Attach to what is trained with, from the state in the checkpoint that training goes on from."""
+        optimizer, loader = kwargs["optimizer"], kwargs["train_dataloader"]
+        if state.global_step > 0 and self._audit is None:
+            self._state = _kept(args, state, len(loader))
+        self._attach(
+            optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer,
+            loader,
+            begun=False,
+            stop=lambda: setattr(control, "should_training_stop", True),
+            logger=lambda metrics, step: state.log_history.append({**metrics, "step": step}),
+        )
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Put the audit's state into the checkpoint."""
+        torch.save(self._whole_state(), _folder(args, state) / STATE_FILE)
+
+
+def _folder(args: TrainingArguments, state: TrainerState) -> Path:
+    return Path(args.output_dir or "") / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+
+
+def _kept(args: TrainingArguments, state: TrainerState, batches: int) -> dict[str, Any]:
+    """The state in the checkpoint that training is resumed from."""
+    if state.global_step % batches and not args.ignore_data_skip:
+        raise InputError(
+            "resume with TrainingArguments(ignore_data_skip=True): the Trainer would draw as many batches as "
+            "were trained on and leave them out, but batches that are drawn by coins do not come back"
+        )
+    file = _folder(args, state) / STATE_FILE
+    if not file.exists():
+        raise InputError(
+            f"training goes on from step {state.global_step}, but {file} is not there: keep output_dir, and "
+            "train with this callback from the beginning"
+        )
+    kept: dict[str, Any] = torch.load(file, weights_only=True)
+    return kept
