@@ -143,6 +143,57 @@ def test_sums_of_correct_trainings_conform(sampling: Sampling, steps: int) -> No
     assert min(found) > 1e-5
 
 
+def _whole(sampling: Sampling, seed: int, done: Sampling | None = None) -> Recording:
+    """Canaries among 1,400 rows that are drawn as `done` says, in 100 steps; sums and draws are of one run."""
+    does, rng, rows = done or sampling, np.random.default_rng(seed), 1400
+    drawn, taking = Batches(rows), np.zeros((100, 1000))
+    for step in range(100):
+        for number in range(step * does.accumulated, (step + 1) * does.accumulated):
+            if number % 10 == 0:
+                this, order = drawn.begin(), rng.permutation(rows)
+            batch = {
+                "poisson": lambda: np.flatnonzero(rng.random(rows) < 0.1),
+                "fixed-size": lambda: rng.permutation(rows)[: rows // 10],
+                "shuffled": lambda number=number, order=order: np.array_split(order, 10)[number % 10],
+            }[does.kind]()
+            drawn.add(batch.tolist(), this)
+            if number % 10 == 9:
+                drawn.end(this)
+            np.add.at(taking[step], batch[batch < 1000], 1)
+    bits = hidden_bits(1000, seed)
+    seen = taking * (bits > 0) + rng.normal(size=taking.shape)
+    return Recording(
+        design=Dirac(1000),
+        bits=bits,
+        sums=seen.sum(axis=0),
+        table=None,
+        steps=100,
+        sample_rate=0.1,
+        noise_multiplier=1.0,
+        injection="head",
+        seed=seed,
+        sampling=sampling,
+        drawn=drawn.drawn(),
+        contradictions=contradictions(drawn.drawn(), sampling),
+    )
+
+
+@pytest.mark.parametrize("runs", [10, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "sampling", [*KINDS[:3], Sampling("poisson", accumulated=4), *KINDS[4:]], ids=lambda one: one.words
+)
+def test_whole_audits_of_correct_samplers_accuse_nobody(sampling: Sampling, runs: int) -> None:
+    """At 1e-4, three or more of 1,000 correct runs would be accused with probability 2e-4."""
+    found = [_whole(sampling, seed) for seed in range(runs)]
+    assert not any(one.contradictions for one in found)
+    assert sum(one.conformance().p_value <= 1e-4 for one in found) <= 2 * (runs >= 1000)
+
+
+@pytest.mark.parametrize("done", [SHUFFLED, Sampling("poisson", accumulated=4)], ids=lambda one: one.words)
+def test_the_wrong_sampler_is_found_in_one_run(done: Sampling) -> None:
+    assert _whole(POISSON, 0, done).conformance().p_value < 1e-6
+
+
 def test_the_right_likelihood_shows_more() -> None:
     """Of shuffled batches scored as what they are, and as Poisson's."""
 
