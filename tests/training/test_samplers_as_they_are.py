@@ -270,6 +270,8 @@ def _batches(kind: str, seed: int, steps: int = 100, rows: int = 400) -> list[np
         return [np.flatnonzero(rng.random(rows) < 0.1) for _ in range(steps)]
     if kind == "fixed-size":
         return [rng.choice(rows, rows // 10, replace=False) for _ in range(steps)]
+    if kind == "two orders in turn":
+        return [*np.split(rng.permutation(rows), 10), *np.split(rng.permutation(rows), 10)] * (steps // 20)
     if kind == "not shuffled again":
         return np.split(rng.permutation(rows), 10) * (steps // 10)
     return [one for _ in range(steps // 10) for one in np.split(rng.permutation(rows), 10)]
@@ -295,6 +297,7 @@ def test_draws_as_stated_conform(sampling: Sampling) -> None:
         (POISSON, "fixed-size", "the sizes of the batches"),
         (FIXED, "shuffled", "they look shuffled, 10 batches to a pass"),
         (SHUFFLED, "not shuffled again", "in the same batch of two passes in a row"),
+        (SHUFFLED, "two orders in turn", "in the same batch of two passes 2 apart"),
     ],
 )
 def test_other_draws_are_found(stated: Sampling, done: str, said: str) -> None:

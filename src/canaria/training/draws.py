@@ -5,11 +5,12 @@ are the numbers of batches that each row is in; given their sizes, what a batch 
 before is hypergeometric. Each number becomes a normal score by its own law, discrete ones by a random number
 of the auditor's own. Shuffled batches have one size, and all rows take part equally often; batches that are
 used again have too much in common, or rows take part too unevenly. Where shuffled batches are stated, no row
-may be drawn twice in a pass, and no more rows may keep their batch in the next one than by a fresh shuffle.
+may be drawn twice in a pass, and no more rows may keep their batch in a later one than by a fresh shuffle.
 The hidden bits play no part.
 """
 
 import math
+from collections import deque
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from canaria.training.sampling import POISSON, Sampling
 _MOST_ROWS: Final = 2**22
 """Of more rows than this, single rows are not followed."""
 _FEWEST_BATCHES: Final = 4
+_LAGS: Final = 4
+"""A pass is compared with so many before it."""
 
 
 class Drawn(NamedTuple):
@@ -34,8 +37,8 @@ class Drawn(NamedTuple):
         overlaps: How many of those were in the batch before; empty if rows were not followed.
         taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
         twice_in_a_pass: Whether a row was drawn twice in one pass.
-        repeats: For every two whole passes in a row, how many rows were in the same batch of both, as a
-            normal score.
+        repeats: For every two whole passes that are 1, 2, ... apart, how many rows were in the same batch of
+            both, as a normal score; a tuple for each distance.
 
     """
 
@@ -44,14 +47,14 @@ class Drawn(NamedTuple):
     overlaps: Integers
     taking: Integers
     twice_in_a_pass: bool = False
-    repeats: tuple[float, ...] = ()
+    repeats: tuple[tuple[float, ...], ...] = ()
 
 
 class Pass:
     """One pass over the data: the batch that each row was drawn for, -1 if none, and the sizes of batches."""
 
     def __init__(self, rows: int) -> None:
-        self.place = np.full(rows, -1, dtype=np.int64)
+        self.place = np.full(rows, -1, dtype=np.int32)
         self.sizes: list[int] = []
 
 
@@ -65,11 +68,11 @@ class Batches:
         self._rows, self.twice, self._twice_in_a_pass = rows, False, False
         self._sizes: list[int] = []
         self._overlaps: list[int] = []
-        self._repeats: list[float] = []
+        self._repeats: list[list[float]] = [[] for _ in range(_LAGS)]
         self._followed = rows if rows <= _MOST_ROWS else 0
         self._times = np.zeros(self._followed, dtype=np.int32)
         self._last = np.full(self._followed, -1, dtype=np.int32)
-        self._before: Pass | None = None
+        self._before: deque[Pass] = deque(maxlen=_LAGS)
 
     def begin(self) -> Pass:
         """A new pass over the data."""
@@ -77,10 +80,10 @@ class Batches:
 
     def end(self, this: Pass) -> None:
         """A pass came to its end."""
-        before = self._before
-        if len(self._times) and before is not None and len(this.sizes) == len(before.sizes) > 1:
-            self._repeats.append(_repeated(this, before, self._rows))
-        self._before = this
+        for found, before in zip(self._repeats, self._before, strict=False):
+            if len(self._times) and len(this.sizes) == len(before.sizes) > 1:
+                found.append(_repeated(this, before, self._rows))
+        self._before.appendleft(this)
 
     def add(self, batch: Any, this: Pass) -> None:
         """One more batch of a pass, of these rows."""
@@ -108,7 +111,7 @@ class Batches:
             np.array(self._overlaps if len(self._times) else [], dtype=np.int64),
             np.bincount(self._times) if len(self._times) else np.zeros(0, dtype=np.int64),
             self._twice_in_a_pass,
-            tuple(self._repeats),
+            tuple(tuple(found) for found in self._repeats if found),
         )
 
 
@@ -150,12 +153,13 @@ def part_of(
 
 
 def _of_passes(drawn: Drawn) -> Part | None:
-    """Whether rows are in the same batch of two passes in a row as often as by a fresh shuffle."""
+    """Whether rows are in the same batch of two passes as often as by a fresh shuffle."""
     if not drawn.repeats:
         return None
-    scores = np.array(drawn.repeats)
-    p_value = chi_squared(float(scores @ scores), len(scores))
-    return Part(p_value, "which rows are in the same batch of two passes in a row")
+    by_lag = [chi_squared(sum(score**2 for score in scores), len(scores)) for scores in drawn.repeats]
+    lag = int(np.argmin(by_lag))
+    apart = "in a row" if lag == 0 else f"{lag + 1} apart"
+    return Part(sidak(by_lag[lag], len(by_lag)), f"which rows are in the same batch of two passes {apart}")
 
 
 def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
