@@ -6,6 +6,14 @@ rules or evidence is imported here.
 
 from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
 from canaria.mechanisms._protocol import AnalysedMechanism, Mechanism, Outcomes, ScoredMechanism
+from canaria.mechanisms.correlated import (
+    BallsInBins,
+    Correlated,
+    CyclicPoisson,
+    InOrder,
+    MinSeparation,
+    Strategy,
+)
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
 from canaria.mechanisms.dpsgd import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
@@ -17,19 +25,25 @@ __all__ = [
     "MECHANISMS",
     "AllOrNothing",
     "AnalysedMechanism",
+    "BallsInBins",
+    "Correlated",
     "Count",
     "CountInSets",
+    "CyclicPoisson",
     "DpSgd",
     "Function",
+    "InOrder",
     "Local",
     "LocalGaussian",
     "LocalLaplace",
     "Mechanism",
+    "MinSeparation",
     "NameAndShame",
     "NoisyCountInSets",
     "Outcomes",
     "RandomizedResponse",
     "ScoredMechanism",
+    "Strategy",
     "Symmetric",
     "Xor",
     "XorInPairs",
