@@ -46,15 +46,15 @@ class Strategy:
     """
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
-        self._matrix = np.asarray(matrix, dtype=np.float64)
-        if self._matrix.ndim != 2 or len({*self._matrix.shape}) != 1 or not self._matrix.size:
-            raise InputError(f"a strategy must be a square matrix, got shape {self._matrix.shape}")
-        self.steps = len(self._matrix)
-        if not np.isfinite(self._matrix).all() or np.triu(self._matrix, 1).any():
+        self.matrix = np.asarray(matrix, dtype=np.float64)
+        if self.matrix.ndim != 2 or len({*self.matrix.shape}) != 1 or not self.matrix.size:
+            raise InputError(f"a strategy must be a square matrix, got shape {self.matrix.shape}")
+        self.steps = len(self.matrix)
+        if not np.isfinite(self.matrix).all() or np.triu(self.matrix, 1).any():
             raise InputError("a strategy must be finite and lower triangular")
-        if not (np.diag(self._matrix) > 0).all():
+        if not (np.diag(self.matrix) > 0).all():
             raise InputError("a strategy must be positive on its diagonal")
-        nonzero = np.flatnonzero([np.diag(self._matrix, -k).any() for k in range(self.steps)])
+        nonzero = np.flatnonzero([np.diag(self.matrix, -k).any() for k in range(self.steps)])
         self.bands = int(nonzero[-1]) + 1
         self._column: Floats | None = None
 
@@ -109,11 +109,11 @@ class Strategy:
         """C times what was released, (steps, ...): its noise is independent from step to step."""
         if self._column is not None:
             return self._convolved(released)
-        return np.tensordot(self._matrix, released, axes=1)
+        return np.tensordot(self.matrix, released, axes=1)
 
     def correlate(self, noise: Floats) -> Floats:
         """C^-1 times independent noise, (steps, ...): the noise that training adds."""
-        flat = linalg.solve_triangular(self._matrix, noise.reshape(self.steps, -1), lower=True)
+        flat = linalg.solve_triangular(self.matrix, noise.reshape(self.steps, -1), lower=True)
         return np.asarray(flat.reshape(noise.shape))
 
     def statistic(self, released: Floats) -> Floats:
@@ -121,7 +121,7 @@ class Strategy:
         whitened = self.whiten(released)
         if self._column is not None:
             return self._convolved(whitened[::-1])[::-1]
-        return np.tensordot(self._matrix.T, whitened, axes=1)
+        return np.tensordot(self.matrix.T, whitened, axes=1)
 
     def _convolved(self, values: Floats) -> Floats:
         assert self._column is not None
@@ -130,12 +130,12 @@ class Strategy:
 
     def of(self, steps: npt.NDArray[np.bool_]) -> Floats:
         """C u for participations u, a column each, (steps, ...)."""
-        return np.tensordot(self._matrix, steps.astype(np.float64), axes=1)
+        return np.tensordot(self.matrix, steps.astype(np.float64), axes=1)
 
     @cached_property
     def squares(self) -> Floats:
         """The squared norm of every column: what one participation adds up to."""
-        return np.asarray((self._matrix**2).sum(axis=0))
+        return np.asarray((self.matrix**2).sum(axis=0))
 
     def __str__(self) -> str:
         """How many bands, and steps."""

@@ -26,12 +26,15 @@ from canaria.lab.validity._games import Case
 from canaria.lab.validity.attacks import ADAPTIVE
 from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Auditor, Foreign, Game, Ours, Several
 from canaria.lab.validity.cases import ONE_RUN
+from canaria.lab.validity.correlated import CORRELATED
 from canaria.lab.validity.curves import CURVES
 from canaria.lab.validity.matrix import Matrix
 from canaria.lab.validity.orders import ORDERS
 from canaria.lab.validity.runs import RUNS
 
-CASES: Final[dict[str, Case]] = {case.name: case for case in (*ONE_RUN, *CURVES, *ORDERS, *RUNS, *ADAPTIVE)}
+CASES: Final[dict[str, Case]] = {
+    case.name: case for case in (*ONE_RUN, *CURVES, *ORDERS, *RUNS, *CORRELATED, *ADAPTIVE)
+}
 AUDITORS: Final[dict[str, Auditor]] = {auditor.name: auditor for auditor in (*OURS, *INVALID)}
 
 _BOUNDS_IN_A_BLOCK: Final = 250
