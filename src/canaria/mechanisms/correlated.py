@@ -393,12 +393,13 @@ class Correlated:
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The loss of every element, (trials, n), which is all that the output tells."""
-        steps, trials = self.strategy.steps, []
-        for hidden in bits:
-            taking = self.participation.draw(steps, len(hidden), rng) & (hidden > 0)
-            whitened = self.strategy.of(taking) + rng.normal(scale=self.deviation, size=taking.shape)
-            trials.append(self.losses(self.strategy.correlate(whitened)))
-        return np.stack(trials)
+        return np.stack([self.losses(self.release(hidden, rng)) for hidden in bits])
+
+    def release(self, bits: Bits, rng: np.random.Generator) -> Floats:
+        """What one training run releases at the coordinates of canaries with these bits, (steps, n)."""
+        taking = self.participation.draw(self.strategy.steps, len(bits), rng) & (bits > 0)
+        noise = rng.normal(scale=self.deviation, size=taking.shape)
+        return taking + self.strategy.correlate(noise)
 
     def losses(self, released: npt.ArrayLike) -> Floats:
         """The loss of canaries by what was released at their coordinates, (steps, n)."""

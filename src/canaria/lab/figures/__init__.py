@@ -6,6 +6,7 @@ from canaria.lab.figures import (
     adaptive_count_in_sets,
     adaptive_dpsgd,
     adaptive_steps,
+    bands,
     elements,
     elements_epsilons,
     evidence,
@@ -29,6 +30,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         evidence,
         scores,
         adaptive_steps,
+        bands,
     )
 }
 
