@@ -27,13 +27,13 @@ class Contribution(NamedTuple):
 
     Attributes:
         parameter: The number of the array that holds the weight.
-        index: The weight, in the flattened array.
+        place: The weight, in the flattened array.
         included: Whether the canary is included; an excluded one takes part, and adds nothing.
 
     """
 
     parameter: int
-    index: int
+    place: int
     included: bool
 
 

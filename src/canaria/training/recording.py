@@ -421,8 +421,8 @@ class Recording:
         if self.rows == 1:
             return {"unit": f"a {self.unit}, clipped and drawn as a whole"}
         return {
-            "unit": f"a {self.unit} of {self.rows} rows, each clipped and drawn by itself; a claim about rows "
-            "is another one"
+            "unit": f"a {self.unit} of {self.rows} rows, each clipped and drawn by itself; a claim about "
+            "rows is another one"
         }
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, Strategy
+from flwr.serverapp import strategy as flower
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
@@ -25,7 +25,7 @@ _MORE: Final = 1.05
 """What is stated may be exceeded by so much before it counts as a contradiction."""
 
 
-class Audit(Strategy, Recorded):
+class Audit(flower.Strategy, Recorded):
     """A strategy that audits another one while it trains; made by `audited`.
 
     Start it in the place of the audited one, which is `strategy`. Ask it for `bound`, `report` or
@@ -59,7 +59,7 @@ class Audit(Strategy, Recorded):
             rng,
         )
         self._stated = stated_by(strategy)
-        self._clips = isinstance(strategy, DifferentialPrivacyServerSideFixedClipping)
+        self._clips = isinstance(strategy, flower.DifferentialPrivacyServerSideFixedClipping)
         self._current: dict[str, np.ndarray] = {}
         self._audited: list[str] = []
         self._rate = 0.0
@@ -169,7 +169,7 @@ class Audit(Strategy, Recorded):
         norm = (RAW_NORM if self._clips else 1.0) if canary.included else _EXCLUDED
         touched = self._audited[canary.parameter]
         array = self._current[touched].astype(np.float64, order="C")
-        array.reshape(-1)[canary.index] += norm * self._stated.clip_norm
+        array.reshape(-1)[canary.place] += norm * self._stated.clip_norm
         ((arrays_name, _),) = like.array_records.items()
         ((metrics_name, metrics),) = like.metric_records.items()
         content = RecordDict(
@@ -185,7 +185,9 @@ class Audit(Strategy, Recorded):
         total = {name: np.zeros(array.shape) for name, array in self._current.items()}
         for content, weight in zip(contents, weights, strict=True):
             for name, array in _arrays_of(content).items():
-                total[name] += weight / sum(weights) * (array.numpy() - self._current[name].astype(np.float64))
+                total[name] += (
+                    weight / sum(weights) * (array.numpy() - self._current[name].astype(np.float64))
+                )
         return total
 
     def _without_canaries(self, noisy: dict[str, Floats], share: float, like: RecordDict) -> ArrayRecord:
@@ -214,7 +216,7 @@ class Audit(Strategy, Recorded):
 
 
 def audited(
-    strategy: Strategy,
+    strategy: flower.Strategy,
     *,
     canaries: int,
     sample_rate: float | None = None,

@@ -54,7 +54,10 @@ def weights_of(strategy: FixedClipping, replies: list[Message]) -> tuple[str, li
     assert isinstance(averaging, FedAvg)
     name, weights = averaging.weighted_by_key, []
     for reply in replies:
-        if reply.has_error() or not len(reply.content.metric_records) == len(reply.content.array_records) == 1:
+        if (
+            reply.has_error()
+            or not len(reply.content.metric_records) == len(reply.content.array_records) == 1
+        ):
             return None
         weight = next(iter(reply.content.metric_records.values())).get(name)
         if not isinstance(weight, int | float):
