@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Error, Message
 from flwr.clientapp.mod import fixedclipping_mod
+from flwr.serverapp import NeighboringRelation, PrivacyConfig, RdpAccountant, SamplingMethod
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -138,6 +139,26 @@ class TestStrategies:
         assert audit.conformance().p_value > 1e-3
         assert audit.conformance().noise == pytest.approx(NOISE, rel=0.3)
 
+    def test_rounds_without_a_canary_are_read_as_exactly(self) -> None:
+        audit = seen(private(), arrays=initial(scale=1e5), canaries=4, sample_rate=0.2)
+        assert audit.conformance().p_value > 1e-3
+
+    def test_the_accountant_of_flower_counts_rounds_and_lets_canaries_pass(self) -> None:
+        """It wants equal weights, and as many replies as are stated."""
+        accountant = RdpAccountant(
+            PrivacyConfig(
+                target_delta=1e-5,
+                population_size=NODES,
+                neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+                sampling_method=SamplingMethod.NO_AMPLIFICATION,
+            )
+        )
+        strategy = DifferentialPrivacyServerSideFixedClipping(
+            FedAvg(fraction_evaluate=0.0), NOISE, CLIP, NODES, accountant=accountant
+        )
+        audit = seen(strategy, rounds=3)
+        assert audit.recording().steps == strategy.privacy_spent().num_releases == 3
+
     @pytest.mark.parametrize(
         ("strategy", "message"),
         [
@@ -241,7 +262,8 @@ class TestRounds:
         assert heaviest.conformance().weight == pytest.approx(11 / 2, rel=0.1)
         said = seen(private(), grid, num_examples=2)
         assert said.conformance().weight == pytest.approx(1, abs=0.5)
-        assert said.recording().contradictions == ()
+        for audit in (heaviest, said):
+            assert "a client weighed up to 5.5 times" in audit.recording().contradictions[0]
 
     def test_an_audit_ends_where_fewer_clients_are_sampled(self) -> None:
         class Leaving(Federation):

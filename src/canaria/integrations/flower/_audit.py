@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -52,12 +52,8 @@ class Audit(flower.Strategy, Recorded):
     ) -> None:
         super().__init__()
         self.strategy = strategy
-        self._canaries, self._given_rate, self._num_examples, self._rng = (
-            canaries,
-            sample_rate,
-            num_examples,
-            rng,
-        )
+        self._canaries, self._rng = canaries, rng
+        self._given_rate, self._num_examples = sample_rate, num_examples
         self._stated = stated_by(strategy)
         self._clips = isinstance(strategy, flower.DifferentialPrivacyServerSideFixedClipping)
         self._current: dict[str, np.ndarray] = {}
@@ -103,31 +99,30 @@ class Audit(flower.Strategy, Recorded):
         weighing = weights_of(self.strategy, received)
         if self._recorder is None or weighing is None or self._ended:
             return self.strategy.aggregate_train(server_round, received)
-        self._weighted_by, weights = weighing
         if set(_arrays_of(received[0].content)) != set(self._current):
             raise InputError("clients must reply with all of the arrays that they were sent, and no others")
+        self._weighted_by, weights = weighing
         if self._drawn is None:
             self._drawn = self._recorder.draw_each()
-        weight = max(weights) if self._num_examples is None else self._num_examples
+        canaries = self._replies(self._drawn, received[0].content, max(weights))
         others = sum(weights)
-        share = (others + len(self._drawn) * weight) / others
-        clients = _whole(self._stated.clients * share)
-        sent = {name: Array(array.astype(np.float64)) for name, array in self._current.items()}
-        canaries = [self._reply(one, sent, received[0].content, weight) for one in self._drawn]
+        grown = (others + len(canaries) * self._weight(max(weights))) / others
+        clients = _whole(self._stated.clients * grown)
+        kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()}
+        _double([*canaries, *received][0].content)
         with joined_by(len(canaries), self.strategy, clients):
             arrays, metrics = self.strategy.aggregate_train(server_round, [*canaries, *received])
         if arrays is None:
             return None, metrics
-        self._heaviest = max(self._heaviest, self._stated.clients * weight / others)
-        contents = [reply.content for reply in received]
-        real = self._mean_update(contents, weights)
+        self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
+        real = self._mean_update([reply.content for reply in received], weights)
         noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}
         self._recorder.see(
             [clients * noisy[name] for name in self._audited],
-            real=[clients / share * real[name] for name in self._audited],
+            real=[clients / grown * real[name] for name in self._audited],
         )
         self._drawn = None
-        return self._without_canaries(noisy, share, contents[0]), metrics
+        return self._scaled(noisy, grown, kinds), metrics
 
     def recording(self) -> Recording:
         if self._recorder is None:
@@ -162,23 +157,35 @@ class Audit(flower.Strategy, Recorded):
             rng=self._rng,
         )
 
-    def _reply(
-        self, canary: Contribution, sent: dict[str, Array], like: RecordDict, weight: float
-    ) -> Message:
-        """The reply of a canary client. It is in double precision, and so is a mean that begins with it."""
-        norm = (RAW_NORM if self._clips else 1.0) if canary.included else _EXCLUDED
-        touched = self._audited[canary.parameter]
-        array = self._current[touched].astype(np.float64, order="C")
-        array.reshape(-1)[canary.place] += norm * self._stated.clip_norm
+    def _weight(self, heaviest: float) -> float:
+        """By what a canary client is weighted."""
+        return heaviest if self._num_examples is None else self._num_examples
+
+    def _replies(self, drawn: list[Contribution], like: RecordDict, heaviest: float) -> list[Message]:
+        """What canary clients send; arrays that a canary does not touch are shared by all."""
         ((arrays_name, _),) = like.array_records.items()
         ((metrics_name, metrics),) = like.metric_records.items()
-        content = RecordDict(
-            {
-                arrays_name: ArrayRecord({**sent, touched: Array(array)}),
-                metrics_name: MetricRecord({**metrics, self._weighted_by: weight}),
-            }
-        )
-        return Message(content=content, dst_node_id=0, message_type="train")
+        sent = {name: Array(array) for name, array in self._current.items()}
+        weighed = {**metrics, self._weighted_by: self._weight(heaviest)}
+        replies = []
+        for canary in drawn:
+            touched = self._audited[canary.parameter]
+            array = self._current[touched].astype(np.float64, order="C")
+            array.reshape(-1)[canary.place] += self._norm(canary) * self._stated.clip_norm
+            content = RecordDict(
+                {
+                    arrays_name: ArrayRecord({**sent, touched: Array(array)}),
+                    metrics_name: MetricRecord(weighed),
+                }
+            )
+            replies.append(Message(content=content, dst_node_id=0, message_type="train"))
+        return replies
+
+    def _norm(self, canary: Contribution) -> float:
+        """The norm of what a canary client sends, in clip norms."""
+        if not canary.included:
+            return _EXCLUDED
+        return RAW_NORM if self._clips else 1.0
 
     def _mean_update(self, contents: list[RecordDict], weights: list[float]) -> dict[str, Floats]:
         """The mean of the clipped updates of real clients."""
@@ -190,12 +197,11 @@ class Audit(flower.Strategy, Recorded):
                 )
         return total
 
-    def _without_canaries(self, noisy: dict[str, Floats], share: float, like: RecordDict) -> ArrayRecord:
+    def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:
         """The mean as it is if canary clients add to it without being counted, in the precision of others."""
-        kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(like).items()}
         return ArrayRecord(
             {
-                name: Array(np.asarray(self._current[name] + share * update, dtype=kinds[name]))
+                name: Array(np.asarray(self._current[name] + grown * update, dtype=kinds[name]))
                 for name, update in noisy.items()
             }
         )
@@ -245,7 +251,8 @@ def audited(
         sample_rate: How often a canary client takes part; by default the share of clients that the first
             round samples, and the audit ends where a round samples less. Give 1 for a claim that does not
             count on sampling.
-        num_examples: By what a canary client is weighted; by default as the heaviest client of the round.
+        num_examples: By what a canary client is weighted; by default as the heaviest client of the round. If
+            it is above what a client may have, so is the bound.
         rng: A seed for the hidden bits, the places and the draws.
 
     Returns:
@@ -281,6 +288,14 @@ def audited(
 
 def _arrays_of(content: RecordDict) -> ArrayRecord:
     return next(iter(content.array_records.values()))
+
+
+def _double(content: RecordDict) -> None:
+    """Make a reply one of double precision, and so the mean of which it is the first."""
+    ((name, arrays),) = content.array_records.items()
+    content[name] = ArrayRecord(
+        {key: Array(array.numpy().astype(np.float64)) for key, array in arrays.items()}
+    )
 
 
 def _whole(number: float) -> float:

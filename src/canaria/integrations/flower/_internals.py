@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-CHECKED: Final = {"flwr": ("1.41.0",)}
+CHECKED: Final = {"flwr": ("1.41.0", "1.42.0")}
 """The versions that this was checked against."""
 FixedClipping = DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping
 
