@@ -19,11 +19,12 @@ import canaria
 
 PAGES = sorted((Path(__file__).parent.parent / "docs" / "reference" / "api").glob("*.md"))
 MADE_BY_FUNCTIONS = {
+    "canaria.integrations.flower._audit.Audit",
     "canaria.integrations.jax_privacy._audit.Audit",
     "canaria.integrations.opacus._audit.Audit",
     "canaria.integrations.opacus._auditing.ProgramAudit",
 }
-"""Classes whose users call `attach` or `auditing`, which document the parameters."""
+"""Classes whose users call `attach`, `audited` or `auditing`, which document the parameters."""
 
 
 def exported() -> Iterator[Any]:

@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp_accounting.pld import privacy_loss_distribution
 from jax import numpy as jnp
 from scipy import stats
 
 from canaria import InputError
+from canaria.claims import DpSgd
 from canaria.training import Recorder
 from canaria.training.accumulator import Accumulator, table_of
 
@@ -113,6 +115,92 @@ def test_nothing_that_is_drawn_tells_the_bits_of_others() -> None:
     assert set(np.unique(added)) == {0.0, 1.0}
 
 
+def users(seed: int, *, rows: int = 4, sigma: float = 2.0, steps: int = 10) -> Recorder:
+    """A loop in which canaries are users of several rows, each drawn at rate 1/2."""
+    rng = np.random.default_rng([1, seed])
+    recorder = Recorder(
+        np.zeros(900),
+        canaries=500,
+        sample_rate=0.5,
+        noise_multiplier=sigma,
+        unit="user",
+        rows=rows,
+        rng=seed,
+    )
+    for _ in range(steps):
+        real = rng.normal(size=900)
+        recorder.see(real + recorder.draw() + rng.normal(0, sigma, 900), real=real)
+    return recorder
+
+
+def epsilon_of_users(*, rows: int, sigma: float, steps: int, delta: float) -> float:
+    """By the accountant: in every step the number of rows that take part is binomial."""
+    numbers = np.arange(rows + 1)
+    chances = stats.binom.pmf(numbers, rows, 0.5)
+    once = privacy_loss_distribution.from_mixture_gaussian_mechanism(
+        sigma, numbers.tolist(), chances.tolist(), value_discretization_interval=1e-3
+    )
+    return float(once.self_compose(steps).get_epsilon_for_delta(delta))
+
+
+def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
+    recorder = users(0)
+    result = recorder.report(claimed=22.0, delta=1e-5)
+    assert result.refuted is False
+    assert result.facts["unit"].startswith("a user of 4 rows, each clipped and drawn by itself")
+    assert "to someone who knows the other users" in str(result)
+    assert result.rungs == ()
+    assert result.bound.epsilon > DpSgd(2.0, 0.5, 10).epsilon_at(1e-5)
+    found = [users(seed, steps=3).conformance() for seed in range(40)]
+    assert min(one.p_value for one in found) > 1e-4
+    assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=0.02)
+    with pytest.raises(InputError, match="the family dpsgd is of single rows, not of users of 4"):
+        recorder.bound(1e-5, family="dpsgd")
+
+
+@pytest.mark.parametrize("rows", [2, pytest.param(5, marks=pytest.mark.full)])
+def test_users_are_never_over_claimed(rows: int) -> None:
+    """20 audits at 95%: 6 or more are too high with probability 4e-4 at most, if bounds hold."""
+    true = epsilon_of_users(rows=rows, sigma=2.0 * rows, steps=1, delta=1e-2)
+    found = [users(seed, rows=rows, sigma=2.0 * rows, steps=1).bound(1e-2).epsilon for seed in range(20)]
+    assert sum(one > true for one in found) <= 5
+
+
+def test_the_table_of_users_is_the_likelihood_of_all_their_rows() -> None:
+    rng = np.random.default_rng(0)
+    recorder = Recorder(
+        np.zeros(50), canaries=20, sample_rate=0.3, noise_multiplier=1.5, unit="user", rows=3, rng=0
+    )
+    values, expected = [], np.zeros(20)
+    numbers = np.arange(4)
+    for _ in range(5):
+        seen = recorder.draw() + rng.normal(0, 1.5, 50)
+        recorder.see(seen, real=np.zeros(50))
+        values.append(seen[recorder._laid.canaries[0]])
+    for one in values:
+        likely = stats.norm.pdf(one[:, None], numbers, 1.5) @ stats.binom.pmf(numbers, 3, 0.3)
+        expected += np.log(likely / stats.norm.pdf(one, 0, 1.5))
+    table = recorder.recording().table
+    assert table is not None
+    assert table[:, 1] == pytest.approx(expected)
+
+
+def test_canaries_one_by_one_are_those_of_the_sum() -> None:
+    """And as many take part whatever their bits, since excluded ones do too."""
+    made = {"canaries": 60, "sample_rate": 0.5, "noise_multiplier": 1.0, "clip_norm": 3.0, "rng": 4}
+    shapes = [np.zeros(50), np.zeros((5, 5))]
+    together, apart = Recorder(shapes, **made), Recorder(shapes, **made)
+    total = [np.zeros(50), np.zeros(25)]
+    each = apart.draw_each()
+    for one in each:
+        total[one.parameter][one.place] += 3.0 * one.included
+    for summed, added in zip(total, together.draw(), strict=True):
+        assert summed == pytest.approx(added.ravel())
+    assert 0 < sum(one.included for one in each) < len(each)
+    with pytest.raises(InputError, match="draw was called twice"):
+        apart.draw()
+
+
 def test_misuse_is_one_line() -> None:
     made = {"canaries": 10, "sample_rate": 0.5, "noise_multiplier": 1.0}
     recorder = Recorder(np.zeros(20), **made)
@@ -131,6 +219,10 @@ def test_misuse_is_one_line() -> None:
         Recorder(np.zeros(50), **{**made, "sample_rate": 0})
     with pytest.raises(InputError, match="clip_norm must be positive"):
         Recorder(np.zeros(50), **made, clip_norm=0)
+    with pytest.raises(InputError, match="unit must be row, user or client, got 'person'"):
+        Recorder(np.zeros(50), **made, unit="person")
+    with pytest.raises(InputError, match="several rows are a user: give unit='user', got 'row'"):
+        Recorder(np.zeros(50), **made, rows=2)
     with pytest.raises(InputError, match="parameters must be an array, or a list or dict of arrays"):
         Recorder(["a"], **made)
     with pytest.raises(InputError, match="no training step was seen"):

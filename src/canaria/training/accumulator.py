@@ -109,8 +109,8 @@ class Accumulator:
     @property
     def count_square(self) -> float:
         """The mean square of the number of canaries that take part on one coordinate."""
-        mean = self.draws * self.sample_rate / 2
-        return mean * (1 - self.sample_rate / 2) + mean**2
+        once = self.sampling.accumulated * self.sample_rate
+        return self.most / 2 * once * (1 - self.sample_rate) + (self.most + self.most**2) / 4 * once**2
 
     def believed_factors(self, seen: Floats, stated: Floats) -> list[float]:
         """How many times the stated noise each parameter has, by the first steps, (steps, coordinates)."""

@@ -39,6 +39,14 @@ INJECTIONS: Final = {
         "per-sample gradients of the audited model's own layers, and whether these are clipped together "
         "(canaries have parameters of their own)",
     ),
+    "clients": (
+        "the clipper (updates of canary clients have norm 10 C before it), the weights of clients, the noise",
+        "the sampler (canary clients join by our own draw) and what clients compute",
+    ),
+    "clipped clients": (
+        "the weights of clients, the noise",
+        "the sampler (canary clients join by our own draw), what clients compute, and whether they clip it",
+    ),
 }
 """What each injection of canaries exercises up to the noisy sum, and what it does not."""
 

@@ -45,10 +45,10 @@ _FEWEST_DRAWS: Final = 5
 _MOST_SPREAD: Final = 0.15
 """And they may add this share, at most, to the variance of the squares."""
 _TELLING: Final = (
-    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "totals"),
-    *("weight", "layers", "noise", "offset"),
+    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "weight"),
+    *("totals", "layers", "noise", "offset"),
 )
-"""Parts, those first that tell most of what is wrong."""
+"""Parts, those first that tell most of what is wrong; a wrong weight of canaries shows in totals too."""
 _WHERE: Final = {
     "offset": "what is added everywhere",
     "weight": "the weight of canaries",

@@ -5,7 +5,7 @@ dict of them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,26 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.training.accumulator import HELD, Accumulator, table_of
 from canaria.training.canaries import DRAWS, PLACES, Dirac, derived, hidden_bits
-from canaria.training.recording import Recorded, Recording
+from canaria.training.recording import UNITS, Recorded, Recording
+from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Seen, layout
 
 _ATTACH: Final = 0x72656364
+
+
+class Contribution(NamedTuple):
+    """What a canary that takes part brings to a step: `clip_norm` on one weight, or nothing.
+
+    Attributes:
+        parameter: The number of the array that holds the weight.
+        place: The weight, in the flattened array.
+        included: Whether the canary is included; an excluded one takes part, and adds nothing.
+
+    """
+
+    parameter: int
+    place: int
+    included: bool
 
 
 class Recorder(Recorded):
@@ -30,12 +46,19 @@ class Recorder(Recorded):
     above what training does, so is the bound. Conformance shows a wrong clip norm and wrong noise, not a
     wrong rate, since canaries are drawn by coins of our own.
 
+    For claims about users, a canary is a user: all of its rows are included or none. If users are clipped and
+    drawn as a whole, a user is one contribution, and `unit="user"` is all there is to say. If rows are, a
+    user of k `rows` moves the sum by up to k clip norms, and the bound is about such users; what is claimed
+    for rows holds for them by group privacy, with a larger ε and δ.
+
     Args:
         parameters: What is trained: an array, or a list, tuple or dict of arrays. Only shapes are looked at.
         canaries: The number of canaries.
         sample_rate: The probability with which a row takes part in a step, each by a coin of its own.
         noise_multiplier: The stated noise, in clip norms.
         clip_norm: The most that one row adds to the sum.
+        unit: What a canary stands for: "row", "user" or "client".
+        rows: The number of rows of a user, each clipped and drawn by itself.
         rng: A seed for the hidden bits, the places and the draws.
 
     Raises:
@@ -65,6 +88,8 @@ class Recorder(Recorded):
         sample_rate: float,
         noise_multiplier: float,
         clip_norm: float = 1.0,
+        unit: str = "row",
+        rows: int = 1,
         rng: Seed = None,
     ) -> None:
         self._names, leaves = _leaves("parameters", parameters)
@@ -77,6 +102,12 @@ class Recorder(Recorded):
         self._clip = checks.nonnegative("clip_norm", clip_norm)
         if self._clip == 0:
             raise InputError("clip_norm must be positive, got 0")
+        self._rows = checks.integer("rows", rows, 1)
+        if unit not in UNITS:
+            raise InputError(f"unit must be {', '.join(UNITS[:-1])} or {UNITS[-1]}, got {shown(unit)}")
+        if self._rows > 1 and unit != "user":
+            raise InputError(f"several rows are a user: give unit='user', got {shown(unit)}")
+        self._unit = unit
         weights = sum(int(np.prod(shape)) for shape in self._shapes)
         if canaries > weights:
             raise InputError(f"canaries must be at most the number of weights, {weights}, got {canaries}")
@@ -85,7 +116,11 @@ class Recorder(Recorded):
         self._laid = layout(self._shapes, canaries, np.random.default_rng(derived(self.seed, PLACES)))
         self._coins = np.random.default_rng(derived(self.seed, DRAWS))
         self._specified = Accumulator.of(
-            self._design, self._laid.layers, self._laid.roles, sample_rate=self._rate
+            self._design,
+            self._laid.layers,
+            self._laid.roles,
+            sample_rate=self._rate,
+            sampling=Sampling(accumulated=self._rows),
         )
         self._added: list[Floats] | None = None
         self._factors: list[float] | None = None
@@ -101,15 +136,34 @@ class Recorder(Recorded):
 
     def draw(self) -> Any:
         """What canaries that take part in the next step add to the clipped sum, shaped as parameters are."""
+        self._draw()
+        assert self._added is not None
+        return self._shaped(self._added)
+
+    def draw_each(self) -> list[Contribution]:
+        """The canaries that take part in the next step, one by one, in the place of `draw`.
+
+        For a loop that clips and adds canaries as it does rows. How many take part says nothing of the bits.
+        """
+        often = self._draw()
+        places = [(number, index) for number, some in enumerate(self._laid.canaries) for index in some]
+        return [
+            Contribution(number, int(index), bool(bit > 0))
+            for (number, index), bit, times in zip(places, self._bits, often, strict=True)
+            for _ in range(times)
+        ]
+
+    def _draw(self) -> Integers:
+        """How often each canary takes part, included or not; what included ones add is kept."""
         if self._added is not None:
             raise InputError("draw was called twice: see the step that the first draw was for, and then draw")
-        taking = (self._coins.random(len(self._bits)) < self._rate) & (self._bits > 0)
-        values = self._clip * taking
+        often = (self._coins.random((self._rows, len(self._bits))) < self._rate).sum(axis=0)
+        values = self._clip * often * (self._bits > 0)
         self._added = [np.zeros(shape) for shape in self._shapes]
         numbers = np.cumsum([0, *map(len, self._laid.canaries)])
         for array, places, first in zip(self._added, self._laid.canaries, numbers, strict=False):
             array.reshape(-1)[places] = values[first : first + len(places)]
-        return self._shaped(self._added)
+        return np.asarray(often, dtype=np.int64)
 
     def see(self, noisy_sum: object, *, real: object) -> None:
         """Read a step.
@@ -157,6 +211,8 @@ class Recorder(Recorded):
             witnessed=witnessed,
             roles=self._laid.roles,
             by_the_optimizer=False,
+            unit=self._unit,
+            rows=self._rows,
         )
 
     def _flush(self) -> None:

@@ -37,7 +37,9 @@ from canaria.training.rungs import rungs_of
 from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Roles, Seen
 
-ABOUT: Final = "the release of every noisy gradient sum to someone who knows the other rows"
+ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
+UNITS: Final = ("row", "user", "client")
+"""What a canary stands for: that which is included or not."""
 NOT_TESTED: Final = (
     "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
 )
@@ -64,7 +66,7 @@ class Recording:
         sample_rate: The stated sampling rate, of a batch.
         sampling: How rows are stated to take part.
         noise_multiplier: The stated noise multiplier; where it changes, its root mean square over the steps.
-        injection: How the canaries were injected: "rows", "sum" or "head".
+        injection: How the canaries were injected: "rows", "sum", "head", "clients" or "clipped clients".
         seed: The seed of the audit.
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
             test.
@@ -78,6 +80,8 @@ class Recording:
         ended: Why nothing more was seen; empty if training was seen to its end.
         excuse: Why conformance cannot be tested; empty if it can.
         real_rows: The number of real rows, if canaries are rows beside them; else 0.
+        unit: What a canary stands for: "row", "user" or "client".
+        rows: The number of rows of a user, each clipped and drawn by itself.
 
     Raises:
         InputError: If no training step was recorded.
@@ -129,6 +133,8 @@ class Recording:
     excuse: str = ""
     sampling: Sampling = field(default_factory=Sampling)
     real_rows: int = 0
+    unit: str = "row"
+    rows: int = 1
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -218,7 +224,9 @@ class Recording:
             self.rounds() if adaptive else None,
             self.seed if rng is None else rng,
             adjacency="add-remove",
-            about=ABOUT,
+            about=ABOUT.format(
+                summed="sum of updates" if self.unit == "client" else "gradient sum", unit=self.unit
+            ),
         )
 
     def bound(
@@ -262,8 +270,11 @@ class Recording:
 
     def family(self, named: Family | str | None = "dpsgd") -> Family | None:
         """A family of claims by its name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
-        if not self.sampling.is_poisson and (named == DpSgdFamily.name or isinstance(named, DpSgdFamily)):
-            raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
+        if named == DpSgdFamily.name or isinstance(named, DpSgdFamily):
+            if not self.sampling.is_poisson:
+                raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
+            if self.rows > 1:
+                raise InputError(f"the family dpsgd is of single rows, not of users of {self.rows}")
         if named == DpSgdFamily.name:
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named
@@ -311,7 +322,12 @@ class Recording:
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         return of_dirac(
-            self.sums, counts.astype(np.int64), *settings, self.layers, parts, sampling=self.sampling
+            self.sums,
+            self.rows * counts.astype(np.int64),
+            *settings,
+            self.layers,
+            parts,
+            sampling=self.sampling,
         )
 
     def tested_at(self, noise_multiplier: float) -> Conformance | None:
@@ -376,7 +392,7 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            rungs=rungs_of(self, bound, score) if rungs and delta and self.sampling.is_poisson else (),
+            rungs=rungs_of(self, bound, score) if rungs and delta and self._is_dpsgd else (),
             conformance=found,
             facts={
                 "canaries": f"{self.design.words}; injected by {self.injection!r}{self._share()}",
@@ -384,6 +400,7 @@ class Recording:
                 f"{'' if self.sampling.is_poisson else f' ({self.sampling.words})'}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated"
                 f"{', root mean square' if self.noise_changes else ''})",
+                **self._unit_in_words,
                 "exercised": touched,
                 "untouched": untouched,
                 **({} if self.sampling.is_poisson else {"claim": _OF_POISSON}),
@@ -405,6 +422,22 @@ class Recording:
             f"; {len(self.bits) / rows:.0%} of every batch: batches of {wanted} instead of {round(batch)} "
             "would hold as many real rows as without canaries"
         )
+
+    @property
+    def _is_dpsgd(self) -> bool:
+        """Whether a canary takes part as a row does in what accountants call DP-SGD."""
+        return self.sampling.is_poisson and self.rows == 1
+
+    @property
+    def _unit_in_words(self) -> dict[str, str]:
+        if self.unit == "row":
+            return {}
+        if self.rows == 1:
+            return {"unit": f"a {self.unit}, clipped and drawn as a whole"}
+        return {
+            "unit": f"a {self.unit} of {self.rows} rows, each clipped and drawn by itself; a claim about "
+            "rows is another one"
+        }
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
         """What conformance does not see in this run, by topic.
@@ -448,7 +481,7 @@ class Recording:
         if claim is None:
             return None
         claimed = claim.least_epsilon_at(bound.delta)
-        known = plain and self.sampling.is_poisson
+        known = plain and self._is_dpsgd
         if isinstance(self.design, Dense) or not known or bound.family is not None:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)

@@ -1,0 +1,304 @@
+"""An audited strategy: canary clients join the replies of a round, and the noisy mean is read."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp import strategy as flower
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
+from canaria._core.seeds import Seed
+from canaria.integrations.flower._checks import require_private
+from canaria.integrations.flower._internals import FixedClipping, joined_by, stated_by, weights_of
+from canaria.training.canaries import RAW_NORM
+from canaria.training.recorder import Contribution, Recorder
+from canaria.training.recording import Recorded, Recording
+
+_EXCLUDED: Final = 1e-6
+"""The norm of the update of an excluded canary, in clip norms: Flower divides by norms, so none is 0."""
+_MORE: Final = 1.05
+"""What is stated may be exceeded by so much before it counts as a contradiction."""
+
+
+class Audit(flower.Strategy, Recorded):
+    """A strategy that audits another one while it trains; made by `audited`.
+
+    Start it in the place of the audited one, which is `strategy`. Ask it for `bound`, `report` or
+    `conformance` when training is done. An audit lives as long as its process: training that is resumed in
+    another one is another audit.
+
+    Example:
+        ```python
+        audit = audited(strategy, canaries=500)
+        result = audit.start(grid=grid, initial_arrays=arrays, num_rounds=50)
+        print(audit.report(claimed=8.0, delta=1e-5))
+        ```
+
+    """
+
+    def __init__(
+        self,
+        strategy: FixedClipping,
+        *,
+        canaries: int,
+        sample_rate: float | None,
+        num_examples: float | None,
+        rng: Seed,
+    ) -> None:
+        super().__init__()
+        self.strategy = strategy
+        self._canaries, self._rng = canaries, rng
+        self._given_rate, self._num_examples = sample_rate, num_examples
+        self._stated = stated_by(strategy)
+        self._clips = isinstance(strategy, flower.DifferentialPrivacyServerSideFixedClipping)
+        self._current: dict[str, np.ndarray] = {}
+        self._audited: list[str] = []
+        self._rate = 0.0
+        self._recorder: Recorder | None = None
+        self._drawn: list[Contribution] | None = None
+        self._heaviest, self._weighted_by, self._most_sampled = 0.0, "", 0.0
+        self._ended = ""
+
+    def __repr__(self) -> str:
+        """What is audited."""
+        return f"Audit of {self.strategy!r}"
+
+    def summary(self) -> None:
+        self.strategy.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        self._current = {name: array.numpy() for name, array in arrays.items()}
+        if messages:
+            self._begin(server_round, len(messages) / len(list(grid.get_node_ids())))
+        return messages
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Aggregate with canary clients among the replies, and give the mean back in the scale of the others.
+
+        A round that is not aggregated shows nothing; its draw is for the next one.
+        """
+        received = list(replies)
+        weighing = weights_of(self.strategy, received)
+        if self._recorder is None or weighing is None or self._ended:
+            return self.strategy.aggregate_train(server_round, received)
+        if set(_arrays_of(received[0].content)) != set(self._current):
+            raise InputError("clients must reply with all of the arrays that they were sent, and no others")
+        self._weighted_by, weights = weighing
+        if self._drawn is None:
+            self._drawn = self._recorder.draw_each()
+        canaries = self._replies(self._drawn, received[0].content, max(weights))
+        others = sum(weights)
+        grown = (others + len(canaries) * self._weight(max(weights))) / others
+        clients = _whole(self._stated.clients * grown)
+        kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()}
+        _double([*canaries, *received][0].content)
+        with joined_by(len(canaries), self.strategy, clients):
+            arrays, metrics = self.strategy.aggregate_train(server_round, [*canaries, *received])
+        if arrays is None:
+            return None, metrics
+        self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
+        real = self._mean_update([reply.content for reply in received], weights)
+        noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}
+        self._recorder.see(
+            [clients * noisy[name] for name in self._audited],
+            real=[clients / grown * real[name] for name in self._audited],
+        )
+        self._drawn = None
+        return self._scaled(noisy, grown, kinds), metrics
+
+    def recording(self) -> Recording:
+        if self._recorder is None:
+            raise InputError("no round of training was seen; start the audit before asking for it")
+        return replace(
+            self._recorder.recording(),
+            injection="clients" if self._clips else "clipped clients",
+            by_the_optimizer=True,
+            contradictions=self._contradictions(),
+            ended=self._ended,
+        )
+
+    def _begin(self, server_round: int, share: float) -> None:
+        """Lay out the canaries in the first round; in later ones, hold what is sampled against it."""
+        self._most_sampled = max(self._most_sampled, share)
+        if self._recorder is not None:
+            if self._given_rate is None and share < self._rate * (1 - 1e-9) and not self._ended:
+                self._ended = (
+                    f"from round {server_round} on: it samples {share:.3g} of the clients, the first one "
+                    f"{self._rate:.3g}; give sample_rate"
+                )
+            return
+        self._audited = [name for name, array in self._current.items() if array.dtype.kind == "f"]
+        self._rate = share if self._given_rate is None else self._given_rate
+        self._recorder = Recorder(
+            [self._current[name] for name in self._audited],
+            canaries=self._canaries,
+            sample_rate=self._rate,
+            noise_multiplier=self._stated.noise_multiplier,
+            clip_norm=self._stated.clip_norm,
+            unit="client",
+            rng=self._rng,
+        )
+
+    def _weight(self, heaviest: float) -> float:
+        """By what a canary client is weighted."""
+        return heaviest if self._num_examples is None else self._num_examples
+
+    def _replies(self, drawn: list[Contribution], like: RecordDict, heaviest: float) -> list[Message]:
+        """What canary clients send; arrays that a canary does not touch are shared by all."""
+        ((arrays_name, _),) = like.array_records.items()
+        ((metrics_name, metrics),) = like.metric_records.items()
+        sent = {name: Array(array) for name, array in self._current.items()}
+        weighed = {**metrics, self._weighted_by: self._weight(heaviest)}
+        replies = []
+        for canary in drawn:
+            touched = self._audited[canary.parameter]
+            array = self._current[touched].astype(np.float64, order="C")
+            array.reshape(-1)[canary.place] += self._norm(canary) * self._stated.clip_norm
+            content = RecordDict(
+                {
+                    arrays_name: ArrayRecord({**sent, touched: Array(array)}),
+                    metrics_name: MetricRecord(weighed),
+                }
+            )
+            replies.append(Message(content=content, dst_node_id=0, message_type="train"))
+        return replies
+
+    def _norm(self, canary: Contribution) -> float:
+        """The norm of what a canary client sends, in clip norms."""
+        if not canary.included:
+            return _EXCLUDED
+        return RAW_NORM if self._clips else 1.0
+
+    def _mean_update(self, contents: list[RecordDict], weights: list[float]) -> dict[str, Floats]:
+        """The mean of the clipped updates of real clients."""
+        total = {name: np.zeros(array.shape) for name, array in self._current.items()}
+        for content, weight in zip(contents, weights, strict=True):
+            for name, array in _arrays_of(content).items():
+                total[name] += (
+                    weight / sum(weights) * (array.numpy() - self._current[name].astype(np.float64))
+                )
+        return total
+
+    def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:
+        """The mean as it is if canary clients add to it without being counted, in the precision of others."""
+        return ArrayRecord(
+            {
+                name: Array(np.asarray(self._current[name] + grown * update, dtype=kinds[name]))
+                for name, update in noisy.items()
+            }
+        )
+
+    def _contradictions(self) -> tuple[str, ...]:
+        found = []
+        if self._heaviest > _MORE:
+            found.append(
+                f"a client weighed up to {self._heaviest:.3g} times what the noise is made for: the mean is "
+                f"weighted by {self._weighted_by!r}, or fewer clients replied than num_sampled_clients says"
+            )
+        if self._most_sampled > _MORE * self._rate:
+            found.append(
+                f"{self._most_sampled:.3g} of the clients were sampled in a round, where sample_rate is "
+                f"{self._rate:.3g}"
+            )
+        return tuple(found)
+
+
+def audited(
+    strategy: flower.Strategy,
+    *,
+    canaries: int,
+    sample_rate: float | None = None,
+    num_examples: float | None = None,
+    rng: Seed = None,
+) -> Audit:
+    """A strategy that audits another one of Flower, to be started in its place.
+
+    In every round canary clients join the replies. Their updates have one weight each, of 10 clip norms, so
+    that the server clips them (of 1, where clients clip); a hidden coin decides whether a canary is included,
+    and an excluded one sends an update of nearly 0. The audited strategy clips, averages and adds its noise.
+    The mean that it divides by grows with the canaries, and so does the number of clients by which it divides
+    the noise; both are taken back afterwards. So real clients move the model, and noise is added to it, as
+    without an audit; only what canaries add is added.
+
+    The bound is about adding or removing one client, with a number of clients to divide by that stays as it
+    is: an absent client is one whose update is 0. That is what the noise of Flower's strategies is made for,
+    noise_multiplier * clipping_norm / num_sampled_clients. It holds for the release of every noisy mean to
+    someone who knows the other clients, and which of them were sampled, if a client is sampled by a coin of
+    its own; Flower samples a fixed number, and canaries do not exercise that.
+
+    Args:
+        strategy: `DifferentialPrivacyServerSideFixedClipping` or `DifferentialPrivacyClientSideFixedClipping`
+            of `flwr.serverapp.strategy`, around `FedAvg`.
+        canaries: The number of canary clients. Every one that takes part is a reply as large as the model.
+        sample_rate: How often a canary client takes part; by default the share of clients that the first
+            round samples, and the audit ends where a round samples less. Give 1 for a claim that does not
+            count on sampling.
+        num_examples: By what a canary client is weighted; by default as the heaviest client of the round. If
+            it is above what a client may have, so is the bound.
+        rng: A seed for the hidden bits, the places and the draws.
+
+    Returns:
+        The audit, which is a strategy.
+
+    Raises:
+        InputError: If the strategy cannot be audited, or if an argument is not usable.
+
+    Example:
+        ```python
+        strategy = DifferentialPrivacyServerSideFixedClipping(
+            FedAvg(), noise_multiplier=1.0, clipping_norm=0.5, num_sampled_clients=50
+        )
+        strategy = audited(strategy, canaries=500)
+        strategy.start(grid=grid, initial_arrays=arrays, num_rounds=50)
+        print(strategy.report(claimed=8.0, delta=1e-5))
+        ```
+
+    """
+    private = require_private(strategy)
+    if sample_rate is not None and not 0 < checks.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {sample_rate}")
+    if num_examples is not None and not checks.real("num_examples", num_examples) > 0:
+        raise InputError(f"num_examples must be positive, got {num_examples}")
+    return Audit(
+        private,
+        canaries=checks.integer("canaries", canaries, 1),
+        sample_rate=sample_rate,
+        num_examples=num_examples,
+        rng=rng,
+    )
+
+
+def _arrays_of(content: RecordDict) -> ArrayRecord:
+    return next(iter(content.array_records.values()))
+
+
+def _double(content: RecordDict) -> None:
+    """Make a reply one of double precision, and so the mean of which it is the first."""
+    ((name, arrays),) = content.array_records.items()
+    content[name] = ArrayRecord(
+        {key: Array(array.numpy().astype(np.float64)) for key, array in arrays.items()}
+    )
+
+
+def _whole(number: float) -> float:
+    """A number without the rounding error that keeps it from being a whole one."""
+    nearest = round(number)
+    return nearest if abs(number - nearest) <= 1e-9 * nearest else number

@@ -1,0 +1,38 @@
+"""Which strategies can be audited; the rest are refused in one line."""
+
+from flwr.serverapp import strategy as flower
+
+from canaria._core.errors import InputError
+from canaria.integrations.flower._internals import FixedClipping, averages, inner_of
+
+
+def require_private(strategy: object) -> FixedClipping:
+    """Check that a strategy clips to a fixed norm and adds its noise to a mean."""
+    name = type(strategy).__name__
+    if isinstance(
+        strategy,
+        flower.DifferentialPrivacyServerSideAdaptiveClipping
+        | flower.DifferentialPrivacyClientSideAdaptiveClipping,
+    ):
+        raise InputError(
+            f"{name} clips to a norm that follows what clients send, canary clients among them; audit fixed "
+            "clipping"
+        )
+    if not isinstance(
+        strategy,
+        flower.DifferentialPrivacyServerSideFixedClipping | flower.DifferentialPrivacyClientSideFixedClipping,
+    ):
+        raise InputError(
+            "strategy must be DifferentialPrivacyServerSideFixedClipping or "
+            f"DifferentialPrivacyClientSideFixedClipping of flwr.serverapp.strategy, "
+            f"got {name} of {type(strategy).__module__}"
+        )
+    inner = inner_of(strategy)
+    if not averages(inner):
+        raise InputError(
+            f"{type(inner).__name__} does more to updates than FedAvg, which takes their mean, before noise "
+            "is added: what one client moves is not known; audit FedAvg"
+        )
+    if type(strategy).start is not flower.Strategy.start:
+        raise InputError(f"{name} has a start of its own, which an audit would pass over")
+    return strategy
