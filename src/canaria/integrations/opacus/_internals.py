@@ -151,6 +151,12 @@ def waiting_batches(parameter: Tensor) -> bool:
     return isinstance(getattr(parameter, "grad_sample", None), list)
 
 
+def rows_waiting(optimizer: DPOptimizer) -> int:
+    """The rows of a batch, before their gradients are clipped; 0 if they are not held row by row."""
+    held = (getattr(parameter, "grad_sample", None) for parameter in optimizer.params)
+    return max((len(gradients) for gradients in held if isinstance(gradients, Tensor)), default=0)
+
+
 def per_sample_gradients(parameter: Tensor) -> Tensor:
     """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
     gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
