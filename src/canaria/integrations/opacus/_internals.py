@@ -313,8 +313,11 @@ class Promise(NamedTuple):
 class Noticed(Protocol):
     """What is told of private optimizers and data loaders."""
 
-    def begin_engine(self, promise: Promise | None) -> None:
-        """An engine makes things private, asked to keep the promise; what it makes belongs together."""
+    def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
+        """An engine makes things private, a data loader among them, asked to keep the promise.
+
+        What it makes belongs together.
+        """
 
     def end_engine(self) -> None:
         """The engine has made them, or failed."""
@@ -338,7 +341,7 @@ def noticing(noticed: Noticed) -> Iterator[None]:
 
     def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
         def make(engine: PrivacyEngine, **how: Any) -> Any:
-            noticed.begin_engine(promise_of(how))
+            noticed.begin_engine(promise_of(how), how["data_loader"])
             try:
                 return own(engine, **how)
             finally:
