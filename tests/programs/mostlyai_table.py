@@ -1,4 +1,4 @@
-"""A table of scikit-learn's, learned by mostlyai-engine with differential privacy."""
+"""The irises of scikit-learn, learned by mostlyai-engine with differential privacy."""
 
 import argparse
 import tempfile
@@ -10,9 +10,9 @@ from unittest import mock
 from mostlyai import engine
 from mostlyai.engine.domain import DifferentialPrivacyConfig
 from opacus.optimizers import DPOptimizer
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_iris
 
-BATCH = 48
+BATCH = 16
 
 
 def half_of_the_noise() -> Any:
@@ -29,7 +29,7 @@ def half_of_the_noise() -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault", choices=["none", "half", "reseeded"], default="none")
     options = parser.parse_args()
@@ -38,7 +38,7 @@ def main() -> None:
         """Called after every step: the same seed, and so the same noise, for each."""
         engine.set_random_state(options.seed)
 
-    table = load_diabetes(as_frame=True, scaled=False).frame
+    table = load_iris(as_frame=True).frame
     engine.set_random_state(options.seed)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as faults:
         if options.fault == "half":

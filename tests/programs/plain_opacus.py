@@ -42,7 +42,7 @@ def remove_clipping(optimizer: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault", choices=["none", "half", "unclipped"], default="none")
     options = parser.parse_args()
