@@ -87,7 +87,7 @@ class ProgramAudit:
             if len(made.loaders) == 1:
                 (loader,) = made.loaders
                 audit = self._attach(optimizer, loader, made.promise)
-                if audit is not None and _draws_alike(made.given, loader):
+                if audit is not None and made.given is not None and _draws_alike(made.given, loader):
                     self._fed_by[made.given] = audit
             else:
                 self.refused.append(_unpaired(optimizer))
@@ -303,6 +303,6 @@ class _Making:
     """What was made private, by one call of an engine or by hand."""
 
     promise: Promise | None
-    given: Any
+    given: DataLoader[Any] | None
     optimizers: list[DPOptimizer] = field(default_factory=list)
     loaders: list[DPDataLoader] = field(default_factory=list)

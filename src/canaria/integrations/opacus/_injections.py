@@ -22,7 +22,17 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import Draws
-from canaria.training.canaries import DRAWS, PLACES, Dense, Design, Dirac, derived, raw_norm, too_heavy, unclipped
+from canaria.training.canaries import (
+    DRAWS,
+    PLACES,
+    Dense,
+    Design,
+    Dirac,
+    derived,
+    raw_norm,
+    too_heavy,
+    unclipped,
+)
 from canaria.training.witnesses import layout
 
 _ROUNDINGS: Final = 16
@@ -190,7 +200,7 @@ class _Sum(Injection):
         return None
 
     def _compare(self) -> None:
-        """How many clip norms the rows of this step added, to each of them; at most one if they are clipped."""
+        """How many clip norms this step has to a row: at most one if rows are clipped."""
         self._compared += 1
         heaviest = self.places.norm() / (self._rows * float(self._optimizer.max_grad_norm))
         self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)

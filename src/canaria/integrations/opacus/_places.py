@@ -124,7 +124,9 @@ class Places:
 
     def norm(self) -> Tensor:
         """The norm of what was taken, over all parameters."""
-        return torch.stack([vector.values.norm().float() for vector in self._vectors]).norm()
+        norms = torch.stack([vector.values.norm().float() for vector in self._vectors])
+        norm: Tensor = torch.linalg.vector_norm(norms)
+        return norm
 
     def forget_sums(self) -> None:
         """Go on from 0 instead."""
