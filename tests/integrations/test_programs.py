@@ -61,7 +61,7 @@ TABLE = {
     "mostlyai-engine": Program("mostlyai_table.py", "reseeded"),
 }
 SLOW = ("Trainer with LoRA", "JAX Privacy", "mostlyai-engine")
-"""Of these, other tests in this file find a fault in the noise, or of the same program."""
+"""Each run of these takes seconds; `make test` has their correct run and their own fault."""
 programs = pytest.mark.parametrize("program", TABLE.values(), ids=TABLE)
 seeds = pytest.mark.parametrize(
     "seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 5))]
