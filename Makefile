@@ -98,8 +98,10 @@ clean:
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[report]"
 	touch $@
 
+# mostlyai-engine comes alone: for tables it needs no triton (286 MB) and no torchvision, which is for CUDA only.
 .venv/installed-test: .venv/created pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps mostlyai-engine
 	touch $@ .venv/installed
 
 .venv/installed-fuzz: .venv/created pyproject.toml

@@ -1,6 +1,7 @@
 """Programs that make themselves private are audited without a change to them."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ from accelerate import Accelerator
 from opacus import GradSampleModule, PrivacyEngine
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from canaria import InputError
 from canaria.integrations.opacus import auditing
 from canaria.integrations.opacus._internals import accountant_of
 from canaria.training import Watch
-from tests.cli.command import canaria
+from tests.cli.command import canaria, installed
 from tests.integrations.digits import digits
 
 ROWS, BATCH, PASSES = 600, 60, 2
@@ -171,6 +173,55 @@ def test_faults_of_the_program_are_found(fault: str) -> None:
     assert found.alarming or found.claimed > 20
 
 
+class TestWhatRowsCouldAdd:
+    """Canaries that join the sum are not clipped, but rows are: they add at most a clip norm each."""
+
+    @pytest.mark.parametrize("physical", [None, 16])
+    @pytest.mark.parametrize("clipped", [True, False])
+    def test_a_sum_that_is_larger_is_named(self, clipped: bool, physical: int | None) -> None:
+        def program() -> None:
+            model, optimizer, loader = _asked()
+            if not clipped:
+                own = optimizer.clip_and_accumulate
+
+                def unclipped() -> None:
+                    optimizer.max_grad_norm = 1e9
+                    own()
+                    optimizer.max_grad_norm = 1.0
+
+                optimizer.clip_and_accumulate = unclipped
+            with BatchMemoryManager(
+                data_loader=loader, max_physical_batch_size=physical or ROWS, optimizer=optimizer
+            ) as batches:
+                _train(
+                    model,
+                    optimizer,
+                    batches,
+                    lambda out, labels: 50 * nn.functional.cross_entropy(out, labels),
+                )
+
+        torch.manual_seed(0)
+        with auditing(500, rng=0) as audit:
+            program()
+        named = audit.report(delta=1e-5, rungs=False).contradictions
+        assert [("gradients are not clipped" in one) for one in named] == ([] if clipped else [True])
+
+    def test_rows_that_all_agree_add_as_much_as_they_may(self) -> None:
+        """The same row over and over, far above the clip norm: the sum is exactly the most that may be."""
+        rows = TensorDataset(torch.ones(ROWS, 64), torch.zeros(ROWS, dtype=torch.long))
+        model = _small()
+        with auditing(500, rng=0) as audit:
+            model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
+                data_loader=DataLoader(rows, batch_size=BATCH),
+                noise_multiplier=1.0,
+                max_grad_norm=0.01,
+            )
+            _train(model, optimizer, loader)
+        assert audit.report(delta=1e-5, rungs=False).contradictions == ()
+
+
 def test_several_trainings_have_several_reports() -> None:
     with auditing(200, rng=0) as audit:
         by_the_engine()
@@ -271,6 +322,58 @@ def test_what_goes_wrong_on_the_command_line_is_one_line(script: str, tmp_path: 
     assert "the program failed (ValueError); what is shown is of its training until then" in ended.err
 
 
+def test_a_program_that_leaves_at_once_is_reported(script: str, tmp_path: Path) -> None:
+    hasty = tmp_path / "hasty.py"
+    hasty.write_text(f"import os\n{SCRIPT}\nos._exit(0)\n")
+    ran = canaria("audit-program", str(hasty), "--canaries", "500")
+    assert ran.code == 0
+    assert "the claim ε = 4 is not refuted" in ran.out
+    hasty.write_text(f"import os\n{SCRIPT}\nos._exit(3)\n")
+    failed = canaria("audit-program", str(hasty), "--canaries", "500")
+    assert failed.code == 2
+    assert "the program failed (exit code 3); what is shown is of its training until then" in failed.err
+    assert os._exit.__module__ == "posix"
+
+
+def test_children_of_a_program_leave_as_always(tmp_path: Path) -> None:
+    forks = tmp_path / "forks.py"
+    forks.write_text(
+        "import os\nif (child := os.fork()) == 0:\n    os._exit(7)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    ran = installed("audit-program", str(forks))
+    assert ran.err.splitlines()[-1].startswith("canaria: the program failed (exit code 7)")
+
+
+def test_a_program_that_a_thread_ends_has_no_report(tmp_path: Path) -> None:
+    ended = tmp_path / "ended.py"
+    ended.write_text(
+        "import os, threading, time\nthreading.Thread(target=os._exit, args=(0,)).start()\ntime.sleep(60)\n"
+    )
+    ran = installed("audit-program", str(ended))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "canaria: the program ended by os._exit in a thread, so there is no report\n"
+
+
+@pytest.mark.parametrize("how", ["attach(optimizer, loader, injection='sum', canaries=100)", "auditing(100)"])
+def test_a_program_that_audits_itself_is_told_so(how: str, tmp_path: Path) -> None:
+    audits = tmp_path / "audits.py"
+    body = (
+        f"with {how} as audit:\n    programs.by_the_engine()\naudit.report(delta=1e-5)"
+        if how.startswith("auditing")
+        else f"model, optimizer, loader = programs._asked()\n{how}"
+    )
+    audits.write_text(
+        "import tests.integrations.test_auditing as programs\n"
+        f"from canaria.integrations.opacus import attach, auditing\n{body}\n"
+    )
+    ran = canaria("audit-program", str(audits))
+    assert ran.code == 2
+    last = ran.err.splitlines()[-1]
+    assert "optimizer is audited already" in last
+    assert "run it as it is, not by audit-program" in last
+
+
 class TestPairsAreRight:
     """Which loader feeds which optimizer decides at which rate canaries are drawn: no guessing."""
 
@@ -350,6 +453,44 @@ class TestPairsAreRight:
                 _train(*one)
         results = audit.reports(delta=1e-5, rungs=False)
         assert [result.contradictions for result in results] == [(), ()]
+
+    @pytest.mark.parametrize("given", [True, False])
+    def test_a_private_loader_that_an_engine_is_given_may_feed(self, given: bool) -> None:
+        """As with Opacus' data module for Lightning: the engine makes another loader, which is not used."""
+        torch.manual_seed(0)
+        model = _small()
+        with auditing(500, rng=0) as audit:
+            loader = DPDataLoader(digits(ROWS), sample_rate=BATCH / ROWS)
+            model, optimizer, made = PrivacyEngine(accountant="rdp").make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                data_loader=loader,
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+            )
+            list(made if given else loader)  # an evaluation
+            _train(model, optimizer, loader if given else made)
+        result = audit.report(delta=1e-5, rungs=False)
+        assert result.contradictions == ()
+        assert result.conformance is not None
+        assert result.conformance.p_value > 1e-3
+        assert audit.audits[0].steps == PASSES * ROWS / BATCH
+
+    def test_a_given_loader_of_another_rate_does_not_feed(self) -> None:
+        """0.35 is not the rate of the loader that the engine makes: 1 in 2 batches."""
+        model = _small()
+        with auditing(500, rng=0) as audit:
+            loader = DPDataLoader(digits(ROWS), sample_rate=0.35)
+            model, optimizer, _ = PrivacyEngine(accountant="rdp").make_private(
+                module=model,
+                optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                data_loader=loader,
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+            )
+            _train(model, optimizer, loader)
+        with pytest.raises(InputError, match="did not draw"):
+            audit.report(delta=1e-5)
 
     def test_an_optimizer_fed_by_another_loader_is_not_audited(self) -> None:
         with auditing(500, rng=0) as audit:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -72,12 +72,12 @@ def _run(words: list[str], module: bool) -> str:
     import runpy
     import traceback
 
-    from canaria._core.errors import InputError, shown
+    from canaria._core.errors import CanariaError, InputError, shown
 
     if not module and not Path(words[0]).is_file():
         raise InputError(f"SCRIPT must be a Python file, or with -m a module, got {shown(words[0])}")
     try:
-        with _as_main(words, module):
+        with _as_main(words, module), _time_for_a_report():
             if module:
                 runpy.run_module(words[0], run_name="__main__", alter_sys=True)
             else:
@@ -86,8 +86,35 @@ def _run(words: list[str], module: bool) -> str:
         return "" if ended.code in (None, 0) else f"exit code {ended.code}"
     except Exception as error:
         traceback.print_exc()
-        return type(error).__name__
+        return type(error).__name__ + (f": {error}" if isinstance(error, CanariaError) else "")
     return ""
+
+
+@contextmanager
+def _time_for_a_report() -> Iterator[None]:
+    """Let `os._exit` end the program as `sys.exit` does, so that what it trained is reported.
+
+    From another thread than the program's it cannot, so it says that there is no report, by the exit code
+    too. Children that the program forked leave as always.
+    """
+    import os
+    import threading
+
+    leave, process, thread = os._exit, os.getpid(), threading.get_ident()
+
+    def leave_later(status: int) -> NoReturn:
+        if os.getpid() != process:
+            leave(status)
+        if threading.get_ident() == thread:
+            raise SystemExit(status)
+        typer.echo("canaria: the program ended by os._exit in a thread, so there is no report", err=True)
+        leave(2)
+
+    os._exit = leave_later
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 @contextmanager

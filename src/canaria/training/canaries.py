@@ -162,6 +162,16 @@ def too_heavy(heaviest: float, design: Design) -> tuple[str, ...]:
     )
 
 
+def unclipped(heaviest: float) -> tuple[str, ...]:
+    """What is wrong if rows added so many clip norms to the clipped sum of a step, to each of them."""
+    if not heaviest > 1 + _TOO_HEAVY:
+        return ()
+    return (
+        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms to a row, where 1 is the most: "
+        "gradients are not clipped to the norm that the noise is made for",
+    )
+
+
 def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
     """What an audit exercises, and what it does not, in words.
 

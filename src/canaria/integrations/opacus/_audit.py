@@ -114,8 +114,9 @@ class Audit(Recorded):
             before_noise(optimizer, lambda: self._guarded(self._before_noise)),
             before_update(optimizer, lambda: self._guarded(self._read)),
         ]
-        if self._injection.replaces_gradients:
-            self._undo.append(before_clipping(optimizer, lambda: self._guarded(self._injection.put_canaries)))
+        if self._injection.sees_rows:
+            seen = before_clipping(optimizer, lambda: self._guarded(self._injection.before_clipping))
+            self._undo.append(seen)
 
     def _build(self, seed: int) -> None:
         """Everything that follows from the seed: bits, places, draws."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from torch.utils.data import DataLoader
 
 from canaria._core import seeds
 from canaria._core.errors import InputError
@@ -19,7 +20,10 @@ from canaria.integrations.opacus._internals import (
     Undo,
     accountant_of,
     noticing,
+    rate_of,
     record_draws,
+    sampled_rows,
+    samples_by_poisson,
     steps_counted,
 )
 from canaria.results.result import Result
@@ -64,12 +68,13 @@ class ProgramAudit:
         self._promises: dict[Audit, Promise] = {}
         self._engines: list[_Making] = []
         self._optimizers: list[DPOptimizer] = []
-        self._by_hand = _Making(None)
+        self._by_hand = _Making(None, None)
+        self._fed_by: dict[DataLoader[Any], Audit] = {}
 
-    def begin_engine(self, promise: Promise | None) -> None:
+    def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
         """An engine makes things private; one that asks another passes its promise on."""
         before = self._engines[-1].promise if self._engines else None
-        self._engines.append(_Making(promise or before))
+        self._engines.append(_Making(promise or before, given))
 
     def end_engine(self) -> None:
         """What the engine made belongs together."""
@@ -80,7 +85,10 @@ class ProgramAudit:
             return
         for optimizer in made.optimizers:
             if len(made.loaders) == 1:
-                self._attach(optimizer, made.loaders[0], made.promise)
+                (loader,) = made.loaders
+                audit = self._attach(optimizer, loader, made.promise)
+                if audit is not None and made.given is not None and _draws_alike(made.given, loader):
+                    self._fed_by[made.given] = audit
             else:
                 self.refused.append(_unpaired(optimizer))
 
@@ -96,10 +104,13 @@ class ProgramAudit:
             undo = record_draws(loader.batch_sampler, lambda: self._drawing(loader, undo))
 
     def _drawing(self, loader: DPDataLoader, undo: Undo) -> OnBatch:
-        """A loader that was made by hand begins its first pass: for the only optimizer that waits for one.
+        """A loader that was made by hand begins a pass: for the only optimizer that waits for a loader.
 
-        If its batches are not trained on after all, the audit sees steps that it did not draw.
+        If its batches are not trained on after all, the audit sees steps that it did not draw. If an engine
+        was given the loader, it has made another that draws alike, and programs train with either.
         """
+        if loader in self._fed_by:
+            return self._fed_by[loader].begin_pass()
         undo()
         audit = None
         if len(self._by_hand.optimizers) == 1:
@@ -273,6 +284,14 @@ def _unpaired(optimizer: DPOptimizer) -> str:
     return _UNPAIRED + "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
 
 
+def _draws_alike(given: DataLoader[Any], made: DPDataLoader) -> bool:
+    """Whether the loader that an engine was given draws by Poisson, too, at the rate of the one it made."""
+    if not samples_by_poisson(given):
+        return False
+    rows = sampled_rows(given) == sampled_rows(made)
+    return rows and rate_of(given) == rate_of(made)
+
+
 def _resumed(audit: Audit) -> bool:
     """Whether its accountant has counted steps that nobody saw."""
     accountant = accountant_of(audit.optimizer)
@@ -284,5 +303,6 @@ class _Making:
     """What was made private, by one call of an engine or by hand."""
 
     promise: Promise | None
+    given: DataLoader[Any] | None
     optimizers: list[DPOptimizer] = field(default_factory=list)
     loaders: list[DPDataLoader] = field(default_factory=list)

@@ -38,7 +38,10 @@ def require_private(optimizer: DPOptimizer) -> None:
     if is_sharded(optimizer):
         raise InputError("optimizer is for fully sharded training (FSDP), which cannot be audited; use DDP")
     if hasattr(optimizer, "canaria_audit"):
-        raise InputError("optimizer is audited already; detach that audit first")
+        raise InputError(
+            "optimizer is audited already: detach that audit first, or, if the program attaches one itself, "
+            "run it as it is, not by audit-program"
+        )
 
 
 def require_sampling(data_loader: DPDataLoader, sampling: Sampling, design: Design, injection: str) -> None:

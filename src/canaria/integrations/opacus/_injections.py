@@ -17,17 +17,30 @@ from canaria.integrations.opacus._internals import (
     clips_by_ghost,
     is_distributed,
     per_sample_gradients,
+    rows_waiting,
     waiting_batches,
 )
 from canaria.integrations.opacus._places import Places
 from canaria.integrations.opacus._rows import Draws
-from canaria.training.canaries import DRAWS, PLACES, Dense, Design, Dirac, derived, raw_norm, too_heavy
+from canaria.training.canaries import (
+    DRAWS,
+    PLACES,
+    Dense,
+    Design,
+    Dirac,
+    derived,
+    raw_norm,
+    too_heavy,
+    unclipped,
+)
 from canaria.training.witnesses import layout
 
 _ROUNDINGS: Final = 16
 """Of the sums, by which a canary may seem to weigh more than it does."""
 _AT_ONCE: Final = 16
 """Draws are made for so many steps at once."""
+_COMPARED: Final = 64
+"""In so many steps the sum is compared with what its rows could add; gradients are largest in the first."""
 FINE: Final = (torch.float32, torch.float64)
 """The precisions in which sums are not rounded by more than they may be."""
 _SURELY_CLIPPED: Final = 2.0
@@ -38,10 +51,10 @@ class Injection:
     """How canaries get into the sums."""
 
     places: Places
-    replaces_gradients: ClassVar[bool] = False
+    sees_rows: ClassVar[bool] = False
 
-    def put_canaries(self) -> None:
-        """Replace the gradients of canary rows, before they are clipped."""
+    def before_clipping(self) -> None:
+        """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
 
     def before_noise(self) -> Tensor | None:
         """Take the clipped sums, and add the canaries, if that is to be done now; else tell their part."""
@@ -147,7 +160,13 @@ class _Poisson:
 
 
 class _Sum(Injection):
-    """Canaries join the clipped sum by a Poisson draw of the auditor's own."""
+    """Canaries join the clipped sum by a Poisson draw of the auditor's own.
+
+    The clipper is not exercised, but rows that are clipped add at most a clip norm each: in the first steps,
+    the norm of the sum is compared with what its rows could add.
+    """
+
+    sees_rows = True
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
@@ -163,14 +182,31 @@ class _Sum(Injection):
         rate = float(draws.loader.batch_sampler.sample_rate)
         self._poisson = _Poisson(included, width, rate, derived(seed, DRAWS), device)
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
+        self._compared, self._rows = 0, 0
+        self._heaviest: Tensor | None = None
+
+    def before_clipping(self) -> None:
+        self._rows += rows_waiting(self._optimizer)
 
     def before_noise(self) -> Tensor | None:
         self.places.take_sums()
+        if self._rows and self._compared < _COMPARED:
+            self._compare()
+        self._rows = 0
         counts = self._poisson.counts()
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
             self._add(added, float(self._optimizer.max_grad_norm))
         return None
+
+    def _compare(self) -> None:
+        """How many clip norms this step has to a row: at most one if rows are clipped."""
+        self._compared += 1
+        heaviest = self.places.norm() / (self._rows * float(self._optimizer.max_grad_norm))
+        self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
+
+    def contradictions(self) -> tuple[str, ...]:
+        return () if self._heaviest is None else unclipped(float(self._heaviest))
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -209,7 +245,7 @@ class _ByRows(Injection):
 class _Rows(_ByRows):
     """The gradient of every canary row is replaced before the optimizer clips it."""
 
-    replaces_gradients = True
+    sees_rows = True
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
@@ -224,7 +260,7 @@ class _Rows(_ByRows):
         self._taking = torch.zeros(self.places.count, device=device)
 
     @torch.no_grad()
-    def put_canaries(self) -> None:
+    def before_clipping(self) -> None:
         parameters = self._optimizer.params
         if any(map(waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")

@@ -151,6 +151,12 @@ def waiting_batches(parameter: Tensor) -> bool:
     return isinstance(getattr(parameter, "grad_sample", None), list)
 
 
+def rows_waiting(optimizer: DPOptimizer) -> int:
+    """The rows of a batch, before their gradients are clipped; 0 if they are not held row by row."""
+    held = (getattr(parameter, "grad_sample", None) for parameter in optimizer.params)
+    return max((len(gradients) for gradients in held if isinstance(gradients, Tensor)), default=0)
+
+
 def per_sample_gradients(parameter: Tensor) -> Tensor:
     """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
     gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
@@ -307,8 +313,11 @@ class Promise(NamedTuple):
 class Noticed(Protocol):
     """What is told of private optimizers and data loaders."""
 
-    def begin_engine(self, promise: Promise | None) -> None:
-        """An engine makes things private, asked to keep the promise; what it makes belongs together."""
+    def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
+        """An engine makes things private, a data loader among them, asked to keep the promise.
+
+        What it makes belongs together.
+        """
 
     def end_engine(self) -> None:
         """The engine has made them, or failed."""
@@ -332,7 +341,7 @@ def noticing(noticed: Noticed) -> Iterator[None]:
 
     def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
         def make(engine: PrivacyEngine, **how: Any) -> Any:
-            noticed.begin_engine(promise_of(how))
+            noticed.begin_engine(promise_of(how), how["data_loader"])
             try:
                 return own(engine, **how)
             finally:
@@ -343,17 +352,18 @@ def noticing(noticed: Noticed) -> Iterator[None]:
     def promise(how: dict[str, Any]) -> Promise:
         return Promise(float(how["target_epsilon"]), float(how["target_delta"]))
 
+    mark = f"{_BEING_MADE}_{id(noticed)}"
     with ExitStack() as patches:
         for name, promise_of in (("make_private", lambda _: None), ("make_private_with_epsilon", promise)):
             own = vars(PrivacyEngine)[name]
             patches.enter_context(_patched(PrivacyEngine, name, making(own, promise_of)))
         for kind in dict.fromkeys(_optimizers(DPOptimizer)):
             if "__init__" in vars(kind):
-                telling = _telling(kind.__init__, noticed.made_optimizer)
+                telling = _telling(kind.__init__, noticed.made_optimizer, mark)
                 patches.enter_context(_patched(kind, "__init__", telling))
             if "step" in vars(kind):
                 patches.enter_context(_patched(kind, "step", _announced(kind.step, noticed.before_step)))
-        telling = _telling(DPDataLoader.__init__, noticed.made_loader)
+        telling = _telling(DPDataLoader.__init__, noticed.made_loader, mark)
         patches.enter_context(_patched(DPDataLoader, "__init__", telling))
         yield
 
@@ -369,16 +379,19 @@ def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable
     return told
 
 
-def _telling(own: Callable[..., None], tell: Callable[[Any], None]) -> Callable[..., None]:
-    """A constructor that tells of what it has made, unless it was called by that of a subclass."""
+def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -> Callable[..., None]:
+    """A constructor that tells of what it has made, unless it was called by that of a subclass.
+
+    `mark` is the attribute by which it knows that.
+    """
 
     @functools.wraps(own)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        outermost = not getattr(self, _BEING_MADE, False)
-        object.__setattr__(self, _BEING_MADE, True)
+        outermost = not getattr(self, mark, False)
+        object.__setattr__(self, mark, True)
         own(self, *args, **kwargs)
         if outermost:
-            object.__delattr__(self, _BEING_MADE)
+            object.__delattr__(self, mark)
             tell(self)
 
     return made

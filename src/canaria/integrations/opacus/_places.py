@@ -122,6 +122,12 @@ class Places:
         for vector in self._vectors:
             copy_each(vector.parts, [getattr(p, CLIPPED_SUM) for p in vector.parameters])
 
+    def norm(self) -> Tensor:
+        """The norm of what was taken, over all parameters."""
+        norms = torch.stack([vector.values.norm().float() for vector in self._vectors])
+        norm: Tensor = torch.linalg.vector_norm(norms)
+        return norm
+
     def forget_sums(self) -> None:
         """Go on from 0 instead."""
         for vector in self._vectors:

@@ -84,11 +84,15 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
 
 @dataclass
 class _Pass:
-    """One pass over a loader: batches drawn, steps made of them, and whether its sampler came to its end."""
+    """One pass over a loader: batches drawn, steps made of them, whether its sampler came to its end.
+
+    `late` is how many of the steps were made after that end.
+    """
 
     batches: int = 0
     steps: int = 0
     ended: bool = False
+    late: int = 0
 
 
 class Draws:
@@ -162,11 +166,17 @@ class Draws:
             self._undecided.append((now, newest))
 
     def _could_feed(self, one: _Pass) -> bool:
+        """A pass has a batch left; if its sampler has ended, one that was fetched ahead.
+
+        One that fed steps before may have more left: batches that were accumulated have no step of their own.
+        """
         left = one.batches - one.steps
-        return left > 0 and not (one.ended and left > self._ahead)
+        fetched = left <= self._ahead or (one is self._training and one.late < self._ahead)
+        return left > 0 and (fetched or not one.ended)
 
     def _count(self, one: _Pass) -> None:
         one.steps += self._sampling.accumulated
+        one.late += one.ended
         self._training = one
 
     def _decide(self, drawing: _Pass | None = None) -> None:
