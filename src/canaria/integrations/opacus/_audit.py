@@ -12,6 +12,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core import checks, seeds
+from canaria._core.arrays import Floats
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus._accumulator import Accumulator
@@ -31,9 +32,11 @@ from canaria.integrations.opacus._internals import (
     before_clipping,
     before_noise,
     before_update,
+    clip_norm_of,
     clips_adaptively,
     divisor,
-    is_distributed,
+    is_together,
+    layer_norms,
     noise_added,
     processes,
     rate_of,
@@ -62,6 +65,8 @@ _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
 _FIRST, _ONE_OF = 64, 4
 """The noise of parameters is totalled in so many steps, and then in one of so many."""
+_MOST_ROUNDING: Final = 0.01
+"""What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 
 
 class Audit(Recorded):
@@ -135,6 +140,8 @@ class Audit(Recorded):
             sampling=self.sampling,
         )
         self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
+        self._layer_norms = layer_norms(self.optimizer)
+        self._rounding: Tensor | float = 0.0
 
     def _guarded(self, do: Callable[[], None]) -> None:
         """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for."""
@@ -158,12 +165,16 @@ class Audit(Recorded):
     @property
     def noise_multiplier(self) -> float:
         """The noise multiplier that is stated, its root mean square over the steps."""
-        return (self._accumulator.noise_square / self.steps) ** 0.5 if self.steps else self._noise()
+        if not self.steps:
+            return self._noise()
+        return self._injection.share * (self._accumulator.noise_square / self.steps) ** 0.5
 
     def _before_noise(self) -> None:
         if self._injection.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self._injection.places.require_trained()
+        if layer_norms(self.optimizer) != self._layer_norms:
+            raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
         self._own, self._waits = self._injection.before_noise(), True
@@ -179,20 +190,27 @@ class Audit(Recorded):
             )
         self._waits = False
         alone = processes(optimizer) == 1
-        totalled = alone and self._totalled(self.steps)
+        totalled = alone and not places.sharded and self._totalled(self.steps)
         row, totals = self._accumulator.next_row()
         everybody = None if alone else self._reduced_sums()
         places.subtract_gradients(divisor(optimizer))
         places.read(row)
         if everybody is not None:
             row.add_(everybody)
+        if places.sharded:
+            torch.distributed.all_reduce(row)
         if totalled:
             places.totals(totals)
-        clip_norm = float(optimizer.max_grad_norm)
-        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
+        share = self._injection.share
+        clip_norm = clip_norm_of(optimizer) * share
+        rounding = places.rounding(divisor(optimizer))
+        if rounding is not None:
+            self._rounding = self._rounding + rounding / clip_norm**2
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise() / share, totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
         if self._watched is not None and self._watched.due():
-            self._watched.add(*self._accumulator.witnesses(self._watched.watch.every))
+            values, told = self._accumulator.witnesses(self._watched.watch.every)
+            self._watched.add(values, [(stated * share, unit) for stated, unit in told])
 
     def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
@@ -303,10 +321,24 @@ class Audit(Recorded):
             ended=self._ended,
             excuse=self._injection.excuse() or self._excuse(),
             sampling=self.sampling,
+            canary_norm=self._injection.share,
+            rounding=self._rounded() if isinstance(self._rounding, Tensor) else None,
         )
 
+    def _rounded(self) -> Floats:
+        """The variance that rounding added to the sum of each coordinate; empty if it did not matter."""
+        if not isinstance(self._rounding, Tensor):
+            return np.zeros(0)
+        return self._rounding.cpu().numpy().astype(np.float64)
+
     def _excuse(self) -> str:
-        """Why the law of shuffled batches is not known here."""
+        """Why the law of what is seen is not known: rounding hides it, or passes of shuffled data ended early."""
+        noise = self.steps * (self.noise_multiplier / self._injection.share) ** 2
+        if isinstance(self._rounding, Tensor) and float(self._rounding.mean()) > _MOST_ROUNDING * noise:
+            return (
+                f"not tested (weights in {self.optimizer.params[0].dtype} round the sums by more than a tenth "
+                "of the noise, or no noise is stated)"
+            )
         if self.sampling.kind != "shuffled" or not self._draws.left_early():
             return ""
         return "not tested (passes over shuffled data were left before their end)"
@@ -346,6 +378,7 @@ class Audit(Recorded):
             "draws": self._injection.draws_state(),
             "contradictions": list(self._seen_contradictions()),
             "watched": self._watched_state(),
+            "rounding": self._rounded().tolist(),
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -371,6 +404,8 @@ class Audit(Recorded):
         self._account, self._resumed = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
         self._watched_before = state.get("watched")
+        if rounded := state.get("rounding", []):
+            self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
@@ -467,7 +502,7 @@ def attach(
 
 def _agreed(optimizer: DPOptimizer, seed: int) -> int:
     """All ranks audit with the seed of the first."""
-    if not is_distributed(optimizer):
+    if not is_together(optimizer):
         return seed
     shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)
     torch.distributed.broadcast(shared, 0)
