@@ -23,7 +23,7 @@ is stated; it is never a bound on epsilon.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,24 @@ class Audited(Protocol):
     def conformance(
         self, *, steps: int | None, sample_rate: float | None, noise_multiplier: float | None
     ) -> Conformance: ...
+
+
+class Rounding(NamedTuple):
+    """What rounding of sums in half precision did to the sum of all steps at each coordinate (Theorem 34).
+
+    Attributes:
+        shift: By how much it was moved when canaries were added.
+        variance: The variance that rounding added when the noise was added, and after that.
+
+    """
+
+    shift: Floats
+    variance: Floats
+
+    @classmethod
+    def none(cls, coordinates: int) -> "Rounding":
+        """That of precise sums."""
+        return cls(np.zeros(coordinates), np.zeros(coordinates))
 
 
 def conformance(
@@ -120,7 +138,7 @@ def of_dirac(
     noise: dict[str, Part] | None = None,
     sampling: Sampling = POISSON,
     *,
-    rounding: Floats | None = None,
+    rounding: Rounding | None = None,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -133,7 +151,7 @@ def of_dirac(
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
         sampling: How rows are stated to take part.
-        rounding: The variance that rounding adds to each sum; None if sums are precise.
+        rounding: What rounding did to the sums; None if they are precise.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -151,7 +169,8 @@ def of_dirac(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
-    rounded = np.zeros(len(seen)) if rounding is None else rounding
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
     scale = np.sqrt(steps * noise_multiplier**2 + rounded)
     normal = np.empty(len(seen))
     for m in np.unique(included):
@@ -179,7 +198,7 @@ def of_dense(
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
     *,
-    rounding: Floats | None = None,
+    rounding: Rounding | None = None,
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -195,7 +214,7 @@ def of_dense(
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
-        rounding: The variance that rounding adds to each sum; None if sums are precise.
+        rounding: What rounding did to the sums; None if they are precise.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -210,12 +229,13 @@ def of_dense(
             f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
             "and more often where there is little noise; train for more steps, or use more canaries"
         )
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
     active = gradients[included]
     weight = active.sum(axis=0)
     expected = steps * sample_rate * weight
     part = steps * sample_rate * (1 - sample_rate)
     covariance = part * active.T @ active
-    rounded = np.zeros(len(seen)) if rounding is None else rounding
     covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
     factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T

@@ -30,7 +30,7 @@ from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
-from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
 from canaria.training.draws import Drawn, part_of
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
@@ -78,8 +78,8 @@ class Recording:
         ended: Why nothing more was seen; empty if training was seen to its end.
         excuse: Why conformance cannot be tested; empty if it can.
         canary_norm: The norm of a canary in clip norms, at most 1; `sums` and `table` are in units of it.
-        rounding: The variance that rounding of coarse numbers adds to each sum; only for the conformance
-            test. None if sums are precise.
+        rounding: What rounding of coarse numbers did to the sums; only for the conformance test. None if
+            they are precise.
 
     Raises:
         InputError: If no training step was recorded.
@@ -131,7 +131,7 @@ class Recording:
     excuse: str = ""
     sampling: Sampling = field(default_factory=Sampling)
     canary_norm: float = 1.0
-    rounding: Floats | None = None
+    rounding: Rounding | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:

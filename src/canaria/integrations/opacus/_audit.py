@@ -56,6 +56,7 @@ from canaria.training.canaries import (
     design_of,
     hidden_bits,
 )
+from canaria.training.conformance import Rounding
 from canaria.training.recording import Recorded, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
@@ -190,22 +191,24 @@ class Audit(Recorded):
             )
         self._waits = False
         alone = processes(optimizer) == 1
-        totalled = alone and not places.sharded and self._totalled(self.steps)
+        totalled = alone and self._totalled(self.steps)
         row, totals = self._accumulator.next_row()
         everybody = None if alone else self._reduced_sums()
         places.subtract_gradients(divisor(optimizer))
         places.read(row)
         if everybody is not None:
             row.add_(everybody)
-        if places.sharded:
-            torch.distributed.all_reduce(row)
         if totalled:
             places.totals(totals)
+        if places.sharded:
+            for part in (row, totals) if totalled else (row,):
+                torch.distributed.all_reduce(part)
         share = self._injection.share
         clip_norm = clip_norm_of(optimizer) * share
         rounding = places.rounding(divisor(optimizer))
         if rounding is not None:
-            self._rounding = self._rounding + rounding / clip_norm**2
+            units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
+            self._rounding = self._rounding + rounding / units
         self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise() / share, totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
         if self._watched is not None and self._watched.due():
@@ -322,19 +325,19 @@ class Audit(Recorded):
             excuse=self._injection.excuse() or self._excuse(),
             sampling=self.sampling,
             canary_norm=self._injection.share,
-            rounding=self._rounded() if isinstance(self._rounding, Tensor) else None,
+            rounding=None if (rounded := self._rounded()) is None else Rounding(*rounded),
         )
 
-    def _rounded(self) -> Floats:
-        """The variance that rounding added to the sum of each coordinate; empty if it did not matter."""
+    def _rounded(self) -> Floats | None:
+        """What rounding did to the sum of each coordinate, and the variance it added; None if it did not matter."""
         if not isinstance(self._rounding, Tensor):
-            return np.zeros(0)
+            return None
         return self._rounding.cpu().numpy().astype(np.float64)
 
     def _excuse(self) -> str:
         """Why the law of what is seen is not known: rounding hides it, or passes of shuffled data ended early."""
         noise = self.steps * (self.noise_multiplier / self._injection.share) ** 2
-        if isinstance(self._rounding, Tensor) and float(self._rounding.mean()) > _MOST_ROUNDING * noise:
+        if isinstance(self._rounding, Tensor) and float(self._rounding[1].mean()) > _MOST_ROUNDING * noise:
             return (
                 f"not tested (weights in {self.optimizer.params[0].dtype} round the sums by more than a tenth "
                 "of the noise, or no noise is stated)"
@@ -378,7 +381,7 @@ class Audit(Recorded):
             "draws": self._injection.draws_state(),
             "contradictions": list(self._seen_contradictions()),
             "watched": self._watched_state(),
-            "rounding": self._rounded().tolist(),
+            "rounding": self._rounding.tolist() if isinstance(self._rounding, Tensor) else None,
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -404,7 +407,7 @@ class Audit(Recorded):
         self._account, self._resumed = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
         self._watched_before = state.get("watched")
-        if rounded := state.get("rounding", []):
+        if (rounded := state.get("rounding")) is not None:
             self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
         self._injection.restore_draws(state["draws"])
 

@@ -17,7 +17,6 @@ from canaria.integrations.opacus._internals import (
     clipping_factors,
     clips_by_ghost,
     is_distributed,
-    is_together,
     layer_norms,
     parts_held,
     per_sample_gradients,
@@ -218,7 +217,9 @@ class _ByRows(Injection):
         return own
 
     def contradictions(self) -> tuple[str, ...]:
-        return () if self._heaviest is None else too_heavy(float(self._heaviest), self._design)
+        if self._heaviest is None:
+            return ()
+        return too_heavy(float(self._heaviest), self._design, apart=self._apart)
 
 
 class _Rows(_ByRows):
@@ -328,7 +329,7 @@ def _spread(
         across=across,
         coarse=[place for place, p in enumerate(optimizer.params) if p.dtype not in FINE],
         spanning=spanning,
-        totalled=not is_together(optimizer),
+        totalled=not is_distributed(optimizer),
     )
     whole = math.hypot(*used)
     places = Places(parts_held(optimizer), laid, [norm / whole for norm in used])

@@ -4,6 +4,7 @@ A call costs more than what it computes, on a GPU above all. So the sums of all 
 are held end to end, in one vector, and all places are reached by one index into it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ class _Vector:
         self._added: Tensor | None = None
         self._added_parts: list[Tensor] = []
         self._scale = 0.0
-        self._taken = self.values
+        self._taken = self._shift = self.values
         self.canaries, self.at_canaries = self._found(starts, members, layout.canaries)
         self.witnesses, self.at_witnesses = self._found(starts, members, layout.witnesses)
 
@@ -66,6 +67,10 @@ class _Vector:
             self._added, self._added_parts = added, self._split(added)
         self._scale = scale
         add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], self._added_parts, scale)
+        if self.coarse:
+            after = torch.zeros_like(self.values)
+            copy_each(self._split(after), [getattr(p, CLIPPED_SUM) for p in self.parameters])
+            self._shift = (after - self.values).sub_(added, alpha=scale)[self.canaries]
 
     def totals(self) -> Tensor:
         """The sums of what is left over each parameter, without the canaries that were added."""
@@ -80,22 +85,22 @@ class _Vector:
             self._taken = self.values[self.canaries]
 
     def rounding(self, scale: float) -> Tensor:
-        """The variance that rounding adds to what is left at canaries, by the spacing of numbers there.
+        """What rounding did to the clipped sum at canaries, and the variance that it adds after that.
 
-        The noisy sum is rounded, once more when it is divided by `scale`, and the clipped sum where canaries
-        were added to it.
+        The noisy sum is rounded, and once more when it is divided by `scale`, unless that is a power of 2.
         """
         if not self.coarse:
-            return self.values.new_zeros(len(self.canaries))
+            return self.values.new_zeros(2, len(self.canaries))
         noisy = self._taken - self.values[self.canaries]
-        touched = 0.0 if self._added is None else (self._added[self.canaries] != 0).float()
-        of_sums, of_gradients = self._spacing(noisy), scale * self._spacing(noisy / scale)
-        return ((1 + touched) * of_sums.square() + of_gradients.square()) / 12
+        variance = self._spacing(noisy).square_()
+        if math.frexp(scale)[0] != 0.5:
+            variance.add_(self._spacing(noisy / scale).square_(), alpha=scale**2)
+        return torch.stack([self._shift, variance / 12])
 
     def _spacing(self, values: Tensor) -> Tensor:
-        """Between numbers of the parameters' precision near these values."""
-        kind = torch.finfo(self.parameters[0].dtype)
-        return torch.ldexp(torch.tensor(kind.eps / 2), torch.frexp(values).exponent)
+        """Between numbers of the parameters' precision near these values; 0 is not rounded."""
+        below = torch.frexp(values).exponent - 1
+        return torch.exp2(below.float()) * torch.finfo(self.parameters[0].dtype).eps * (values != 0)
 
     def _found(
         self, starts: Integers, members: list[int], places: tuple[Integers, ...]
@@ -206,26 +211,28 @@ class Places:
         return raw
 
     def rounding(self, scale: float) -> Tensor | None:
-        """The variance that rounding adds along each coordinate, if `scale` makes noisy sums of gradients.
+        """By how much rounding moved the clipped sums along each coordinate, and the variance it adds later.
 
-        None where sums are precise enough.
+        `scale` makes noisy sums of gradients. None where sums are precise enough.
         """
         if not any(vector.coarse for vector in self._vectors):
             return None
-        raw = torch.zeros(self._weights, device=self._vectors[0].values.device)
+        raw = torch.zeros(2, self._weights, device=self._vectors[0].values.device)
         for vector in self._vectors:
-            raw[vector.at_canaries] = vector.rounding(scale).to(raw.dtype)
+            raw[:, vector.at_canaries] = vector.rounding(scale).to(raw.dtype)
         if self._folding is None:
             return raw
         numbers, each = self._folding
-        return raw.new_zeros(self.count).index_add_(0, numbers, raw * each.square())
+        shares = torch.stack([each, each.square()])
+        return raw.new_zeros(2, self.count).index_add_(1, numbers, raw * shares)
 
     def totals(self, out: Tensor) -> None:
         """Write the sums of what is left, over each parameter that is totalled, into `out`."""
         whole = [vector for vector in self._vectors if vector.whole]
-        if len(whole) == 1:
+        if len(whole) == 1 and not self.sharded:
             out.copy_(whole[0].totals())
             return
+        out.zero_()
         for vector in whole:
             out[vector.at_totals] = vector.totals().to(out.dtype)
 
