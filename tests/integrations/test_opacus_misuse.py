@@ -1,6 +1,5 @@
 """Misuse of the Opacus audit gets one clear error."""
 
-
 import pytest
 import torch
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping

@@ -1,5 +1,6 @@
 """An audit attached to training with Opacus: canaries in, noisy sums out, step by step."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -168,7 +169,7 @@ class Audit(Recorded):
         """The noise multiplier that is stated, its root mean square over the steps."""
         if not self.steps:
             return self._noise()
-        return self._injection.share * (self._accumulator.noise_square / self.steps) ** 0.5
+        return self._injection.share * math.sqrt(self._accumulator.noise_square / self.steps)
 
     def _before_noise(self) -> None:
         if self._injection.places.accumulated():
@@ -329,18 +330,18 @@ class Audit(Recorded):
         )
 
     def _rounded(self) -> Floats | None:
-        """What rounding did to the sum of each coordinate, and the variance it added; None if it did not matter."""
+        """By how much rounding moved the sums, and the variance it added; None if sums are precise."""
         if not isinstance(self._rounding, Tensor):
             return None
         return self._rounding.cpu().numpy().astype(np.float64)
 
     def _excuse(self) -> str:
-        """Why the law of what is seen is not known: rounding hides it, or passes of shuffled data ended early."""
+        """Why the law of what is seen is not known: rounding, or passes that ended early."""
         noise = self.steps * (self.noise_multiplier / self._injection.share) ** 2
         if isinstance(self._rounding, Tensor) and float(self._rounding[1].mean()) > _MOST_ROUNDING * noise:
             return (
-                f"not tested (weights in {self.optimizer.params[0].dtype} round the sums by more than a tenth "
-                "of the noise, or no noise is stated)"
+                "not tested (weights in half precision round the sums by more than a tenth of the noise, or "
+                "no noise is stated)"
             )
         if self.sampling.kind != "shuffled" or not self._draws.left_early():
             return ""

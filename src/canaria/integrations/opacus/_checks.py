@@ -42,7 +42,8 @@ def require_private(optimizer: DPOptimizer) -> None:
         require_flat(optimizer)
     if is_sharded(optimizer) and not all(map(is_sharded_by_rows, optimizer.params)):
         raise InputError(
-            "parameters must be sharded over all processes by their first axis, as FSDP2Wrapper does by default"
+            "parameters must be sharded over all processes by their first axis, as FSDP2Wrapper does by "
+            "default"
         )
     if hasattr(optimizer, "canaria_audit"):
         raise InputError("optimizer is audited already; detach that audit first")
@@ -113,37 +114,50 @@ def require_unused(optimizer: DPOptimizer) -> None:
 def require_fitting(
     optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
 ) -> None:
-    sizes, apart = [p.numel() for p in optimizer.params], layer_norms(optimizer)
-    if apart and not layers_with_room(optimizer, design):
-        most = max(sizes) * getattr(design, "per_coordinate", 1)
+    _require_room(optimizer, design)
+    if len({p.device for p in optimizer.params}) > 1:
+        raise InputError("the model is spread over several devices, which cannot be audited; use one, or DDP")
+    _require_readable(optimizer, injection)
+    if injection != "sum":
+        _require_canary_rows(optimizer, data_loader, design, injection)
+
+
+def _require_room(optimizer: DPOptimizer, design: Design) -> None:
+    sizes, each = [p.numel() for p in optimizer.params], getattr(design, "per_coordinate", 1)
+    if layer_norms(optimizer) and not layers_with_room(optimizer, design):
         raise InputError(
             f"canaries need {design.coordinates} coordinates, but where layers are clipped apart each has a "
-            f"weight in every layer, and the largest has {max(sizes)}; take at most {most} canaries"
+            f"weight in every layer, and the largest has {max(sizes)}; "
+            f"take at most {max(sizes) * each} canaries"
         )
     weights = sum(sizes)
     if design.coordinates > weights:
-        most = weights * getattr(design, "per_coordinate", 1)
         raise InputError(
             f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
-            f"take at most {most} canaries, or more per coordinate"
+            f"take at most {weights * each} canaries, or more per coordinate"
         )
-    if len({p.device for p in optimizer.params}) > 1:
-        raise InputError("the model is spread over several devices, which cannot be audited; use one, or DDP")
+
+
+def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
+    """What canaries do to the sums must be seen through their rounding, and where they are."""
     rough = {p.dtype for p in optimizer.params} - {*FINE}
     if rough and (injection == "rows" or (injection == "sum" and is_together(optimizer))):
         raise InputError(
             f"injection={injection!r} compares clipped sums, which {rough.pop()} would round; keep weights "
             "in single precision (autocast is fine), or use 'head', or 'sum' in one process"
         )
-    if injection == "sum":
-        return
-    if is_sharded(optimizer):
+    if is_sharded(optimizer) and injection != "sum":
         raise InputError(f"fully sharded training (FSDP) goes with injection='sum', not {injection!r}")
-    if injection == "head" and apart:
+    if layer_norms(optimizer) and injection == "head":
         raise InputError(
-            "injection='head' has canaries in two layers of its own, which is little where layers are clipped "
-            "apart; use 'sum' or 'rows'"
+            "injection='head' has canaries in two layers of its own, which is little where layers are "
+            "clipped apart; use 'sum' or 'rows'"
         )
+
+
+def _require_canary_rows(
+    optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
+) -> None:
     rows = data_loader.dataset
     maker = (
         "with_canary_rows(dataset, canaries)"

@@ -272,7 +272,7 @@ class _Head(_ByRows):
     def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
         home = [place for place, p in enumerate(optimizer.params) if hasattr(p, "canary_head")]
-        self.places, _ = _spread(optimizer, design, seed, home)
+        self.places, self.share = _spread(optimizer, design, seed, home)
         self._head = optimizer.params[home[0]].canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
         self._head.scale.averaged = averages_losses(optimizer)

@@ -8,7 +8,7 @@ import copy
 import copyreg
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -111,13 +111,13 @@ class Shard:
 
     @property
     def summed_grad(self) -> Tensor:
-        """This process' part of the clipped sum."""
+        """The part of the clipped sum that is here."""
         part: Tensor = self._state[CLIPPED_SUM].to_local()
         return part
 
     @property
     def grad(self) -> Tensor:
-        """This process' part of the gradient."""
+        """The part of the gradient that is here."""
         whole: Any = self._parameter.grad
         part: Tensor = whole.to_local()
         return part
@@ -137,8 +137,8 @@ def parts_held(optimizer: DPOptimizer) -> list[Any]:
 
 def is_sharded_by_rows(parameter: Tensor) -> bool:
     """Whether a parameter is spread over all processes by its first axis, as FSDP2 does by default."""
-    placements = getattr(parameter, "placements", ())
-    return len(placements) == 1 and type(placements[0]) is placement_types.Shard and placements[0].dim == 0
+    placements: Sequence[object] = getattr(parameter, "placements", ())
+    return list(placements) == [placement_types.Shard(0)]
 
 
 def is_sharded(optimizer: DPOptimizer) -> bool:

@@ -113,8 +113,9 @@ class _Vector:
             here = (local >= 0) & (local < parameter.numel())
             indices.append(start + local[here])
             numbers.append(np.arange(ends[place] - len(local), ends[place])[here])
+        index, number = np.concatenate(indices), np.concatenate(numbers)
         device = self.values.device
-        return tuple(torch.tensor(np.concatenate(some), device=device) for some in (indices, numbers))
+        return torch.tensor(index, device=device), torch.tensor(number, device=device)
 
     def _split(self, vector: Tensor) -> list[Tensor]:
         """Its parts, one for each parameter, as views."""
