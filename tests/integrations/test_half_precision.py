@@ -173,4 +173,10 @@ def test_an_audit_goes_on_from_its_state() -> None:
     state = first.state_dict()
     rounding = first.recording().rounding
     assert rounding is not None
-    assert np.array_equal(np.array(state["rounding"]), np.array(rounding))
+    first.detach()
+    again = attach(
+        first.optimizer, first._draws.loader, injection="sum", canaries=1000, state=state, rng=9
+    ).recording()
+    assert again.rounding is not None
+    assert np.array_equal(np.array(again.rounding), np.array(rounding))
+    assert np.array_equal(again.sums, first.recording().sums)
