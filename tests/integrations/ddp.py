@@ -1,4 +1,4 @@
-"""One rank of distributed trainings with an audit attached."""
+"""One rank of trainings over several processes with an audit attached."""
 
 import warnings
 from pathlib import Path
@@ -12,6 +12,7 @@ from torch import distributed, nn
 from torch.utils.data import DataLoader
 
 from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
+from tests.integrations import together
 from tests.integrations.digits import SIGMA, digits
 
 CASES = (
@@ -30,6 +31,7 @@ def rank(this: int, ranks: int, folder: str) -> None:
     distributed.init_process_group("gloo", f"file://{folder}/meeting", rank=this, world_size=ranks)
     for case in CASES:
         np.savez(Path(folder) / f"{'-'.join(case)}-{this}.npz", **train(this, *case))
+    together.leave(this, Path(folder))
     distributed.destroy_process_group()
 
 

@@ -73,16 +73,18 @@ def private(
     rows: int = 400,
     hidden: int = 16,
     sigma: float = SIGMA,
-    clip: float = 1.0,
+    clip: float | list[float] = 1.0,
     batches: int = 10,
     adam: bool = False,
     physical: int | None = None,
     poisson: bool = True,
     real_weight: float | None = None,
+    biases: bool = True,
     **engine_options: Any,
 ) -> Private:
     torch.manual_seed(seed)
-    model: nn.Module = nn.Sequential(nn.Linear(64, hidden), nn.ReLU(), nn.Linear(hidden, 10))
+    first, last = nn.Linear(64, hidden, bias=biases), nn.Linear(hidden, 10, bias=biases)
+    model: nn.Module = nn.Sequential(first, nn.ReLU(), last)
     dataset: Any = digits(rows)
     if injection == "rows":
         dataset = with_canary_rows(dataset, canaries)

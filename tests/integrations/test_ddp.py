@@ -1,23 +1,31 @@
-"""Distributed training: two real processes over gloo."""
+"""Training over several processes, DDP and FSDP2: two real processes over gloo."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from torch import multiprocessing
 
-from tests.integrations import ddp
+from tests.integrations import ddp, together
 from tests.integrations.digits import SIGMA
 
 
-def test_both_ranks_see_the_reduced_gradient(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks have seen in all cases."""
+    made = tmp_path_factory.mktemp("ranks")
+    multiprocessing.spawn(ddp.rank, (2, str(made)), nprocs=2)
+    return made
+
+
+def test_both_ranks_see_the_reduced_gradient(folder: Path) -> None:
     """Opacus adds noise on one rank only. In the last case it adds none: conformance tells.
 
     False-alarm rate 1e-4 for each case.
     """
-    multiprocessing.spawn(ddp.rank, (2, str(tmp_path)), nprocs=2)
     for case in ddp.CASES:
-        first, second = (dict(np.load(tmp_path / f"{'-'.join(case)}-{this}.npz")) for this in range(2))
+        first, second = (dict(np.load(folder / f"{'-'.join(case)}-{this}.npz")) for this in range(2))
         assert (first["bits"] == second["bits"]).all()
         assert np.allclose(first["sums"], second["sums"], atol=1e-3)
         assert np.allclose(first["weights"], second["weights"])
@@ -29,3 +37,38 @@ def test_both_ranks_see_the_reduced_gradient(tmp_path: Path) -> None:
         else:
             assert p_value >= 1e-4
             assert noise == pytest.approx(SIGMA, rel=0.15)
+
+
+@pytest.mark.parametrize("way", together.WAYS)
+def test_two_processes_see_what_one_sees(folder: Path, way: str) -> None:
+    """With the same batches and the same noise, sums and weights agree; false-alarm rate 1e-3."""
+    audit, _, weights = together.train(way, batches=together.joined(folder, way))
+    record = audit.recording()
+    for this in range(2):
+        seen = dict(np.load(folder / f"{way}-{this}.npz"))
+        assert (seen["bits"] == record.bits).all()
+        assert np.abs(seen["weights"] - weights).max() <= 1e-5
+        assert np.abs(seen["sums"] - record.sums).max() <= 1e-5
+        assert seen["p_value"] >= 1e-3
+
+
+def test_half_of_the_sharded_noise_is_found(folder: Path) -> None:
+    for this in range(2):
+        assert np.load(folder / f"fsdphalved-{this}.npz")["p_value"] <= 1e-6
+
+
+@pytest.mark.full
+def test_sharded_trainings_are_not_accused(tmp_path: Path) -> None:
+    """20 seeds: p-values are uniform, bounds below the claim; false-alarm rate 3e-3.
+
+    Both ranks find noise that is the same in all shards.
+    """
+    multiprocessing.spawn(together.many_seeds, (2, str(tmp_path), 20), nprocs=2)
+    p_values, bounds = np.load(tmp_path / "found.npy").T
+    assert stats.kstest(p_values, "uniform").pvalue >= 1e-3
+    assert p_values.min() >= 1e-4
+    assert bounds.max() <= together.claimed()
+    for this in range(2):
+        alike = np.load(tmp_path / f"alike-{this}.npz")
+        assert alike["p_value"] <= 1e-6
+        assert "used twice" in str(alike["clearest"])

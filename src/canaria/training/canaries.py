@@ -152,10 +152,18 @@ def raw_norm(clip_norm: float) -> float:
     return max(RAW_NORM * clip_norm, _LEAST_RAW_NORM)
 
 
-def too_heavy(heaviest: float, design: Design) -> tuple[str, ...]:
-    """What is wrong if a canary weighed so many clip norms, at most, in the clipped sum of a step."""
+def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[str, ...]:
+    """What is wrong if a canary weighed so many clip norms, at most, in the clipped sum of a step.
+
+    `apart` says that layers are clipped by themselves, and that it weighed so many norms of a layer.
+    """
     if isinstance(design, Dense) or not heaviest > 1 + _TOO_HEAVY:
         return ()
+    if apart:
+        return (
+            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, where 1 is the most: the "
+            "layer is not clipped to its norm, or a row is in a batch twice",
+        )
     return (
         f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where 1 is the most: "
         "gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",

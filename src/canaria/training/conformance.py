@@ -23,7 +23,7 @@ is stated; it is never a bound on epsilon.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,24 @@ class Audited(Protocol):
     def conformance(
         self, *, steps: int | None, sample_rate: float | None, noise_multiplier: float | None
     ) -> Conformance: ...
+
+
+class Rounding(NamedTuple):
+    """What rounding of sums in half precision did to the sum of all steps at each coordinate (Theorem 34).
+
+    Attributes:
+        shift: By how much it was moved when canaries were added.
+        variance: The variance that rounding added when the noise was added, and after that.
+
+    """
+
+    shift: Floats
+    variance: Floats
+
+    @classmethod
+    def none(cls, coordinates: int) -> "Rounding":
+        """That of precise sums."""
+        return cls(np.zeros(coordinates), np.zeros(coordinates))
 
 
 def conformance(
@@ -119,6 +137,8 @@ def of_dirac(
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
     sampling: Sampling = POISSON,
+    *,
+    rounding: Rounding | None = None,
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -131,6 +151,7 @@ def of_dirac(
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
         sampling: How rows are stated to take part.
+        rounding: What rounding did to the sums; None if they are precise.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -148,19 +169,21 @@ def of_dirac(
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
-    scale = math.sqrt(steps) * noise_multiplier
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
+    scale = np.sqrt(steps * noise_multiplier**2 + rounded)
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
         taking = sampling.participations(int(m), steps, sample_rate)
-        normal[where] = _normal_scores(seen[where], taking, scale)
+        normal[where] = _normal_scores(seen[where], taking, scale[where])
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
     often = sum(trials.number * trials.rate for trials in one)
     spread = sum(trials.number * trials.rate * (1 - trials.rate) for trials in one)
     slope = _slope(included, seen) / often
     left = seen - often * included * slope
-    variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2)
+    variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
     shown = math.sqrt(max(variance, 0.0) / steps)
     return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise)
 
@@ -174,6 +197,8 @@ def of_dense(
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
+    *,
+    rounding: Rounding | None = None,
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -189,6 +214,7 @@ def of_dense(
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
+        rounding: What rounding did to the sums; None if they are precise.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -203,17 +229,19 @@ def of_dense(
             f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
             "and more often where there is little noise; train for more steps, or use more canaries"
         )
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
     active = gradients[included]
     weight = active.sum(axis=0)
     expected = steps * sample_rate * weight
     part = steps * sample_rate * (1 - sample_rate)
     covariance = part * active.T @ active
-    covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2
+    covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
     factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
     slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
     left = seen - slope * expected
-    variance = np.mean(left**2) - part * float(np.sum(active**2)) / len(seen)
+    variance = np.mean(left**2 - rounded) - part * float(np.sum(active**2)) / len(seen)
     shown = math.sqrt(max(variance, 0.0) / steps)
     return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise)
 
@@ -253,7 +281,7 @@ def _slope(included: Integers, seen: Floats) -> float:
     return float(centred @ seen) / total if total > 0 else 1.0
 
 
-def _normal_scores(values: Floats, taking: Sequence[Trials], scale: float) -> Floats:
+def _normal_scores(values: Floats, taking: Sequence[Trials], scale: Floats) -> Floats:
     """Z with Phi(z) = F(value), F the law of binomial numbers + N(0, scale^2); far tails included."""
     counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
     for trials in taking:
@@ -263,7 +291,7 @@ def _normal_scores(values: Floats, taking: Sequence[Trials], scale: float) -> Fl
         counts = np.arange(both.min(), both.max() + 1)
         weights = np.full(len(counts), -np.inf)
         np.logaddexp.at(weights, both - counts[0], joint)
-    standard = (values[:, None] - counts) / scale
+    standard = (values[:, None] - counts) / scale[:, None]
     below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
     above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
     lower = below < above

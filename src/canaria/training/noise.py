@@ -92,7 +92,7 @@ def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[st
     watched = len(np.union1d(roles.parameter[~roles.shaped], roles.whole))
     if watched < parameters:
         facts["parameters"] = (
-            f"the noise of {watched} of {parameters} is seen by itself; the others have no weight to spare"
+            f"the noise of {watched} of {parameters} is seen by itself; no weight shows that of the others"
         )
     pairs, common = parameters * (parameters - 1) // 2, _common_indices(roles)
     told = sum(

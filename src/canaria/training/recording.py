@@ -6,7 +6,7 @@ all steps show about the canaries; the bits are revealed to the guesser only as 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
-from canaria.training.conformance import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
 from canaria.training.draws import Drawn, part_of
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
@@ -82,6 +82,9 @@ class Recording:
         real_rows: The number of real rows, if canaries are rows beside them; else 0.
         unit: What a canary stands for: "row", "user" or "client".
         rows: The number of rows of a user, each clipped and drawn by itself.
+        canary_norm: The norm of a canary in clip norms, at most 1; `sums` and `table` are in units of it.
+        rounding: What rounding of coarse numbers did to the sums; only for the conformance test. None if
+            they are precise.
 
     Raises:
         InputError: If no training step was recorded.
@@ -135,6 +138,8 @@ class Recording:
     real_rows: int = 0
     unit: str = "row"
     rows: int = 1
+    canary_norm: float = 1.0
+    rounding: Rounding | None = None
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -184,8 +189,8 @@ class Recording:
 
     @property
     def _noise_multiplier(self) -> float:
-        """The noise multiplier, but at least 0.001, so that scores stay finite without noise."""
-        return max(self.noise_multiplier, LEAST_NOISE)
+        """The noise in norms of a canary, but at least 0.001, so that scores stay finite without noise."""
+        return max(self.noise_multiplier / self.canary_norm, LEAST_NOISE)
 
     def rounds(self) -> tuple[Integers, ...]:
         """The order of the adaptive game; for Dirac canaries a round has one canary of every coordinate."""
@@ -306,7 +311,7 @@ class Recording:
         settings = (
             checks.integer("steps", self.steps if steps is None else steps, 1),
             self.sample_rate if sample_rate is None else sample_rate,
-            noise,
+            noise / self.canary_norm,
         )
         included = self.bits > 0
         parts: dict[str, Part] = {}
@@ -318,17 +323,30 @@ class Recording:
         if drawn is not None:
             parts["sampling"] = drawn
         if isinstance(self.design, Dense):
-            return of_dense(self.sums, self.design.gradients(), included, *settings, self.layers, parts)
-        width = self.design.coordinates
-        counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
-        return of_dirac(
-            self.sums,
-            self.rows * counts.astype(np.int64),
-            *settings,
-            self.layers,
-            parts,
-            sampling=self.sampling,
-        )
+            found = of_dense(
+                self.sums,
+                self.design.gradients(),
+                included,
+                *settings,
+                self.layers,
+                parts,
+                rounding=self.rounding,
+            )
+        else:
+            width = self.design.coordinates
+            counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
+            found = of_dirac(
+                self.sums,
+                self.rows * counts.astype(np.int64),
+                *settings,
+                self.layers,
+                parts,
+                sampling=self.sampling,
+                rounding=self.rounding,
+            )
+        if self.canary_norm == 1:
+            return found
+        return replace(found, noise=found.noise * self.canary_norm, stated_noise=noise)
 
     def tested_at(self, noise_multiplier: float) -> Conformance | None:
         """The conformance test at this noise multiplier; None where it cannot be made."""
@@ -339,7 +357,7 @@ class Recording:
             self.bits > 0,
             self.steps,
             self.sample_rate,
-            max(noise_multiplier, LEAST_NOISE),
+            max(noise_multiplier / self.canary_norm, LEAST_NOISE),
         ):
             return None
         return self.conformance(noise_multiplier=noise_multiplier)
@@ -395,7 +413,8 @@ class Recording:
             rungs=rungs_of(self, bound, score) if rungs and delta and self._is_dpsgd else (),
             conformance=found,
             facts={
-                "canaries": f"{self.design.words}; injected by {self.injection!r}{self._share()}",
+                "canaries": f"{self.design.words}{self._smaller()}; injected by {self.injection!r}"
+                f"{self._share()}",
                 "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}"
                 f"{'' if self.sampling.is_poisson else f' ({self.sampling.words})'}, "
                 f"noise multiplier {self.noise_multiplier:.6g} (as stated"
@@ -455,6 +474,12 @@ class Recording:
         if self.witnessed is None or self.roles is None:
             return {"noise": "no weight without canaries shows the noise of single steps"}
         return untested(self.witnessed, self.roles, self.parameters, level)
+
+    def _smaller(self) -> str:
+        """The norm of canaries in words, where it is not the clip norm."""
+        if self.canary_norm == 1:
+            return ""
+        return f", of {self.canary_norm:.3g} clip norms (the small layers have no weight for each of them)"
 
     def _promised(
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None

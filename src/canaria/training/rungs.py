@@ -70,7 +70,7 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     seen, stated = squares_of(recording), recording.noise_multiplier
     low, high = (stated * ratio for ratio in seen.interval(confidence))
     words = f"noise multiplier {rounded_down(low)} to {rounded_up(high)} (stated {stated:.4g})"
-    weight = weight_of(recording, (low + high) / 2, confidence)
+    weight = weight_of(recording, (low + high) / 2 / recording.canary_norm, confidence)
     if weight is not None:
         words += f", canary weight {weight[0]:.2f} to {weight[1]:.2f} (expected 1)"
     least = _claim(recording, high).least_epsilon_at(delta)
@@ -93,7 +93,8 @@ def squares_of(recording: "Recording") -> Squares:
         places = len(recording.witnessed.by_place)
         found = Squares(float(recording.witnessed.by_step.sum()), places * recording.steps)
     if isinstance(recording.design, Dirac):
-        empty = recording.sums[_included(recording) == 0] / (stated * math.sqrt(recording.steps))
+        unit = stated / recording.canary_norm * math.sqrt(recording.steps)
+        empty = recording.sums[_included(recording) == 0] / unit
         found = found.plus(Squares(float(empty @ empty), len(empty)))
     return found
 
@@ -101,6 +102,7 @@ def squares_of(recording: "Recording") -> Squares:
 def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[float, float] | None:
     """Between which values the weight of a canary lies, by the normal law of its estimate; None if open.
 
+    `noise` is in norms of a canary.
     The estimate is the least-squares slope of the sums over the number of included canaries.
     """
     if not isinstance(recording.design, Dirac):

@@ -102,6 +102,7 @@ def layout(
     rng: np.random.Generator,
     *,
     home: Sequence[int] = (),
+    across: Sequence[int] = (),
     coarse: Sequence[int] = (),
     spanning: int = 0,
     totalled: bool = True,
@@ -114,6 +115,8 @@ def layout(
             get what is left.
         rng: What the places are drawn from.
         home: The parameters that canaries fill, if they have some of their own; every canary spans them all.
+        across: The parameters that every coordinate spans, with a weight of its own in each; each must have
+            as many weights as there are coordinates.
         coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
         spanning: How many of the coordinates, the last ones, span several parameters.
         totalled: Whether the noise of parameters can be totalled.
@@ -125,16 +128,19 @@ def layout(
     sizes = np.array([math.prod(shape) for shape in shapes])
     blind = {*coarse, *home}
     watched = np.array([0 if place in blind else size for place, size in enumerate(sizes.tolist())])
-    room = int(watched.sum()) - (0 if home else coordinates)
+    room = int(watched.sum()) - (0 if home else coordinates * max(len(across), 1))
     open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
     aligned = _aligned(open_shapes, room // 2, rng)
+    for place in across:
+        aligned[place] = aligned[place][: sizes[place] - coordinates]
     known = np.array([len(some) for some in aligned])
-    several = 0 if home else spanning
+    several = coordinates if across else 0 if home else spanning
     single = np.zeros(len(sizes), dtype=np.int64)
-    if not home:
+    if not home and not across:
         single = np.array(shares(np.maximum(sizes - known, 0).tolist(), coordinates - several))
-    spanned = _spanned(np.maximum(sizes - known - single, 0), several, rng)
+    spanned = [] if across else _spanned(np.maximum(sizes - known - single, 0), several, rng)
     taken = np.bincount(np.concatenate([np.zeros(0, np.int64), *spanned]), minlength=len(sizes))
+    taken[list(across)] = coordinates
     left = np.maximum(watched - known - single - taken, 0)
     scattered = shares(left.tolist(), min(_SCATTERED, int(left.sum())))
     carrying, others = [], []
@@ -147,7 +153,8 @@ def layout(
             carrying[place] = np.arange(coordinates)
     whole = np.array([place for place in range(len(sizes)) if place not in coarse and totalled], np.int64)
     whole = whole[sizes[whole] > 0]
-    numbers = _numbered(single, spanned) if not home else [np.arange(len(some)) for some in carrying]
+    together = home or across
+    numbers = [np.arange(len(some)) for some in carrying] if together else _numbered(single, spanned)
     layers = (coordinates,) if home else tuple(count for count in (*single.tolist(), several) if count)
     parameter, index, shaped = _roles(aligned, others, rng)
     return Layout(

@@ -1,5 +1,6 @@
 """An audit attached to training with Opacus: canaries in, noisy sums out, step by step."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core import checks, seeds
+from canaria._core.arrays import Floats
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus._accumulator import Accumulator
@@ -31,9 +33,11 @@ from canaria.integrations.opacus._internals import (
     before_clipping,
     before_noise,
     before_update,
+    clip_norm_of,
     clips_adaptively,
     divisor,
-    is_distributed,
+    is_together,
+    layer_norms,
     noise_added,
     processes,
     rate_of,
@@ -53,6 +57,7 @@ from canaria.training.canaries import (
     design_of,
     hidden_bits,
 )
+from canaria.training.conformance import Rounding
 from canaria.training.recording import Recorded, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
@@ -62,6 +67,8 @@ _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
 _FIRST, _ONE_OF = 64, 4
 """The noise of parameters is totalled in so many steps, and then in one of so many."""
+_MOST_ROUNDING: Final = 0.01
+"""What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 
 
 class Audit(Recorded):
@@ -136,6 +143,8 @@ class Audit(Recorded):
             sampling=self.sampling,
         )
         self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
+        self._layer_norms = layer_norms(self.optimizer)
+        self._rounding: Tensor | float = 0.0
 
     def _guarded(self, do: Callable[[], None]) -> None:
         """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for."""
@@ -159,12 +168,16 @@ class Audit(Recorded):
     @property
     def noise_multiplier(self) -> float:
         """The noise multiplier that is stated, its root mean square over the steps."""
-        return (self._accumulator.noise_square / self.steps) ** 0.5 if self.steps else self._noise()
+        if not self.steps:
+            return self._noise()
+        return self._injection.share * math.sqrt(self._accumulator.noise_square / self.steps)
 
     def _before_noise(self) -> None:
         if self._injection.places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self._injection.places.require_trained()
+        if layer_norms(self.optimizer) != self._layer_norms:
+            raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
         self._own, self._waits = self._injection.before_noise(), True
@@ -189,11 +202,20 @@ class Audit(Recorded):
             row.add_(everybody)
         if totalled:
             places.totals(totals)
-        clip_norm = float(optimizer.max_grad_norm)
-        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise(), totalled=totalled)
+        if places.sharded:
+            for part in (row, totals) if totalled else (row,):
+                torch.distributed.all_reduce(part)
+        share = self._injection.share
+        clip_norm = clip_norm_of(optimizer) * share
+        rounding = places.rounding(divisor(optimizer))
+        if rounding is not None:
+            units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
+            self._rounding = self._rounding + rounding / units
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise() / share, totalled=totalled)
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
         if self._watched is not None and self._watched.due():
-            self._watched.add(*self._accumulator.witnesses(self._watched.watch.every))
+            values, told = self._accumulator.witnesses(self._watched.watch.every)
+            self._watched.add(values, [(stated * share, unit) for stated, unit in told])
 
     def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
@@ -305,10 +327,24 @@ class Audit(Recorded):
             excuse=self._injection.excuse() or self._excuse(),
             sampling=self.sampling,
             real_rows=self._draws.loader.dataset.real if self.injection != "sum" else 0,
+            canary_norm=self._injection.share,
+            rounding=None if (rounded := self._rounded()) is None else Rounding(*rounded),
         )
 
+    def _rounded(self) -> Floats | None:
+        """By how much rounding moved the sums, and the variance it added; None if sums are precise."""
+        if not isinstance(self._rounding, Tensor):
+            return None
+        return self._rounding.cpu().numpy().astype(np.float64)
+
     def _excuse(self) -> str:
-        """Why the law of shuffled batches is not known here."""
+        """Why the law of what is seen is not known: rounding, or passes that ended early."""
+        noise = self.steps * (self.noise_multiplier / self._injection.share) ** 2
+        if isinstance(self._rounding, Tensor) and float(self._rounding[1].mean()) > _MOST_ROUNDING * noise:
+            return (
+                "not tested (weights in half precision round the sums by more than a tenth of the noise, or "
+                "no noise is stated)"
+            )
         if self.sampling.kind != "shuffled" or not self._draws.left_early():
             return ""
         return "not tested (passes over shuffled data were left before their end)"
@@ -348,6 +384,7 @@ class Audit(Recorded):
             "draws": self._injection.draws_state(),
             "contradictions": list(self._seen_contradictions()),
             "watched": self._watched_state(),
+            "rounding": self._rounding.tolist() if isinstance(self._rounding, Tensor) else None,
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -373,6 +410,8 @@ class Audit(Recorded):
         self._account, self._resumed = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
         self._watched_before = state.get("watched")
+        if (rounded := state.get("rounding")) is not None:
+            self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
         self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
@@ -469,7 +508,7 @@ def attach(
 
 def _agreed(optimizer: DPOptimizer, seed: int) -> int:
     """All ranks audit with the seed of the first."""
-    if not is_distributed(optimizer):
+    if not is_together(optimizer):
         return seed
     shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)
     torch.distributed.broadcast(shared, 0)

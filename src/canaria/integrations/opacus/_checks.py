@@ -2,22 +2,26 @@
 
 from dataclasses import replace
 
-import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from torch.utils.data import Sampler
 
 from canaria._core.errors import InputError
+from canaria.integrations.opacus._injections import layers_with_room
 from canaria.integrations.opacus._internals import (
     accountant_of,
     clips_by_ghost,
     clips_flat,
     history_of,
     is_sharded,
+    is_sharded_by_rows,
+    is_together,
+    layer_norms,
     sampled_rows,
     samples_by_poisson,
     steps_counted,
 )
+from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import CanaryRows
 from canaria.training.accounts import Account, disagreements
 from canaria.training.canaries import Dense, Design
@@ -34,9 +38,13 @@ def require_flat(optimizer: DPOptimizer) -> None:
 
 
 def require_private(optimizer: DPOptimizer) -> None:
-    require_flat(optimizer)
-    if is_sharded(optimizer):
-        raise InputError("optimizer is for fully sharded training (FSDP), which cannot be audited; use DDP")
+    if not isinstance(optimizer, DPOptimizer) or not layer_norms(optimizer):
+        require_flat(optimizer)
+    if is_sharded(optimizer) and not all(map(is_sharded_by_rows, optimizer.params)):
+        raise InputError(
+            "parameters must be sharded over all processes by their first axis, as FSDP2Wrapper does by "
+            "default"
+        )
     if hasattr(optimizer, "canaria_audit"):
         raise InputError(
             "optimizer is audited already: detach that audit first, or, if the program attaches one itself, "
@@ -109,23 +117,50 @@ def require_unused(optimizer: DPOptimizer) -> None:
 def require_fitting(
     optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
 ) -> None:
-    weights = sum(p.numel() for p in optimizer.params)
-    if design.coordinates > weights:
-        most = weights * getattr(design, "per_coordinate", 1)
-        raise InputError(
-            f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
-            f"take at most {most} canaries, or more per coordinate"
-        )
+    _require_room(optimizer, design)
     if len({p.device for p in optimizer.params}) > 1:
         raise InputError("the model is spread over several devices, which cannot be audited; use one, or DDP")
-    rough = {p.dtype for p in optimizer.params} - {torch.float32, torch.float64}
-    if rough and injection != "head":
+    _require_readable(optimizer, injection)
+    if injection != "sum":
+        _require_canary_rows(optimizer, data_loader, design, injection)
+
+
+def _require_room(optimizer: DPOptimizer, design: Design) -> None:
+    sizes, each = [p.numel() for p in optimizer.params], getattr(design, "per_coordinate", 1)
+    if layer_norms(optimizer) and not layers_with_room(optimizer, design):
+        raise InputError(
+            f"canaries need {design.coordinates} coordinates, but where layers are clipped apart each has a "
+            f"weight in every layer, and the largest has {max(sizes)}; "
+            f"take at most {max(sizes) * each} canaries"
+        )
+    weights = sum(sizes)
+    if design.coordinates > weights:
+        raise InputError(
+            f"canaries need {design.coordinates} coordinates, but the model has {weights} weights; "
+            f"take at most {weights * each} canaries, or more per coordinate"
+        )
+
+
+def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
+    """What canaries do to the sums must be seen through their rounding, and where they are."""
+    rough = {p.dtype for p in optimizer.params} - {*FINE}
+    if rough and (injection == "rows" or (injection == "sum" and is_together(optimizer))):
         raise InputError(
             f"injection={injection!r} compares clipped sums, which {rough.pop()} would round; keep weights "
-            "in single precision (autocast is fine), or use 'head'"
+            "in single precision (autocast is fine), or use 'head', or 'sum' in one process"
         )
-    if injection == "sum":
-        return
+    if is_sharded(optimizer) and injection != "sum":
+        raise InputError(f"fully sharded training (FSDP) goes with injection='sum', not {injection!r}")
+    if layer_norms(optimizer) and injection == "head":
+        raise InputError(
+            "injection='head' has canaries in two layers of its own, which is little where layers are "
+            "clipped apart; use 'sum' or 'rows'"
+        )
+
+
+def _require_canary_rows(
+    optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
+) -> None:
     rows = data_loader.dataset
     maker = (
         "with_canary_rows(dataset, canaries)"

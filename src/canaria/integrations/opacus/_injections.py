@@ -13,14 +13,17 @@ from canaria._core.arrays import Bits, Integers
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     averages_losses,
+    clip_norm_of,
     clipping_factors,
     clips_by_ghost,
     is_distributed,
+    layer_norms,
+    parts_held,
     per_sample_gradients,
     rows_waiting,
     waiting_batches,
 )
-from canaria.integrations.opacus._places import Places
+from canaria.integrations.opacus._places import FINE, Places
 from canaria.integrations.opacus._rows import Draws
 from canaria.training.canaries import (
     DRAWS,
@@ -41,16 +44,19 @@ _AT_ONCE: Final = 16
 """Draws are made for so many steps at once."""
 _COMPARED: Final = 64
 """In so many steps the sum is compared with what its rows could add; gradients are largest in the first."""
-FINE: Final = (torch.float32, torch.float64)
-"""The precisions in which sums are not rounded by more than they may be."""
 _SURELY_CLIPPED: Final = 2.0
 """The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
 
 
 class Injection:
-    """How canaries get into the sums."""
+    """How canaries get into the sums.
+
+    `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
+    too small to have a weight for every canary.
+    """
 
     places: Places
+    share: float = 1.0
     sees_rows: ClassVar[bool] = False
 
     def before_clipping(self) -> None:
@@ -170,7 +176,7 @@ class _Sum(Injection):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
-        self.places = _spread(optimizer, design, seed)
+        self.places, self.share = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
@@ -196,13 +202,13 @@ class _Sum(Injection):
         counts = self._poisson.counts()
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
-            self._add(added, float(self._optimizer.max_grad_norm))
+            self._add(added, clip_norm_of(self._optimizer) * self.share)
         return None
 
     def _compare(self) -> None:
         """How many clip norms this step has to a row: at most one if rows are clipped."""
         self._compared += 1
-        heaviest = self.places.norm() / (self._rows * float(self._optimizer.max_grad_norm))
+        heaviest = self.places.norm() / (self._rows * clip_norm_of(self._optimizer))
         self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
 
     def contradictions(self) -> tuple[str, ...]:
@@ -220,6 +226,7 @@ class _ByRows(Injection):
 
     def __init__(self, optimizer: DPOptimizer, design: Design) -> None:
         self._optimizer, self._design = optimizer, design
+        self._apart = bool(layer_norms(optimizer))
         self._device = optimizer.params[0].device
         self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
         self._heaviest: Tensor | None = None
@@ -227,19 +234,28 @@ class _ByRows(Injection):
     def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor) -> Tensor:
         """The canaries' part of the clipped sums, which are taken, less that of the real rows.
 
-        `taking` says how many included canaries of each coordinate took part.
+        `taking` says how many included canaries of each coordinate took part. Where layers are clipped apart,
+        `real` is by weight: no canary may weigh more than a layer's norm in it.
         """
         places = self.places
         places.take_sums()
-        seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
-        own = seen - real
         most = clip_norm * taking.clamp(min=1)
-        heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
+        if self._apart:
+            seen = places.read_weights(taking)
+            own = seen - real
+            heaviest = places.heaviest(own.abs() - self._rounding * seen.abs().amax(), most)
+            own = places.folded(own)
+        else:
+            seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
+            own = seen - real
+            heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
         self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
         return own
 
     def contradictions(self) -> tuple[str, ...]:
-        return () if self._heaviest is None else too_heavy(float(self._heaviest), self._design)
+        if self._heaviest is None:
+            return ()
+        return too_heavy(float(self._heaviest), self._design, apart=self._apart)
 
 
 class _Rows(_ByRows):
@@ -250,7 +266,7 @@ class _Rows(_ByRows):
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
         spanning = design.spanning if isinstance(design, Dirac) else 0
-        self.places = _spread(optimizer, design, seed, spanning=spanning)
+        self.places, self.share = _spread(optimizer, design, seed, spanning=spanning)
         self._draws = draws
         self._first = draws.loader.dataset.real
         device = optimizer.params[0].device
@@ -273,16 +289,17 @@ class _Rows(_ByRows):
         for parameter in parameters:
             per_sample_gradients(parameter)[rows] = 0
         self._taking.index_add_(0, which % len(self._taking), self._included[which])
-        sizes = raw_norm(self._optimizer.max_grad_norm) * self._included[which]
+        sizes = raw_norm(clip_norm_of(self._optimizer)) * self._included[which]
         self.places.put_rows(rows, sizes[:, None] * self._vectors.of(which))
-        real = drawn < self._first
-        self._sum = self._sum + self.places.read_rows(clipping_factors(self._optimizer) * real)
+        real = clipping_factors(self._optimizer) * (drawn < self._first)
+        read = self.places.read_rows_at_weights if self._apart else self.places.read_rows
+        self._sum = self._sum + read(real)
 
     def before_noise(self) -> Tensor | None:
         self._draws.finish()
         real, self._sum = self._sum, 0.0
         taking, self._taking = self._taking, torch.zeros_like(self._taking)
-        return self._part(real, float(self._optimizer.max_grad_norm), taking)
+        return self._part(real, clip_norm_of(self._optimizer) * self.share, taking)
 
 
 class _Head(_ByRows):
@@ -291,7 +308,7 @@ class _Head(_ByRows):
     def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
         home = [place for place, p in enumerate(optimizer.params) if hasattr(p, "canary_head")]
-        self.places = _spread(optimizer, design, seed, home)
+        self.places, self.share = _spread(optimizer, design, seed, home)
         self._head = optimizer.params[home[0]].canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
         self._head.scale.averaged = averages_losses(optimizer)
@@ -322,19 +339,34 @@ class _Head(_ByRows):
         self._head.included.zero_()
 
 
+def layers_with_room(optimizer: DPOptimizer, design: Design) -> list[int]:
+    """Where layers are clipped apart, those that have a weight for every coordinate with canaries."""
+    return [
+        place
+        for place, norm in enumerate(layer_norms(optimizer))
+        if norm > 0 and optimizer.params[place].numel() >= design.coordinates
+    ]
+
+
 MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows, "head": _Head}
 
 
 def _spread(
     optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: int = 0
-) -> Places:
+) -> tuple[Places, float]:
+    """Places, and the norm of a canary in clip norms."""
+    norms, across = layer_norms(optimizer), layers_with_room(optimizer, design)
+    used = [norm if place in across else 0.0 for place, norm in enumerate(norms)]
     laid = layout(
         [tuple(p.shape) for p in optimizer.params],
         design.coordinates,
         np.random.default_rng(derived(seed, PLACES)),
         home=home,
+        across=across,
         coarse=[place for place, p in enumerate(optimizer.params) if p.dtype not in FINE],
         spanning=spanning,
         totalled=not is_distributed(optimizer),
     )
-    return Places(optimizer.params, laid)
+    whole = math.hypot(*used)
+    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used])
+    return places, whole / math.hypot(*norms) if norms else 1.0

@@ -7,7 +7,8 @@ changes, this is the file to read again.
 import copy
 import copyreg
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -30,6 +31,8 @@ from opacus.utils.uniform_sampler import (
     UniformWithReplacementSampler,
 )
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, placement_types
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.utils.data import DataLoader
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
@@ -58,9 +61,84 @@ def clips_flat(optimizer: DPOptimizer) -> bool:
     return not adapted and isinstance(optimizer.max_grad_norm, int | float)
 
 
+def layer_norms(optimizer: DPOptimizer) -> list[float]:
+    """The norm to which each parameter is clipped by itself; none where gradients are clipped as a whole."""
+    return list(map(float, optimizer.max_grad_norms)) if isinstance(optimizer, DPPerLayerOptimizer) else []
+
+
+def clip_norm_of(optimizer: DPOptimizer) -> float:
+    """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded."""
+    norms = layer_norms(optimizer)
+    if norms:
+        return math.hypot(*norms)
+    norm = float(optimizer.max_grad_norm)
+    return norm / torch.distributed.get_world_size() if is_sharded(optimizer) else norm
+
+
 def clips_by_ghost(optimizer: DPOptimizer) -> bool:
     """Whether there are no per-sample gradients: norms are found without them."""
     return isinstance(optimizer, DPOptimizerFastGradientClipping)
+
+
+def is_together(optimizer: DPOptimizer) -> bool:
+    """Whether several processes train together, each with the whole model or with its shard."""
+    return is_distributed(optimizer) or is_sharded(optimizer)
+
+
+class Shard:
+    """What this process holds of a parameter that is spread over processes, used as if it were a parameter.
+
+    It holds the rows from one index on, so its weights follow each other in the parameter, too.
+    """
+
+    def __init__(self, optimizer: FSDPOptimizerFastGradientClipping, parameter: DTensor) -> None:
+        self._parameter, self._state = parameter, optimizer.grad_state[parameter]
+        self._local = parameter.to_local().detach()
+        _, (first, *_) = compute_local_shape_and_global_offset(
+            parameter.shape, parameter.device_mesh, parameter.placements
+        )
+        self.start = first * math.prod(parameter.shape[1:])
+        self.shape, self.dtype, self.device = self._local.shape, self._local.dtype, self._local.device
+
+    def numel(self) -> int:
+        """How many weights this process holds."""
+        return self._local.numel()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the parameter is trained."""
+        return self._parameter.requires_grad
+
+    @property
+    def summed_grad(self) -> Tensor:
+        """The part of the clipped sum that is here."""
+        part: Tensor = self._state[CLIPPED_SUM].to_local()
+        return part
+
+    @property
+    def grad(self) -> Tensor:
+        """The part of the gradient that is here."""
+        whole: Any = self._parameter.grad
+        part: Tensor = whole.to_local()
+        return part
+
+
+def first_held(parameter: Tensor | Shard) -> int:
+    """The index in the whole parameter of the first weight that this process holds."""
+    return parameter.start if isinstance(parameter, Shard) else 0
+
+
+def parts_held(optimizer: DPOptimizer) -> list[Any]:
+    """The parameters, or what this process holds of them."""
+    if not is_sharded(optimizer):
+        return list(optimizer.params)
+    return [Shard(optimizer, parameter) for parameter in optimizer.params]
+
+
+def is_sharded_by_rows(parameter: Tensor) -> bool:
+    """Whether a parameter is spread over all processes by its first axis, as FSDP2 does by default."""
+    placements: Sequence[object] = getattr(parameter, "placements", ())
+    return list(placements) == [placement_types.Shard(0)]
 
 
 def is_sharded(optimizer: DPOptimizer) -> bool:
@@ -181,12 +259,15 @@ def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:
-    """By how much Opacus will multiply the gradient of each row of this batch.
+    """By how much Opacus will multiply the gradient of each row of this batch, (rows) or (parameters, rows).
 
-    In the precision in which it does so: under autocast that is little, and what rounding does to equal norms
-    adds up over a batch.
+    Parameters have their own factors where they are clipped apart. In the precision in which Opacus does so:
+    under autocast that is little, and what rounding does to equal norms adds up over a batch.
     """
     parts = [gradients.flatten(1).norm(2, dim=1) for gradients in map(per_sample_gradients, optimizer.params)]
+    if apart := layer_norms(optimizer):
+        each = [norm / (own + _SLACK) for norm, own in zip(apart, parts, strict=True)]
+        return torch.stack(each).clamp(max=1.0)
     norms = torch.stack(parts, dim=1).norm(2, dim=1)
     factors: Tensor = (optimizer.max_grad_norm / (norms + _SLACK)).clamp(max=1.0)
     return factors

@@ -4,6 +4,7 @@ A call costs more than what it computes, on a GPU above all. So the sums of all 
 are held end to end, in one vector, and all places are reached by one index into it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,14 +17,18 @@ from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     CLIPPED_SUM,
     GRADIENT,
+    Shard,
     add_each,
     copy_each,
+    first_held,
     per_sample_gradients,
     segment_sums,
     waiting_batches,
 )
 from canaria.training.witnesses import Layout
 
+FINE: Final = (torch.float32, torch.float64)
+"""The precisions in which sums are not rounded by more than they may be."""
 _BLOCK: Final = 512
 """Parameters begin at multiples of this in a vector: blocks can be summed at once."""
 
@@ -44,6 +49,7 @@ class _Vector:
         self.at_totals = torch.tensor(np.searchsorted(layout.roles.whole, members))
         like = self.parameters[0]
         kind = like.dtype if like.dtype == torch.float64 else torch.float32
+        self.coarse = like.dtype not in FINE
         self._ends = torch.tensor(np.append(0, np.cumsum(blocks)), device=like.device)
         self._slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
         self.values = torch.zeros(_BLOCK * int(blocks.sum()), dtype=kind, device=like.device)
@@ -51,8 +57,9 @@ class _Vector:
         self._added: Tensor | None = None
         self._added_parts: list[Tensor] = []
         self._scale = 0.0
-        self.canaries, self.at_canaries = _found(starts, members, layout.canaries, like.device)
-        self.witnesses, self.at_witnesses = _found(starts, members, layout.witnesses, like.device)
+        self._taken = self._shift = self.values
+        self.canaries, self.at_canaries = self._found(starts, members, layout.canaries)
+        self.witnesses, self.at_witnesses = self._found(starts, members, layout.witnesses)
 
     def add(self, added: Tensor, scale: float) -> None:
         """Add `scale` times this to the clipped sums of the parameters."""
@@ -60,6 +67,10 @@ class _Vector:
             self._added, self._added_parts = added, self._split(added)
         self._scale = scale
         add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], self._added_parts, scale)
+        if self.coarse:
+            after = torch.zeros_like(self.values)
+            copy_each(self._split(after), [getattr(p, CLIPPED_SUM) for p in self.parameters])
+            self._shift = (after - self.values).sub_(added, alpha=scale)[self.canaries]
 
     def totals(self) -> Tensor:
         """The sums of what is left over each parameter, without the canaries that were added."""
@@ -67,40 +78,90 @@ class _Vector:
             self.values.add_(self._added, alpha=self._scale)
         return segment_sums(self.values.view(-1, _BLOCK).sum(1), self._ends)
 
+    def take(self) -> None:
+        """Take the clipped sums as they are now."""
+        copy_each(self.parts, [getattr(p, CLIPPED_SUM) for p in self.parameters])
+        if self.coarse:
+            self._taken = self.values[self.canaries]
+
+    def rounding(self, scale: float) -> Tensor:
+        """What rounding did to the clipped sum at canaries, and the variance that it adds after that.
+
+        The noisy sum is rounded, and once more when it is divided by `scale`, unless that is a power of 2.
+        """
+        if not self.coarse:
+            return self.values.new_zeros(2, len(self.canaries))
+        noisy = self._taken - self.values[self.canaries]
+        variance = self._spacing(noisy).square_()
+        if math.frexp(scale)[0] != 0.5:
+            variance.add_(self._spacing(noisy / scale).square_(), alpha=scale**2)
+        return torch.stack([self._shift, variance / 12])
+
+    def _spacing(self, values: Tensor) -> Tensor:
+        """Between numbers of the parameters' precision near these values; 0 is not rounded."""
+        below = torch.frexp(values).exponent - 1
+        return torch.exp2(below.float()) * torch.finfo(self.parameters[0].dtype).eps * (values != 0)
+
+    def _found(
+        self, starts: Integers, members: list[int], places: tuple[Integers, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Indices into the vector of the places of its members that are here, and their numbers among all."""
+        ends = np.cumsum([len(some) for some in places])
+        indices, numbers = [], []
+        for start, place, parameter in zip(starts, members, self.parameters, strict=True):
+            local = places[place] - first_held(parameter)
+            here = (local >= 0) & (local < parameter.numel())
+            indices.append(start + local[here])
+            numbers.append(np.arange(ends[place] - len(local), ends[place])[here])
+        index, number = np.concatenate(indices), np.concatenate(numbers)
+        device = self.values.device
+        return torch.tensor(index, device=device), torch.tensor(number, device=device)
+
     def _split(self, vector: Tensor) -> list[Tensor]:
         """Its parts, one for each parameter, as views."""
-        return [vector[where].view_as(p) for where, p in zip(self._slices, self.parameters, strict=True)]
+        return [vector[where].view(p.shape) for where, p in zip(self._slices, self.parameters, strict=True)]
 
 
 class Places:
     """Weights of a model, where a layout puts canaries and witnesses.
 
     What is read has the canaries' coordinates first, then the witnesses, both in the order of the parameters.
+    A coordinate that spans several parameters has the same share in each, or those that are given, one for
+    each parameter. Of parameters that are spread over processes, `parameters` are the parts that are here;
+    what is elsewhere is read as 0.
     """
 
-    def __init__(self, parameters: Sequence[Any], layout: Layout) -> None:
+    def __init__(self, parameters: Sequence[Any], layout: Layout, shares: Sequence[float] = ()) -> None:
         self.layers, self.roles = layout.layers, layout.roles
         self.count = sum(self.layers)
         self.all = self.count + len(layout.roles.index)
         device = parameters[0].device
+        self.sharded = any(isinstance(parameter, Shard) for parameter in parameters)
+        carrying = [] if self.sharded else [place for place, own in enumerate(layout.canaries) if len(own)]
         self._carrying = [
             (
-                parameter,
-                torch.tensor(canaries, device=device),
-                [torch.tensor(along, device=device) for along in _unravelled(canaries, parameter)],
+                place,
+                parameters[place],
+                torch.tensor(layout.canaries[place], device=device),
+                [
+                    torch.tensor(along, device=device)
+                    for along in _unravelled(layout.canaries[place], parameters[place])
+                ],
             )
-            for parameter, canaries in zip(parameters, layout.canaries, strict=True)
-            if len(canaries)
+            for place in carrying
         ]
         numbers = np.concatenate(layout.coordinates)
         self._weights, self._folding = len(numbers), None
-        if not np.array_equal(numbers, np.arange(self.count)):
-            each = torch.tensor(1 / np.sqrt(layout.spans[numbers]), dtype=torch.float32, device=device)
+        if len(shares) or not np.array_equal(numbers, np.arange(self.count)):
+            even = 1 / np.sqrt(layout.spans[numbers])
+            own = np.repeat(shares, [len(some) for some in layout.canaries]) if len(shares) else even
+            each = torch.tensor(own, dtype=torch.float32, device=device)
             self._folding = torch.tensor(numbers, device=device), each
         filled = [place for place, parameter in enumerate(parameters) if parameter.numel()]
         kinds = dict.fromkeys(parameters[place].dtype for place in filled)
         members = [[place for place in filled if parameters[place].dtype == kind] for kind in kinds]
         self._vectors = [_Vector(parameters, some, layout) for some in members]
+        self._direct = len(self._vectors) == 1 and self._folding is None and not self.sharded
         self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
         if self.size < 2**31:
             self._index = self._index.int()
@@ -120,7 +181,7 @@ class Places:
     def take_sums(self) -> None:
         """Take the clipped sums as they are now; what others write to them later does not matter."""
         for vector in self._vectors:
-            copy_each(vector.parts, [getattr(p, CLIPPED_SUM) for p in vector.parameters])
+            vector.take()
 
     def norm(self) -> Tensor:
         """The norm of what was taken, over all parameters."""
@@ -140,28 +201,52 @@ class Places:
 
     def read(self, out: Tensor) -> Tensor:
         """Write what is left at all places into `out`."""
-        if len(self._vectors) == 1 and self._folding is None and out.dtype == self._vectors[0].values.dtype:
+        if self._direct and out.dtype == self._vectors[0].values.dtype:
             return torch.index_select(self._vectors[0].values, 0, self._index, out=out)
-        raw = out.new_empty(self._weights)
+        if self.sharded:
+            out.zero_()
         for vector in self._vectors:
-            raw[vector.at_canaries] = vector.values[vector.canaries].to(out.dtype)
             out[self.count :][vector.at_witnesses] = vector.values[vector.witnesses].to(out.dtype)
-        out[: self.count] = self._folded(raw)
+        out[: self.count] = self.folded(self.read_weights(out))
         return out
+
+    def read_weights(self, like: Tensor) -> Tensor:
+        """What is left at each weight that carries canaries."""
+        raw = like.new_zeros(self._weights)
+        for vector in self._vectors:
+            raw[vector.at_canaries] = vector.values[vector.canaries].to(raw.dtype)
+        return raw
+
+    def rounding(self, scale: float) -> Tensor | None:
+        """By how much rounding moved the clipped sums along each coordinate, and the variance it adds later.
+
+        `scale` makes noisy sums of gradients. None where sums are precise enough.
+        """
+        if not any(vector.coarse for vector in self._vectors):
+            return None
+        raw = torch.zeros(2, self._weights, device=self._vectors[0].values.device)
+        for vector in self._vectors:
+            raw[:, vector.at_canaries] = vector.rounding(scale).to(raw.dtype)
+        if self._folding is None:
+            return raw
+        numbers, each = self._folding
+        shares = torch.stack([each, each.square()])
+        return raw.new_zeros(2, self.count).index_add_(1, numbers, raw * shares)
 
     def totals(self, out: Tensor) -> None:
         """Write the sums of what is left, over each parameter that is totalled, into `out`."""
         whole = [vector for vector in self._vectors if vector.whole]
-        if len(whole) == 1:
+        if len(whole) == 1 and not self.sharded:
             out.copy_(whole[0].totals())
             return
+        out.zero_()
         for vector in whole:
             out[vector.at_totals] = vector.totals().to(out.dtype)
 
     @property
     def slots(self) -> Integers | None:
-        """Where in the only vector each coordinate lies; None if there are several, or some span several."""
-        if len(self._vectors) > 1 or self._folding is not None:
+        """Where in the only vector each coordinate lies; None if it is not in one place of one vector."""
+        if not self._direct:
             return None
         return self._vectors[0].canaries.cpu().numpy()
 
@@ -172,6 +257,7 @@ class Places:
 
     def add(self, values: Tensor, scale: float) -> None:
         """Add `scale` times the values, one for each coordinate with canaries, to the clipped sums."""
+        values = self._unfolded(values)
         for vector in self._vectors:
             own = values[vector.at_canaries].to(vector.values.dtype)
             vector.add(torch.zeros_like(vector.values).index_copy_(0, vector.canaries, own), scale)
@@ -180,46 +266,51 @@ class Places:
         """Add `scale` times the values, which lie as `slots` says, to the clipped sums."""
         self._vectors[0].add(values, scale)
 
-    def _folded(self, values: Tensor) -> Tensor:
+    def folded(self, values: Tensor) -> Tensor:
         """The values along the coordinates, from those at the weights."""
         if self._folding is None:
             return values
         numbers, each = self._folding
         return values.new_zeros(self.count).index_add_(0, numbers, values * each)
 
+    def _unfolded(self, values: Tensor) -> Tensor:
+        """The values at the weights, (..., weights), that lie along the coordinates, (..., count)."""
+        if self._folding is None:
+            return values
+        numbers, each = self._folding
+        return values[..., numbers] * each
+
+    def heaviest(self, own: Tensor, most: Tensor) -> Tensor:
+        """By how much a weight exceeds its share, at most, of what its coordinate may have at most."""
+        return (own / self._unfolded(most)).amax()
+
     def put_rows(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, count) the per-sample gradient of these rows along the coordinates."""
-        if self._folding is not None:
-            numbers, each = self._folding
-            values = values[:, numbers] * each
-        parts = torch.split(values, [len(chosen) for _, chosen, _ in self._carrying], dim=1)
-        for (parameter, _, indices), part in zip(self._carrying, parts, strict=True):
+        values = self._unfolded(values)
+        parts = torch.split(values, [len(chosen) for _, _, chosen, _ in self._carrying], dim=1)
+        for (_, parameter, _, indices), part in zip(self._carrying, parts, strict=True):
             sample = per_sample_gradients(parameter)
             sample[(rows[:, None], *indices)] = part.to(sample.dtype)
 
     def read_rows(self, weights: Tensor) -> Tensor:
         """The per-sample gradients along the coordinates, summed over rows with these weights.
 
-        They are summed in the precision of the weights, as Opacus does: under autocast they come in less.
+        `weights` are (rows), or (parameters, rows). The gradients are summed in the precision of the
+        parameters, as Opacus does: under autocast they come in less.
         """
+        return self.folded(self.read_rows_at_weights(weights))
+
+    def read_rows_at_weights(self, weights: Tensor) -> Tensor:
+        """The same, at each weight that carries canaries."""
         parts = []
-        for parameter, chosen, _ in self._carrying:
+        for place, parameter, chosen, _ in self._carrying:
             sample = per_sample_gradients(parameter)
             flat = sample.reshape(len(sample), parameter.numel())
-            parts.append(weights.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
-        return self._folded(torch.cat(parts).float())
+            own = weights if weights.dim() == 1 else weights[place]
+            parts.append(own.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
+        return torch.cat(parts).float()
 
 
 def _unravelled(canaries: Integers, parameter: Any) -> tuple[Integers, ...]:
     """Flat indices as one index for every dimension."""
     return np.unravel_index(canaries, tuple(parameter.shape)) if parameter.dim() else ()
-
-
-def _found(
-    starts: Integers, members: list[int], places: tuple[Integers, ...], device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Indices into a vector of the places of its members, and their numbers among all places."""
-    ends = np.cumsum([len(some) for some in places])
-    indices = np.concatenate([start + places[place] for start, place in zip(starts, members, strict=True)])
-    numbers = np.concatenate([np.arange(ends[place] - len(places[place]), ends[place]) for place in members])
-    return torch.tensor(indices, device=device), torch.tensor(numbers, device=device)
