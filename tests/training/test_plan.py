@@ -17,9 +17,9 @@ from canaria.claims import ApproximateDP
 from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.evidence import Ranking, Split, Weighted
 from canaria.game import play_many
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import Correlated, CyclicPoisson, DpSgd, Strategy
 from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
-from canaria.rules import Ranked, Soft, Surest
+from canaria.rules import Matched, Ranked, Soft, Surest
 from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac, hidden_bits
@@ -455,3 +455,35 @@ def test_a_plan_says_whether_conformance_will_see_half_the_noise(
         sums = rng.binomial(100 * included, 0.1) + rng.normal(scale=10 * sigma / 2, size=coordinates)
         passed += of_dirac(sums, included, 100, 0.1, sigma).conforms
     assert passed > 10 if "if the model" in said else passed == 0
+
+
+class TestCorrelatedNoise:
+    """Losses are drawn from the mechanism; the rest is as for DP-SGD."""
+
+    TRAINING = Correlated(
+        Strategy.toeplitz([1.0, 0.5, 0.375, 0.3125], 16), CyclicPoisson(groups=4, rate=0.5), 1.0
+    )
+
+    def test_without_correlation_it_is_the_plan_of_dp_sgd(self) -> None:
+        """131,072 losses give a mean bound within 0.03 of what the exact law gives."""
+        plain = Correlated(Strategy.toeplitz([1.0], 20), CyclicPoisson(1, 0.3), 1.2)
+        expected = expected_bound((20, 0.3, 1.2), 1000, delta=1e-5)
+        assert expected_bound(plain, 1000, delta=1e-5).mean == pytest.approx(expected.mean, abs=0.03)
+        power = refutation_power((20, 0.3, 1.2), 3.0, 2.0, 1000, delta=1e-5)
+        assert refutation_power(plain, 3.0, 2.0, 1000, delta=1e-5) == pytest.approx(power, abs=0.04)
+        assert 0.02 < power < 0.98
+
+    @pytest.mark.parametrize("rule", [Ranked(), Soft()], ids=repr)
+    def test_expected_bounds_are_those_of_games(self, rule: Ranked | Soft) -> None:
+        """Means of 40 games; four standard errors."""
+        games = play_many(self.TRAINING, None, rule, 500, 40, rng=0)
+        bounds = [game.bound(1e-5).epsilon for game in games]
+        error = np.std(bounds, ddof=1) / math.sqrt(len(bounds))
+        planned = expected_bound(self.TRAINING, 500, delta=1e-5, rule=rule)
+        assert abs(np.mean(bounds) - planned.mean) <= 4 * error
+
+    def test_what_does_not_fit_is_refused(self) -> None:
+        with pytest.raises(InputError, match="per_coordinate must be 1 where noise is correlated"):
+            expected_bound(self.TRAINING, 500, 2, 1e-5)
+        with pytest.raises(InputError, match=r"rule must be Ranked\(\) or Soft\(\)"):
+            expected_bound(self.TRAINING, 500, delta=1e-5, rule=Matched("gaussian"))

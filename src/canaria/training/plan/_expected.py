@@ -3,13 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import DpSgdFamily
+from canaria.mechanisms.correlated import Correlated
 from canaria.rules import Matched, Ranked, Soft
 from canaria.training.plan._law import Law, Training, law_of_losses
 from canaria.training.plan._matched import MatchedAudits
@@ -60,12 +61,18 @@ class Expected:
 class PlannedAudit:
     """An audit that could be run: its training, its canaries, and the test of its claims."""
 
-    training: Training
+    training: Training | Correlated
     canaries: int
     per_coordinate: int
     delta: float
     level: float
     rule: Rule
+
+    @property
+    def dpsgd(self) -> Training:
+        """The training, which is DP-SGD in a plan."""
+        assert isinstance(self.training, Training)
+        return self.training
 
     @property
     def named(self) -> str:
@@ -105,7 +112,7 @@ _law = lru_cache(maxsize=32)(law_of_losses)
 
 
 def expected_bound(
-    training: tuple[int, float, float],
+    training: tuple[int, float, float] | Correlated,
     canaries: int,
     per_coordinate: int = 1,
     delta: float = 0.0,
@@ -115,7 +122,8 @@ def expected_bound(
     """The bound to expect from one audit, if training does what it says.
 
     Args:
-        training: The number of steps, the sampling rate and the noise multiplier.
+        training: The number of steps, the sampling rate and the noise multiplier of DP-SGD; or training with
+            correlated noise, `canaria.mechanisms.Correlated`.
         canaries: The number of canaries.
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
@@ -138,7 +146,7 @@ def expected_bound(
 
 
 def refutation_power(
-    training: tuple[int, float, float],
+    training: tuple[int, float, float] | Correlated,
     claimed: float,
     too_small: float,
     canaries: int,
@@ -153,7 +161,8 @@ def refutation_power(
     law of the smaller noise.
 
     Args:
-        training: The number of steps, the sampling rate and the stated noise multiplier.
+        training: The number of steps, the sampling rate and the stated noise multiplier of DP-SGD; or
+            training with correlated noise, `canaria.mechanisms.Correlated`.
         claimed: The claimed epsilon.
         too_small: The factor by which the noise is too small, between 1 and 1000.
         canaries: The number of canaries.
@@ -181,7 +190,7 @@ def refutation_power(
 
 
 def checked_audit(
-    training: tuple[int, float, float],
+    training: tuple[int, float, float] | Correlated,
     canaries: int,
     per_coordinate: int,
     delta: float,
@@ -189,22 +198,12 @@ def checked_audit(
     rule: object,
 ) -> PlannedAudit:
     """An audit, its arguments checked."""
-    steps, sample_rate, noise = training
-    checks.integer("steps", steps, 1)
-    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
-    if not 0 < checks.real("noise_multiplier", noise) < math.inf:
-        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise)}")
+    chosen = checked_rule(rule)
+    stated = _checked_correlated(training, per_coordinate, chosen) or _checked_dpsgd(training, chosen)
     checks.integer("canaries", canaries, 1, LARGEST)
     checks.integer("per_coordinate", per_coordinate, 1, canaries, "canaries")
     checks.integer("per_coordinate", per_coordinate, 1, MOST_ON_ONE)
-    chosen = checked_rule(rule)
-    if isinstance(chosen, Matched) and chosen.family != DpSgdFamily(int(steps), float(sample_rate)):
-        raise InputError(
-            f"rule must be for DP-SGD with {steps:,} steps, rate {sample_rate:g}, got {chosen!r}"
-        )
     level = 1 - checks.confidence(confidence)
-    stated = Training(int(steps), float(sample_rate), float(noise))
     return PlannedAudit(
         training=stated,
         canaries=canaries,
@@ -213,6 +212,29 @@ def checked_audit(
         level=level,
         rule=chosen,
     )
+
+
+def _checked_correlated(training: object, per_coordinate: int, rule: Rule) -> Correlated | None:
+    """Training with correlated noise, if it is; a coordinate has one canary there."""
+    if not isinstance(training, Correlated):
+        return None
+    if per_coordinate != 1:
+        raise InputError(f"per_coordinate must be 1 where noise is correlated, got {shown(per_coordinate)}")
+    if isinstance(rule, Matched):
+        raise InputError(f"rule must be Ranked() or Soft() where noise is correlated, got {shown(rule)}")
+    return training
+
+
+def _checked_dpsgd(training: Any, rule: Rule) -> Training:
+    steps, sample_rate, noise = training
+    checks.integer("steps", steps, 1)
+    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    if not 0 < checks.real("noise_multiplier", noise) < math.inf:
+        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise)}")
+    if isinstance(rule, Matched) and rule.family != DpSgdFamily(int(steps), float(sample_rate)):
+        raise InputError(f"rule must be for DP-SGD with {steps:,} steps, rate {sample_rate:g}, got {rule!r}")
+    return Training(int(steps), float(sample_rate), float(noise))
 
 
 def checked_rule(rule: object) -> Rule:

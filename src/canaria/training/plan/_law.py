@@ -12,11 +12,14 @@ many steps. The rare steps with the largest y (about two of T), which make the f
 one instead, and the rows are shifted and scaled to their exact means and variances. What is left is the
 sampling error of 65,536 rows, and it touches the law of the loss alone: how many canaries are included,
 given a row, is Bayes' rule, exact.
+
+Of training with correlated noise, losses are drawn from the mechanism itself, 131,072 of them; again the bit
+given what was released is Bayes' rule, by the loss for the actual noise.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +27,7 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from canaria._core.arrays import Floats, Integers
+from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.dpsgd import binomial_law
 
 _ROWS: Final = 2**17
@@ -73,8 +77,10 @@ class Coordinates(NamedTuple):
     included: npt.NDArray[np.int16]
 
 
-def law_of_losses(training: Training, per_coordinate: int, too_small: float = 1.0) -> Law:
+def law_of_losses(training: Training | Correlated, per_coordinate: int, too_small: float = 1.0) -> Law:
     """The law of the losses computed for the stated noise, where the noise is that divided by `too_small`."""
+    if isinstance(training, Correlated):
+        return _law_of_correlated(training, too_small)
     actual = training._replace(noise_multiplier=training.noise_multiplier / too_small)
     if per_coordinate == 1:
         return _law_of_one(training, actual)
@@ -124,9 +130,23 @@ def _law_of_one(stated: Training, actual: Training) -> Law:
     return Law(1, np.asarray(losses, dtype=np.float64), (laws[0, rows] / both[rows])[None].astype(np.float32))
 
 
+def _law_of_correlated(stated: Correlated, too_small: float) -> Law:
+    """By drawing: half of the canaries are included, in blocks that fit into memory."""
+    actual, rng = replace(stated, noise_multiplier=stated.noise_multiplier / too_small), _generator()
+    size = max(2, min(_ROWS, _BLOCK // stated.strategy.steps) // 2 * 2)
+    bits = np.repeat(np.array([1, -1], dtype=np.int8), size // 2)
+    losses, without = [], []
+    for _ in range(-(-_ROWS // size)):
+        released = actual.release(rng.permutation(bits), rng)
+        losses.append(stated.losses(released))
+        without.append(special.expit(-actual.losses(released)))
+    order = np.argsort(np.concatenate(losses))
+    return Law(1, np.concatenate(losses)[order], np.concatenate(without)[order][None].astype(np.float32))
+
+
 def _law_of_several(stated: Training, actual: Training, most: int) -> Law:
     """By doubling: R(1 ... s) for the stated noise, and for the actual noise where that differs."""
-    rng = np.random.default_rng(_SEED)
+    rng = _generator()
     trainings = (stated,) if stated == actual else (stated, actual)
     height = max(_FEWEST_ROWS, _ROWS_OF_SEVERAL // (most + 1)) // len(trainings) ** 2
     rows = _rows_of_all_steps(trainings, most, height, rng)
@@ -218,6 +238,10 @@ def _log_ratios(values: Floats, most: int, training: Training) -> Floats:
     mixed = np.exp(exponents - peaks) @ law.T
     last = exponents[..., 1:] + counts[1:] * math.log(training.sample_rate)
     return np.where(mixed > _TINY, np.log(np.maximum(mixed, _TINY)) + peaks, last)
+
+
+def _generator() -> np.random.Generator:
+    return np.random.default_rng(_SEED)
 
 
 def _equally_likely(weights: Floats, rows: int) -> Integers:

@@ -109,9 +109,9 @@ def plan(
     return Plan(
         epsilon=claimed,
         delta=audit.delta,
-        steps=audit.training.steps,
-        sample_rate=audit.training.sample_rate,
-        noise_multiplier=audit.training.noise_multiplier,
+        steps=audit.dpsgd.steps,
+        sample_rate=audit.dpsgd.sample_rate,
+        noise_multiplier=audit.dpsgd.noise_multiplier,
         confidence=float(confidence),
         canaries=audit.canaries,
         per_coordinate=audit.per_coordinate,
@@ -136,10 +136,10 @@ def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     if audit.delta == 0:
         return
     training = (
-        audit.training.noise_multiplier,
+        audit.dpsgd.noise_multiplier,
         audit.delta,
-        audit.training.steps,
-        audit.training.sample_rate,
+        audit.dpsgd.steps,
+        audit.dpsgd.sample_rate,
     )
     kept = dpsgd_epsilon(*training)
     if claimed < kept <= _TIGHTENED_UP_TO:
@@ -147,7 +147,7 @@ def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     if kept > claimed * (1 + 1e-6):
         raise InputError(
             f"noise_multiplier must keep the claim epsilon = {claimed:g} at delta = {audit.delta:g}, got "
-            f"{audit.training.noise_multiplier:g}, which gives epsilon = {kept:.4g}"
+            f"{audit.dpsgd.noise_multiplier:g}, which gives epsilon = {kept:.4g}"
         )
 
 
@@ -209,7 +209,7 @@ def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
 
 
 def _fault(audits: tuple[PlannedAudit, PlannedAudit], claimed: float, factor: float) -> Fault:
-    training, delta = audits[0].training, audits[0].delta
+    training, delta = audits[0].dpsgd, audits[0].delta
     epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
     return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})
 
