@@ -207,7 +207,7 @@ class Audit:
     def _added(
         self, state: AuditState, seen: Array, noise: Array, whole: Array
     ) -> tuple[Accumulated, Readings | tuple[()]]:
-        """One step added to what was seen: correlated noise is whitened, steps after the last are left out."""
+        """One step added to what was seen: correlated noise whitened, and steps after the last left out."""
         if self._whitening is None or not isinstance(state.readings, Readings):
             return self._accumulator.add(state.accumulated, seen, noise, whole), ()
         readings, white = self._whitening.add(state.readings, seen, jnp.concatenate([noise, whole]))

@@ -36,8 +36,8 @@ def participation_of(sampling: object) -> Participation:
     if isinstance(sampling, BallsInBinsSampling):
         return BallsInBins(sampling.cycle_length)
     raise InputError(
-        "sampling must be InOrder, BallsInBins, CyclicPoisson or MinSeparation of canaria.mechanisms, or such "
-        f"a sampler of jax_privacy.batch_selection, got {shown(sampling)}"
+        "sampling must be InOrder, BallsInBins, CyclicPoisson or MinSeparation of canaria.mechanisms, or "
+        f"such a sampler of jax_privacy.batch_selection, got {shown(sampling)}"
     )
 
 
