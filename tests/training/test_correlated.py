@@ -38,7 +38,7 @@ def run(name: str, seed: int, **faults: Any) -> Recording:
 
 @pytest.mark.parametrize("steps", [None, 21], ids=["whole", "stopped"])
 @pytest.mark.parametrize("name", TRAININGS)
-@pytest.mark.parametrize("runs", [50, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("runs", [25, pytest.param(1000, marks=pytest.mark.full)])
 def test_correct_training_is_not_accused(runs: int, name: str, steps: int | None) -> None:
     """Uniform p-values of whole tests and of each part: Kolmogorov and Smirnov at 1e-5, false alarms 1e-3."""
     found = [run(name, seed, steps=steps).conformance() for seed in range(runs)]
