@@ -1,14 +1,16 @@
-"""Recordings of simulated DP-SGD, correct or not."""
+"""Recordings of simulated training, correct or not."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from canaria.mechanisms import Correlated, Strategy
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training import Dense, Dirac, Recording
 from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import Design, hidden_bits
-from canaria.training.witnesses import layout
+from canaria.training.correlated import Correlation
+from canaria.training.witnesses import Seen, layout
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
 
@@ -91,4 +93,59 @@ def watched(
         parameters=len(shapes),
         witnessed=totals.witnessed,
         roles=laid.roles,
+    )
+
+
+def correlated(
+    mechanism: Correlated,
+    count: int,
+    seed: int,
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    made: Strategy | None = None,
+    noise: float = 1.0,
+    weight: float = 1.0,
+    steps: int | None = None,
+) -> Recording:
+    """Training with correlated noise, each canary on a weight of its own, stopped after some steps.
+
+    Faults: the noise is that of another strategy, or `noise` times as much, or canaries have another weight.
+    """
+    rng = np.random.default_rng(seed)
+    bits = hidden_bits(count, seed)
+    stated = Correlation(mechanism=mechanism)
+    laid = layout(shapes, count, rng)
+    whole = stated.steps
+    scale = noise * mechanism.deviation
+    added = [
+        (made or mechanism.strategy).correlate(rng.normal(scale=scale, size=(whole, int(np.prod(shape)))))[
+            :steps
+        ]
+        for shape in shapes
+    ]
+    seen, witnesses = (
+        np.concatenate([one[:, some] for one, some in zip(added, places, strict=True)], axis=1)
+        for places in (laid.canaries, laid.witnesses)
+    )
+    seen += weight * (mechanism.participation.draw(whole, count, rng) & (bits > 0))[:steps]
+    first = stated.first(len(seen))
+    totals = np.stack([one.sum(axis=1) for one in added], axis=1)
+    white = [first.mechanism.strategy.whiten(one) / mechanism.deviation for one in (witnesses, totals)]
+    witnessed = Seen.of(white[0], white[1], laid.roles)
+    return Recording(
+        design=Dirac(count),
+        bits=bits,
+        sums=seen.sum(axis=0),
+        table=first.table(seen, witnessed),
+        steps=len(seen),
+        sample_rate=first.sample_rate,
+        sampling=first,
+        noise_multiplier=first.mechanism.noise_multiplier,
+        injection="sum",
+        seed=seed,
+        layers=laid.layers,
+        parameters=len(shapes),
+        witnessed=witnessed,
+        roles=laid.roles,
+        excuse=first.excuse,
     )

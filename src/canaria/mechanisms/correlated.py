@@ -105,6 +105,27 @@ class Strategy:
         powers = rates[:, None] ** np.arange(steps - 1)
         return cls.toeplitz(np.append(1.0, weights @ powers), steps)
 
+    def first(self, steps: int) -> "Strategy":
+        """The strategy of the first steps: what they release depends on them alone."""
+        if steps == self.steps:
+            return self
+        if self._column is not None:
+            return Strategy.toeplitz(self._column[:steps], steps)
+        return Strategy(self.matrix[:steps, :steps])
+
+    def back(self) -> Floats:
+        """The entries of a step, of the step before, and so on, (steps, bands); 0 before the first step."""
+        found = np.zeros((self.steps, self.bands))
+        for lag in range(self.bands):
+            found[lag:, lag] = np.diag(self.matrix, -lag)
+        return found
+
+    @cached_property
+    def spread_of_sums(self) -> float:
+        """The standard deviation of the sum over all steps of the noise that training adds, in units of s."""
+        ones = np.ones(self.steps)
+        return float(np.linalg.norm(linalg.solve_triangular(self.matrix, ones, trans="T", lower=True)))
+
     def whiten(self, released: Floats) -> Floats:
         """C times what was released, (steps, ...): its noise is independent from step to step."""
         if self._column is not None:
@@ -161,6 +182,20 @@ class Participation(ABC):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         """What an accountant gives, at least the truth."""
 
+    @abstractmethod
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        """How often a row takes part: heads of so many coins, each with a rate; none if it is no such law."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """The share of steps in which a row takes part, in the long run."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The law in words."""
+
 
 @dataclass(frozen=True)
 class InOrder(Participation):
@@ -198,6 +233,17 @@ class InOrder(Participation):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return gaussian_epsilon(1 / noise_multiplier, delta)
 
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.period, steps, 1.0)
+
+    @property
+    def share(self) -> float:
+        return 1 / self.period
+
+    @property
+    def words(self) -> str:
+        return f"a fixed order, {self.period} steps to an epoch"
+
 
 @dataclass(frozen=True)
 class BallsInBins(Participation):
@@ -234,6 +280,17 @@ class BallsInBins(Participation):
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return gaussian_epsilon(1 / noise_multiplier, delta)
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.bins, steps, 1.0)
+
+    @property
+    def share(self) -> float:
+        return 1 / self.bins
+
+    @property
+    def words(self) -> str:
+        return f"balls in {self.bins} bins"
 
 
 @dataclass(frozen=True)
@@ -279,6 +336,17 @@ class CyclicPoisson(Participation):
         _require_bands(strategy, self.groups)
         rounds = -(-strategy.steps // self.groups)
         return dpsgd_epsilon(noise_multiplier, delta, rounds, self.rate, "pld")
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.groups, steps, self.rate)
+
+    @property
+    def share(self) -> float:
+        return self.rate / self.groups
+
+    @property
+    def words(self) -> str:
+        return f"cyclic Poisson sampling {self.groups} x {self.rate:.6g}"
 
 
 @dataclass(frozen=True)
@@ -342,6 +410,17 @@ class MinSeparation(Participation):
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return math.inf
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return ()
+
+    @property
+    def share(self) -> float:
+        return self.rate / (1 + (self.separation - 1) * self.rate)
+
+    @property
+    def words(self) -> str:
+        return f"Poisson sampling {self.rate:.6g} at least {self.separation} steps apart"
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,6 +506,12 @@ class Correlated:
 def _every(period: int, steps: int) -> npt.NDArray[np.bool_]:
     """Participations every `period` steps, one column for each first step."""
     return np.asarray(np.arange(steps)[:, None] % period == np.arange(period))
+
+
+def _of_turns(period: int, steps: int, rate: float) -> tuple[tuple[int, float], ...]:
+    """Of rows that take turns: one in each whole period, and one more for some, who are not known."""
+    turns, left = divmod(steps, period)
+    return (turns, rate), (1, rate * left / period)
 
 
 def _exponents(strategy: Strategy, statistic: Floats, deviation: float) -> Floats:

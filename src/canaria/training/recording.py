@@ -16,7 +16,7 @@ from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, TrainingDivergedError, shown
 from canaria._core.seeds import Seed
-from canaria.claims import ApproximateDP, Claim
+from canaria.claims import ApproximateDP, Claim, GaussianDP
 from canaria.claims import DpSgd as ClaimOfDpSgd
 from canaria.claims.families import DpSgdFamily, Family, parse_family
 from canaria.evidence.bound import Bound
@@ -31,6 +31,7 @@ from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
 from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
+from canaria.training.correlated import Correlation
 from canaria.training.draws import Drawn, part_of
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
@@ -42,10 +43,6 @@ UNITS: Final = ("row", "user", "client")
 """What a canary stands for: that which is included or not."""
 NOT_TESTED: Final = (
     "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
-)
-_OF_POISSON: Final = (
-    "accountants of DP-SGD take batches for Poisson's, so their ε is no claim about these; an excluded "
-    "canary is drawn, and contributes 0"
 )
 _DENSE_ROUNDS: Final = 64
 
@@ -284,6 +281,19 @@ class Recording:
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named
 
+    @property
+    def own_family(self) -> Family | None:
+        """The claims that are about training of this kind; None if there are none."""
+        if isinstance(self.sampling, Correlation):
+            return self.sampling.family
+        return self.family() if self._is_dpsgd else None
+
+    def promise_of(self, noise_multiplier: float) -> Claim:
+        """What this noise promises, by the claims that are about training of this kind."""
+        if isinstance(self.own_family, DpSgdFamily):
+            return ClaimOfDpSgd(noise_multiplier, self.sample_rate, self.steps)
+        return GaussianDP(1 / noise_multiplier)
+
     def conformance(
         self,
         *,
@@ -323,30 +333,37 @@ class Recording:
         if drawn is not None:
             parts["sampling"] = drawn
         if isinstance(self.design, Dense):
-            found = of_dense(
-                self.sums,
-                self.design.gradients(),
-                included,
-                *settings,
-                self.layers,
-                parts,
-                rounding=self.rounding,
+            return self._in_units(
+                of_dense(
+                    self.sums,
+                    self.design.gradients(),
+                    included,
+                    *settings,
+                    self.layers,
+                    parts,
+                    rounding=self.rounding,
+                ),
+                noise,
+                1.0,
             )
-        else:
-            width = self.design.coordinates
-            counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
-            found = of_dirac(
-                self.sums,
-                self.rows * counts.astype(np.int64),
-                *settings,
-                self.layers,
-                parts,
-                sampling=self.sampling,
-                rounding=self.rounding,
-            )
-        if self.canary_norm == 1:
-            return found
-        return replace(found, noise=found.noise * self.canary_norm, stated_noise=noise)
+        width = self.design.coordinates
+        counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
+        unit = self.sampling.noise_of_sums(settings[0])
+        found = of_dirac(
+            self.sums,
+            self.rows * counts.astype(np.int64),
+            *settings[:2],
+            settings[2] * unit,
+            self.layers,
+            parts,
+            sampling=self.sampling,
+            rounding=self.rounding,
+        )
+        return self._in_units(found, noise, unit)
+
+    def _in_units(self, found: Conformance, stated: float, unit: float) -> Conformance:
+        """What was found in units of the sums, in noise multipliers."""
+        return replace(found, noise=found.noise * self.canary_norm / unit, stated_noise=stated)
 
     def tested_at(self, noise_multiplier: float) -> Conformance | None:
         """The conformance test at this noise multiplier; None where it cannot be made."""
@@ -379,8 +396,9 @@ class Recording:
         """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
 
         Args:
-            claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd" it is by
-                default what the stated noise multiplier promises.
+            claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd", and with
+                "gaussian" for correlated noise and known steps, it is by default what the stated noise
+                multiplier promises.
             delta: The delta of the claim, required with a claim. Without it the bound is at delta 0.
             confidence: The confidence of the bound, strictly between 0 and 1.
             rule: How scores become guesses, as in `bound`.
@@ -410,7 +428,7 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            rungs=rungs_of(self, bound, score) if rungs and delta and self._is_dpsgd else (),
+            rungs=rungs_of(self, bound, score) if rungs and delta and self.own_family else (),
             conformance=found,
             facts={
                 "canaries": f"{self.design.words}{self._smaller()}; injected by {self.injection!r}"
@@ -422,7 +440,7 @@ class Recording:
                 **self._unit_in_words,
                 "exercised": touched,
                 "untouched": untouched,
-                **({} if self.sampling.is_poisson else {"claim": _OF_POISSON}),
+                **({"claim": self.sampling.caveat} if self.sampling.caveat else {}),
                 **(self.not_tested() if found else {"conformance": self.excuse or NOT_TESTED}),
                 **({"unseen": self.ended} if self.ended else {}),
             },
@@ -488,14 +506,14 @@ class Recording:
         if isinstance(claimed, Claim):
             return claimed
         if claimed is None:
-            if not isinstance(family, DpSgdFamily) or family != self.family() or self.noise_multiplier == 0:
+            if family is None or family != self.own_family or self.noise_multiplier == 0:
                 return None
             if self.noise_changes:
                 raise InputError(
                     "the stated noise changes from step to step, so no claim of the family is what it "
                     "promises; give the claim"
                 )
-            return ClaimOfDpSgd(self.noise_multiplier, self.sample_rate, self.steps)
+            return self.promise_of(self.noise_multiplier)
         if delta is None:
             raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
         epsilon = checks.nonnegative("claimed", claimed)

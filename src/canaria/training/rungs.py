@@ -8,7 +8,7 @@ from scipy import special
 
 from canaria._core.arrays import Floats
 from canaria._core.rounding import rounded_down, rounded_up
-from canaria.claims import DpSgd
+from canaria.claims import Claim
 from canaria.evidence.bound import Bound
 from canaria.results.conformance import LEVEL, in_words, joined
 from canaria.results.rungs import Rung
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ANY: Final = "for any mechanism"
 ALONE: Final = "also assuming that canaries do not influence each other"
 AS_STATED: Final = "also assuming Gaussian, independent noise and Poisson sampling at that rate"
+CORRELATED: Final = "also assuming that the noise is so, and that each row takes part in its steps alone"
 NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
 _CHANGES: Final = "the stated noise changes from step to step"
 _SURE: Final = 0.999
@@ -38,23 +39,37 @@ def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ..
     The first is the bound that was asked for, if that is for any mechanism.
     """
     delta, confidence = bound.delta, bound.confidence
-    how = f"{recording.steps:,} steps and sample rate {recording.sample_rate:.6g}"
-    family, tested = f"if it is DP-SGD with {how}", recording.family()
+    family, tested, names = _of_its_kind(recording), recording.own_family, _names(recording)
     assert tested is not None
     first = bound if bound.family is None else recording.bound(delta, confidence, score=score)
-    shown = [Rung(name=NAMES[0], assumes=ANY, least=first.epsilon)]
+    shown = [Rung(name=names[0], assumes=ANY, least=first.epsilon)]
     if recording.noise_changes:
-        others = zip(NAMES[1:], (family, ALONE, AS_STATED), strict=True)
+        others = zip(names[1:], (family, ALONE, _as_stated(recording)), strict=True)
         return (*shown, *(Rung(name=name, assumes=one, withdrawn=_CHANGES) for name, one in others))
     rule = Matched(tested, confidence, independent=True)
     curve = recording.bound(delta, confidence, score=score, family=tested)
     alone = recording.bound(delta, confidence, score=score, family=tested, rule=rule)
     return (
         *shown,
-        Rung(name=NAMES[1], assumes=family, least=curve.epsilon),
+        Rung(name=names[1], assumes=family, least=curve.epsilon),
         _independent(alone),
         _measured(recording, delta, confidence),
     )
+
+
+def _of_its_kind(recording: "Recording") -> str:
+    if not recording.sampling.is_poisson:
+        return "if it is Gaussian noise, correlated as stated, and every row's steps are known"
+    how = f"{recording.steps:,} steps and sample rate {recording.sample_rate:.6g}"
+    return f"if it is DP-SGD with {how}"
+
+
+def _names(recording: "Recording") -> tuple[str, ...]:
+    return NAMES if recording.sampling.is_poisson else (NAMES[0], "Gaussian noise", *NAMES[2:])
+
+
+def _as_stated(recording: "Recording") -> str:
+    return AS_STATED if recording.sampling.is_poisson else CORRELATED
 
 
 def _independent(bound: Bound) -> Rung:
@@ -65,8 +80,9 @@ def _independent(bound: Bound) -> Rung:
 
 def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     """The last rung: the noise by its interval, and epsilon by the accountant at both of its ends."""
+    assumes = _as_stated(recording)
     if objection := objection_to(recording):
-        return Rung(name=NAMES[3], assumes=AS_STATED, withdrawn=objection)
+        return Rung(name=NAMES[3], assumes=assumes, withdrawn=objection)
     seen, stated = squares_of(recording), recording.noise_multiplier
     low, high = (stated * ratio for ratio in seen.interval(confidence))
     words = f"noise multiplier {rounded_down(low)} to {rounded_up(high)} (stated {stated:.4g})"
@@ -76,13 +92,13 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     least = _claim(recording, high).least_epsilon_at(delta)
     if recording.ended:
         words += "; of the steps that were seen"
-        return Rung(name=NAMES[3], assumes=AS_STATED, least=least, measured=words)
+        return Rung(name=NAMES[3], assumes=assumes, least=least, measured=words)
     most = math.inf if low < _LEAST_NOISE else _claim(recording, low).epsilon_at(delta)
-    return Rung(name=NAMES[3], assumes=AS_STATED, least=least, most=max(least, most), measured=words)
+    return Rung(name=NAMES[3], assumes=assumes, least=least, most=max(least, most), measured=words)
 
 
-def _claim(recording: "Recording", noise: float) -> DpSgd:
-    return DpSgd(min(max(noise, _LEAST_NOISE), _MOST_NOISE), recording.sample_rate, recording.steps)
+def _claim(recording: "Recording", noise: float) -> Claim:
+    return recording.promise_of(min(max(noise, _LEAST_NOISE), _MOST_NOISE))
 
 
 def squares_of(recording: "Recording") -> Squares:
@@ -93,8 +109,8 @@ def squares_of(recording: "Recording") -> Squares:
         places = len(recording.witnessed.by_place)
         found = Squares(float(recording.witnessed.by_step.sum()), places * recording.steps)
     if isinstance(recording.design, Dirac):
-        unit = stated / recording.canary_norm * math.sqrt(recording.steps)
-        empty = recording.sums[_included(recording) == 0] / unit
+        unit = stated / recording.canary_norm * recording.sampling.noise_of_sums(recording.steps)
+        empty = recording.sums[_included(recording) == 0] / (unit * math.sqrt(recording.steps))
         found = found.plus(Squares(float(empty @ empty), len(empty)))
     return found
 
@@ -107,14 +123,18 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     """
     if not isinstance(recording.design, Dirac):
         return None
-    included, rate, steps = _included(recording), recording.sample_rate, recording.steps
+    included, steps = _included(recording), recording.steps
+    coins = recording.sampling.participations(1, steps, recording.sample_rate)
+    often = sum(trials.number * trials.rate for trials in coins)
+    spread = sum(trials.number * trials.rate * (1 - trials.rate) for trials in coins)
     centred = included - included.mean()
     total = float(centred @ centred)
     if total == 0:
         return None
-    slope = float(centred @ recording.sums) / total / (steps * rate)
-    variance = float(centred**2 @ (steps * noise**2 + steps * rate * (1 - rate) * included))
-    error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / (steps * rate)
+    slope = float(centred @ recording.sums) / total / often
+    unit = noise * recording.sampling.noise_of_sums(steps)
+    variance = float(centred**2 @ (steps * unit**2 + spread * included))
+    error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / often
     return slope - error, slope + error
 
 

@@ -12,6 +12,10 @@ _WORDS: Final = {
     "shuffled": "shuffled batches",
     "fixed-size": "batches of one size",
 }
+_OF_POISSON: Final = (
+    "accountants of DP-SGD take batches for Poisson's, so their ε is no claim about these; an excluded "
+    "canary is drawn, and contributes 0"
+)
 
 
 class Trials(NamedTuple):
@@ -63,6 +67,11 @@ class Sampling:
         return self.kind == "poisson" and self.accumulated == 1
 
     @property
+    def caveat(self) -> str:
+        """What to know about claims for this sampling; empty if there is nothing."""
+        return "" if self.is_poisson else _OF_POISSON
+
+    @property
     def words(self) -> str:
         """The sampling in words."""
         each = f", {self.accumulated} batches to a step" if self.accumulated > 1 else ""
@@ -84,6 +93,10 @@ class Sampling:
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
         return Trials(rows * passes, once), Trials(rows, once * left / length)
+
+    def noise_of_sums(self, steps: int) -> float:
+        """The noise of the sum over so many steps, over the root of their number, in noise multipliers."""
+        return 1.0
 
 
 POISSON: Final = Sampling()

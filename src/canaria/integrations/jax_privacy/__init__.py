@@ -15,6 +15,7 @@ with needed_for("an audit of training with JAX Privacy", "jax"):
     from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
     from canaria.integrations.jax_privacy._head import CanaryHead
     from canaria.integrations.jax_privacy._isolation import check_isolation
+    from canaria.integrations.jax_privacy._plan import attach_plan
     from canaria.training.canaries import Dense, Dirac
 
-__all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach", "check_isolation"]
+__all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach", "attach_plan", "check_isolation"]

@@ -6,9 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
+import numpy.typing as npt
 import optax
 from jax import Array
 from jax import numpy as jnp
+from jax_privacy.batch_selection import BatchSelectionStrategy
 
 from canaria._core import seeds
 from canaria._core.errors import InputError, shown
@@ -26,11 +28,15 @@ from canaria.integrations.jax_privacy._checks import (
     stated,
 )
 from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
-from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum
+from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum, Turns
 from canaria.integrations.jax_privacy._internals import key_of
 from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
+from canaria.integrations.jax_privacy._sampling import correlation_of
 from canaria.integrations.jax_privacy._watch import Watched
+from canaria.integrations.jax_privacy._whitening import Readings, Whitening
+from canaria.mechanisms import Strategy
+from canaria.mechanisms.correlated import Participation
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
@@ -46,7 +52,9 @@ from canaria.training.canaries import (
     hidden_bits,
     too_heavy,
 )
+from canaria.training.correlated import Correlation
 from canaria.training.recording import Recording
+from canaria.training.sampling import POISSON
 from canaria.training.watch import Reading, Watch
 from canaria.training.witnesses import layout
 
@@ -64,6 +72,7 @@ class AuditState(NamedTuple):
         key: Draws participations.
         heaviest: What canaries weighed at most before the noise, in clip norms.
         accumulated: What was seen.
+        readings: Of training with correlated noise, what single steps showed; else empty.
 
     Example:
         ```python
@@ -79,6 +88,7 @@ class AuditState(NamedTuple):
     key: Array
     heaviest: Array
     accumulated: Accumulated
+    readings: Readings | tuple[()] = ()
 
 
 class Audit:
@@ -108,9 +118,13 @@ class Audit:
         *,
         stated: Stated,
         coarse: list[int],
+        correlation: Correlation | None = None,
+        contradictions: tuple[str, ...] = (),
     ) -> None:
         self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
+        self.correlation, self._contradictions = correlation, contradictions
+        self._unit = correlation.mechanism.deviation if correlation is not None else stated.noise_multiplier
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
         home: list[int] = []
@@ -119,26 +133,40 @@ class Audit:
             shapes = [*shapes, *[(design.coordinates,)] * HEAD_PARAMETERS]
         rng = np.random.default_rng(derived(seed, PLACES))
         places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
-        self._injection: Sum | Head = (
-            Head(shapes, places)
-            if injection == "head"
-            else Sum(
-                shapes,
-                places,
-                design,
-                self._bits,
-                clip_norm=stated.clip_norm,
-                sample_rate=stated.sample_rate,
-            )
-        )
+        self._injection = self._injected(shapes, places)
         self._accumulator = Accumulator(
             accumulator.Accumulator.of(design, places.layers, places.roles, sample_rate=stated.sample_rate),
-            stated.noise_multiplier,
+            self._unit,
         )
+        self._whitening: Whitening | None = None
         made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
+        if correlation is not None:
+            strategy, others = (
+                correlation.mechanism.strategy,
+                len(places.roles.index) + len(places.roles.whole),
+            )
+            self._whitening = Whitening(strategy, design.coordinates, others)
+            made += repr(correlation.mechanism.participation).encode() + strategy.back().tobytes()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
         self._watched: Watched | None = None
         self.privatizer: PyTree = optax.GradientTransformationExtraArgs(self._init, self._update)
+
+    def _injected(self, shapes: list[tuple[int, ...]], places: Places) -> Sum | Head:
+        if self.injection == "head":
+            return Head(shapes, places)
+        if self.correlation is None:
+            given = {"clip_norm": self.clip_norm, "sample_rate": self.sample_rate}
+            return Sum(shapes, places, self.design, self._bits, **given)
+        return Turns(
+            shapes,
+            places,
+            self.design,
+            self._bits,
+            clip_norm=self.clip_norm,
+            law=self.correlation.mechanism.participation,
+            steps=self.correlation.steps,
+            rng=np.random.default_rng(derived(self.seed, DRAWS)),
+        )
 
     def _init(self, params: PyTree) -> AuditState:
         self._require_fitting("params", jax.tree.leaves(params))
@@ -148,7 +176,9 @@ class Audit:
                 "privatizer is audited already: of two audits of one training, each would take the other's "
                 "canaries for noise; attach one, with more canaries"
             )
-        return AuditState(inner, jnp.asarray(self._mark), key, jnp.zeros(()), self._accumulator.begin())
+        readings = () if self._whitening is None else self._whitening.begin()
+        mark, accumulated = jnp.asarray(self._mark), self._accumulator.begin()
+        return AuditState(inner, mark, key, jnp.zeros(()), accumulated, readings)
 
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
@@ -156,7 +186,7 @@ class Audit:
         """One step: canaries are added to the sum (injection "sum"), and what comes out is read."""
         leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
         self._require_fitting("sum_of_clipped_grads", leaves)
-        leaves, real, key = self._injection.add(leaves, noise_state.key)
+        leaves, real, key = self._injection.add(leaves, noise_state.key, noise_state.accumulated.steps)
         places = self._injection.places
         heaviest = noise_state.heaviest
         if self.injection == "head":
@@ -166,13 +196,28 @@ class Audit:
             jax.tree.unflatten(structure, leaves), noise_state.noise_state, params, **extra
         )
         read = jax.tree.leaves(noisy)
-        added = [
+        added = (
             (places.read(read) - real) / self.clip_norm,
             (places.read_witnesses(read) - places.read_witnesses(leaves)) / self.clip_norm,
             places.totals(read, leaves) / self.clip_norm,
-        ]
-        accumulated = self._accumulator.add(noise_state.accumulated, *added)
-        return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated)
+        )
+        accumulated, readings = self._added(noise_state, *added)
+        return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings)
+
+    def _added(
+        self, state: AuditState, seen: Array, noise: Array, whole: Array
+    ) -> tuple[Accumulated, Readings | tuple[()]]:
+        """One step added to what was seen: correlated noise whitened, and steps after the last left out."""
+        if self._whitening is None or not isinstance(state.readings, Readings):
+            return self._accumulator.add(state.accumulated, seen, noise, whole), ()
+        readings, white = self._whitening.add(state.readings, seen, jnp.concatenate([noise, whole]))
+        accumulated: Accumulated = jax.lax.cond(
+            state.readings.steps < self._whitening.steps,
+            lambda before: self._accumulator.add(before, seen, white[: len(noise)], white[len(noise) :]),
+            lambda before: before,
+            state.accumulated,
+        )
+        return accumulated, readings
 
     def _require_fitting(self, name: str, leaves: list[Array]) -> None:
         require_fitting(name, leaves, self._injection.shapes, self.injection)
@@ -222,6 +267,10 @@ class Audit:
             ```
 
         """
+        if delta is not None and self.correlation is not None:
+            raise InputError(
+                "delta goes with independent noise: of correlated noise, the watch shows the size alone"
+            )
         watch = Watch(alpha=alpha, every=every, on_alarm=on_alarm, log=log, log_every=log_every, delta=delta)
         if self.noise_multiplier == 0:
             raise InputError("no noise is stated, so there is none to watch")
@@ -230,7 +279,7 @@ class Audit:
             raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
         watch.begin(self.sample_rate)
         witnesses = slice(count, count + len(roles.index))
-        self._watched = Watched(watch, witnesses, self.noise_multiplier)
+        self._watched = Watched(watch, witnesses, self._unit, self.noise_multiplier)
         return watch
 
     def look(self, state: PyTree) -> None:
@@ -246,15 +295,26 @@ class Audit:
             raise InputError(
                 "the state is of another audit; attach with the same arguments and rng as where it began"
             )
-        sums, table, witnessed = self._accumulator.totals(ours.accumulated)
+        sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
+        steps, noise = int(ours.accumulated.steps), self.noise_multiplier
+        contradictions = self._contradictions
+        table = accumulator.table_of(likelihoods) if isinstance(self.design, Dirac) else None
+        correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
+        if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
+            noise = correlation.mechanism.noise_multiplier
+            table = correlation.table(self._whitening.seen(ours.readings), witnessed)
+            contradictions += _further(int(ours.readings.steps), steps)
+        if self.injection == "head":
+            contradictions += too_heavy(float(ours.heaviest), self.design)
         return Recording(
             design=self.design,
             bits=self._bits.copy(),
             sums=sums,
-            table=accumulator.table_of(table) if isinstance(self.design, Dirac) else None,
-            steps=int(ours.accumulated.steps),
+            table=table,
+            steps=steps,
             sample_rate=self.sample_rate,
-            noise_multiplier=self.noise_multiplier,
+            sampling=correlation or POISSON,
+            noise_multiplier=noise,
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
@@ -262,7 +322,8 @@ class Audit:
             witnessed=witnessed,
             roles=self._injection.places.roles,
             by_the_optimizer=False,
-            contradictions=too_heavy(float(ours.heaviest), self.design) if self.injection == "head" else (),
+            contradictions=contradictions,
+            excuse=correlation.excuse if correlation is not None else "",
         )
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
@@ -301,17 +362,19 @@ def attach(
     canaries: int | Dense | Dirac,
     clip_norm: Any,
     noise_multiplier: float,
-    sample_rate: float,
+    sample_rate: float | None = None,
+    strategy: Strategy | npt.ArrayLike | None = None,
+    sampling: Participation | BatchSelectionStrategy | None = None,
     per_coordinate: int = 1,
     injection: str = "sum",
     rng: Seed = None,
 ) -> Audit:
     """An audit whose `privatizer` takes the place of `privatizer` in a training step.
 
-    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` say. If these
-    are above what training does, so is the bound; conformance shows a wrong clip norm. On several devices,
-    the sum must be that of all, and the noise all of the noise. Correlated noise (matrix factorization) is
-    refused.
+    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` or `sampling`
+    say. If these are above what training does, so is the bound; conformance shows a wrong clip norm. On
+    several devices, the sum must be that of all, and the noise all of the noise. Correlated noise (matrix
+    factorization) needs `strategy` and `sampling`; of an execution plan, `attach_plan` knows them.
 
     Args:
         privatizer: What adds the noise, such as `gaussian_privatizer` makes, and nothing else: no scaling,
@@ -320,12 +383,17 @@ def attach(
         canaries: A number of Dirac canaries, or a design such as `Dense`.
         clip_norm: The most that one row adds to the clipped sum: a number, or the function that
             `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises).
-        noise_multiplier: The noise that training states, in clip norms.
-        sample_rate: How often training draws a row.
-        per_coordinate: How many Dirac canaries share a weight.
-        injection: How canaries are injected. "sum": added to the clipped sum by a Poisson draw of our own;
-            the data are left alone. "head": a parameter of its own, see `Audit.with_canary_head`; your
-            sampler and clipper decide.
+        noise_multiplier: The noise that training states, in clip norms. Of correlated noise, in clip norms
+            times the sensitivity of the strategy: the noise multiplier of the accountant.
+        sample_rate: How often training draws a row, by Poisson sampling; for independent noise.
+        strategy: The matrix C of correlated noise, by whose inverse independent noise is multiplied.
+        sampling: How rows take part where noise is correlated: `InOrder`, `BallsInBins`, `CyclicPoisson` or
+            `MinSeparation` of `canaria.mechanisms`, or a sampler of `jax_privacy.batch_selection`. With
+            injection "head" and `InOrder`, canary i must take part in the steps i modulo the period.
+        per_coordinate: How many Dirac canaries share a weight; 1 where noise is correlated.
+        injection: How canaries are injected. "sum": added to the clipped sum by a draw of our own, by the
+            stated sampling; the data are left alone. "head": a parameter of its own, see
+            `Audit.with_canary_head`; your sampler and clipper decide.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
     Returns:
@@ -347,16 +415,62 @@ def attach(
         True
 
     """
+    require_private(privatizer, independent=strategy is None)
+    design = design_of(canaries, per_coordinate)
+    if strategy is None and sampling is None:
+        if sample_rate is None:
+            raise InputError("sample_rate must be given, or strategy and sampling if noise is correlated")
+        settings = stated(clip_norm, noise_multiplier, sample_rate)
+        return audit_of(privatizer, params, design, settings, injection=injection, rng=rng)
+    if strategy is None or sampling is None or sample_rate is not None:
+        raise InputError("strategy and sampling go together, in the place of sample_rate")
+    correlation = correlation_of(strategy, sampling, noise_multiplier)
+    settings = stated(clip_norm, noise_multiplier, correlation.sample_rate)
+    return audit_of(
+        privatizer, params, design, settings, injection=injection, rng=rng, correlation=correlation
+    )
+
+
+def audit_of(
+    privatizer: PyTree,
+    params: PyTree,
+    design: Design,
+    settings: Stated,
+    *,
+    injection: str,
+    rng: Seed,
+    correlation: Correlation | None = None,
+    contradictions: tuple[str, ...] = (),
+) -> Audit:
+    """The audit, if all that it was given can be used."""
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
-    require_private(privatizer)
-    design = design_of(canaries, per_coordinate)
-    settings = stated(clip_norm, noise_multiplier, sample_rate)
+    if correlation is not None and (isinstance(design, Dense) or design.most > 1):
+        raise InputError(
+            "where noise is correlated, canaries must be Dirac ones, each with a weight of its own"
+        )
     shapes = shapes_of(params)
     if injection == "sum":
         require_room(shapes, design)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    return Audit(privatizer, shapes, design, injection, seed, stated=settings, coarse=coarse_in(params))
+    return Audit(
+        privatizer,
+        shapes,
+        design,
+        injection,
+        seed,
+        stated=settings,
+        coarse=coarse_in(params),
+        correlation=correlation,
+        contradictions=contradictions,
+    )
+
+
+def _further(made: int, stated: int) -> tuple[str, ...]:
+    """What is wrong if training made more steps than its noise is for."""
+    if made <= stated:
+        return ()
+    return (f"training made {made} steps, where its correlated noise is stated for {stated}",)
 
 
 def _state_in(state: PyTree) -> AuditState:

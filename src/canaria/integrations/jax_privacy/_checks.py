@@ -26,17 +26,18 @@ class Stated(NamedTuple):
     sample_rate: float
 
 
-def require_private(privatizer: object) -> None:
+def require_private(privatizer: object, *, independent: bool) -> None:
+    """Refuse what adds no noise, and noise that is correlated if it should be `independent`."""
     if not is_privatizer(privatizer):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
             f"got {type(privatizer).__name__}"
         )
-    matrix = noising_matrix(privatizer, _LOOKED_AT)
+    matrix = noising_matrix(privatizer, _LOOKED_AT) if independent else None
     if matrix is not None and not np.allclose(matrix, np.eye(len(matrix)), atol=1e-6):
         raise InputError(
             "privatizer adds noise that is correlated over the steps (matrix factorization), or changes: "
-            "only independent noise of one size can be audited"
+            "give its strategy and sampling, or audit its plan with attach_plan"
         )
 
 

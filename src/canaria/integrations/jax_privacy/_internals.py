@@ -4,7 +4,7 @@ When one of them changes, this is the file to read again.
 """
 
 import inspect
-from typing import Final
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -27,16 +27,26 @@ def is_privatizer(privatizer: object) -> bool:
     return isinstance(privatizer, optax.GradientTransformation)
 
 
+def noise_deviation(privatizer: object) -> float | None:
+    """The standard deviation of the noise before it is correlated; None if the privatizer does not say."""
+    deviation = _held(privatizer).get("stddev")
+    return None if deviation is None or isinstance(deviation, jax.core.Tracer) else float(deviation)
+
+
 def noising_matrix(privatizer: object, steps: int) -> Floats | None:
     """By what independent noise of the first steps is multiplied; None if the privatizer does not say."""
-    update = getattr(privatizer, "update", None)
-    held = inspect.getclosurevars(update).nonlocals if inspect.isfunction(update) else {}
-    matrix = held.get("noising_matrix")
+    matrix = _held(privatizer).get("noising_matrix")
     if matrix is None or isinstance(matrix, jax.core.Tracer):
         return None
     with jax.ensure_compile_time_eval():
         whole = matrix.materialize(steps) if isinstance(matrix, StreamingMatrix) else matrix
         return np.asarray(whole, np.float64)[:steps, :steps]
+
+
+def _held(privatizer: object) -> dict[str, Any]:
+    """What the function that adds the noise was made with."""
+    update = getattr(privatizer, "update", None)
+    return dict(inspect.getclosurevars(update).nonlocals) if inspect.isfunction(update) else {}
 
 
 def norm_bound(clip_norm: object) -> object:

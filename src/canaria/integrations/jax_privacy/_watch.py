@@ -16,9 +16,9 @@ class Watched:
     Nor are steps that are made again after going back to an earlier state: their noise was seen.
     """
 
-    def __init__(self, watch: Watch, witnesses: slice, stated: float) -> None:
+    def __init__(self, watch: Watch, witnesses: slice, unit: float, stated: float) -> None:
         self.watch = watch
-        self._witnesses, self._stated = witnesses, stated
+        self._witnesses, self._unit, self._stated = witnesses, unit, stated
         self._looked = 0
 
     def look(self, accumulated: Accumulated) -> None:
@@ -26,7 +26,7 @@ class Watched:
         steps = int(accumulated.steps)
         new = range(max(self._looked, steps - HELD), steps)
         self._looked = max(self._looked, steps)
-        held: Floats = np.asarray(accumulated.held, np.float64)[:, self._witnesses] / self._stated
+        held: Floats = np.asarray(accumulated.held, np.float64)[:, self._witnesses] / self._unit
         for step in new:
             row = held[step % HELD]
             self.watch.add(Squares(float(row @ row), len(row)), self._stated)

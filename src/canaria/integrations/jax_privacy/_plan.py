@@ -1,0 +1,158 @@
+"""An audit that takes everything it needs from an execution plan of JAX Privacy."""
+
+import math
+from typing import Any, Final, NamedTuple
+
+import dp_accounting
+import numpy as np
+from jax_privacy.experimental.execution_plan import DPExecutionPlan
+from scipy import linalg
+
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
+from canaria.integrations.jax_privacy._audit import Audit, audit_of
+from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
+from canaria.integrations.jax_privacy._internals import noise_deviation, noising_matrix
+from canaria.integrations.jax_privacy._sampling import correlation_of, participation_of, steps_of
+from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
+from canaria.training.canaries import design_of
+
+_ROUNDED: Final = 1e-5
+"""Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
+_CLOSE: Final = 1e-4
+"""What the accountant was told may differ from the plan by so much, which rounding explains."""
+
+
+class _Told(NamedTuple):
+    """What an accountant was told."""
+
+    noise_multiplier: float
+    rate: float
+    rounds: int
+
+
+def attach_plan(
+    plan: DPExecutionPlan, params: Any, *, canaries: int, injection: str = "sum", rng: Seed = None
+) -> Audit:
+    """An audit of training by an execution plan, whose noise may be correlated.
+
+    Clip norm, noise, strategy and sampling are those of the plan. Train with `audit.privatizer` in the place
+    of `plan.noise_addition_transform`, and with the plan's sampler and clipper as always.
+
+    Args:
+        plan: The plan, such as `BandMFExecutionPlanConfig` makes.
+        params: The parameters that are trained.
+        canaries: The number of canaries, each with a weight of its own.
+        injection: How canaries are injected: "sum", drawn by the plan's sampling, or "head", see `attach`.
+        rng: A seed for the hidden bits, the places and the draws of the canaries.
+
+    Returns:
+        The audit; ask it for a bound or a report of the last state of its privatizer.
+
+    Raises:
+        InputError: If the plan does not say what it does, or does what cannot be audited.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from jax_privacy.experimental.execution_plan import BandMFExecutionPlanConfig
+        >>> from canaria.integrations.jax_privacy import attach_plan
+        >>> plan = BandMFExecutionPlanConfig(
+        ...     iterations=8,
+        ...     strategy=[1.0, 0.5],
+        ...     epsilon=None,
+        ...     delta=None,
+        ...     noise_multiplier=0.5,
+        ...     noise_seed=0,
+        ... ).plan
+        >>> params = jnp.zeros(600)
+        >>> audit = attach_plan(plan, params, canaries=400, rng=0)
+        >>> state, step = audit.privatizer.init(params), jax.jit(audit.privatizer.update)
+        >>> for _ in range(8):
+        ...     noisy, state = step(jnp.ones(600), state)
+        >>> audit.bound(state, delta=1e-5).epsilon > 2
+        True
+
+    """
+    if not isinstance(plan, DPExecutionPlan):
+        raise InputError(f"plan must be a DPExecutionPlan, got {type(plan).__name__}")
+    privatizer, sampling = plan.noise_addition_transform, plan.batch_selection_strategy
+    require_private(privatizer, independent=False)
+    law, steps = participation_of(sampling), steps_of(sampling)
+    assert steps is not None
+    deviation, noising = noise_deviation(privatizer), noising_matrix(privatizer, steps)
+    if deviation is None or noising is None:
+        raise InputError(
+            "the plan's noise_addition_transform does not say what it adds; use attach, with strategy and "
+            "sampling"
+        )
+    clip_norm = positive_norm(plan.clipped_grad(lambda: None))
+    strategy = strategy_of(noising)
+    noise = deviation / (clip_norm * law.sensitivity(strategy))
+    settings = stated(clip_norm, noise, law.share)
+    correlation = correlation_of(strategy, sampling, noise)
+    independent = law == CyclicPoisson(1, law.share) and np.allclose(noising, np.eye(steps), atol=1e-6)
+    return audit_of(
+        privatizer,
+        params,
+        design_of(canaries, 1),
+        settings,
+        injection=injection,
+        rng=rng,
+        correlation=None if independent else correlation,
+        contradictions=_disagreements(plan.dp_event, correlation.mechanism),
+    )
+
+
+def strategy_of(noising: Floats) -> Strategy:
+    """The strategy by whose inverse noise is multiplied, cleared of what rounding left."""
+    if noising.ndim != 2 or len({*noising.shape}) != 1 or not (np.diag(noising) > 0).all():
+        raise InputError(
+            f"the plan's noising matrix must be square and lower triangular, got {shown(noising)}"
+        )
+    matrix = linalg.solve_triangular(noising, np.eye(len(noising)), lower=True)
+    least = _ROUNDED * float(abs(matrix).max())
+    matrix = np.where(abs(matrix) > least, matrix, 0.0)
+    column = np.trim_zeros(matrix[:, 0], "b")
+    toeplitz = Strategy.toeplitz(column, len(matrix))
+    return (
+        toeplitz
+        if np.allclose(toeplitz.whiten(np.eye(len(matrix))), matrix, atol=least)
+        else Strategy(matrix)
+    )
+
+
+def _disagreements(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str, ...]:
+    """Where the plan's accountant was told of more privacy than the plan has."""
+    told, law = _told(event), planned.participation
+    if told is None or not isinstance(law, CyclicPoisson):
+        return ()
+    rounds = math.ceil(planned.strategy.steps / law.groups)
+    pairs = (
+        (
+            told.noise_multiplier > planned.noise_multiplier * (1 + _CLOSE),
+            "noise multiplier",
+            told[0],
+            planned.noise_multiplier,
+        ),
+        (told.rate < law.rate * (1 - _CLOSE), "sample rate", told.rate, law.rate),
+        (told.rounds < rounds, "number of rounds", told.rounds, rounds),
+    )
+    return tuple(
+        f"the plan's accountant was told the {name} {said:.6g}, where that of the plan is {true:.6g}"
+        for wrong, name, said, true in pairs
+        if wrong
+    )
+
+
+def _told(event: dp_accounting.DpEvent) -> _Told | None:
+    """Of Poisson-sampled Gaussian noise, composed with itself; None if it is something else."""
+    if not isinstance(event, dp_accounting.SelfComposedDpEvent):
+        return None
+    once = event.event
+    if not isinstance(once, dp_accounting.PoissonSampledDpEvent):
+        return None
+    if not isinstance(once.event, dp_accounting.GaussianDpEvent):
+        return None
+    return _Told(once.event.noise_multiplier, once.sampling_probability, event.count)

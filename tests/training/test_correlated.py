@@ -1,0 +1,145 @@
+"""Correlated noise in recordings: scores, conformance and rungs, of correct training and of wrong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import linalg, stats
+
+from canaria import InputError
+from canaria.claims import GaussianDP
+from canaria.claims.noise import gaussian_epsilon
+from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, InOrder, MinSeparation, Strategy
+from canaria.training import Recording
+from canaria.training.correlated import Correlation
+from canaria.training.witnesses import Seen, layout
+from tests.training.simulated import correlated
+
+SHAPES = ((20, 30), (25,), (15, 15))
+STEPS, DELTA = 32, 1e-5
+COLUMN = 0.5 ** np.arange(4.0)
+BANDS = Strategy.toeplitz(COLUMN, STEPS)
+BANDED = linalg.toeplitz(np.append(COLUMN, np.zeros(STEPS - 4)), np.zeros(STEPS))
+MATRIX = np.tril(np.random.default_rng(0).uniform(0.1, 1.0, (STEPS, STEPS))) + np.eye(STEPS)
+DENSE = Strategy(MATRIX)
+TRAININGS = {
+    "bands": Correlated(BANDS, CyclicPoisson(4, 0.5), 1.1),
+    "bands of one column norm": Correlated(
+        Strategy(BANDED / np.linalg.norm(BANDED, axis=0)), CyclicPoisson(5), 1.1
+    ),
+    "bins": Correlated(DENSE, BallsInBins(8), 1.1),
+    "order": Correlated(DENSE, InOrder(8), 1.1),
+}
+
+
+def run(name: str, seed: int, **faults: Any) -> Recording:
+    return correlated(TRAININGS[name], 300, seed, SHAPES, **faults)
+
+
+@pytest.mark.parametrize("steps", [None, 21], ids=["whole", "stopped"])
+@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("runs", [25, pytest.param(1000, marks=pytest.mark.full)])
+def test_correct_training_is_not_accused(runs: int, name: str, steps: int | None) -> None:
+    """Uniform p-values of whole tests and of each part: Kolmogorov and Smirnov at 1e-5, false alarms 1e-3."""
+    found = [run(name, seed, steps=steps).conformance() for seed in range(runs)]
+    for part in found[0].parts:
+        assert stats.kstest([one.parts[part] for one in found], "uniform").pvalue >= 1e-5
+    assert stats.kstest([one.p_value for one in found], "uniform").pvalue >= 1e-5
+    assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=1 / runs**0.5)
+
+
+FAULTS = {
+    "a band is missing": {"made": Strategy.toeplitz(COLUMN[:-1], STEPS)},
+    "noise is independent": {"made": Strategy.toeplitz([1.0], STEPS)},
+    "no sensitivity": {"noise": 1 / float(np.linalg.norm(COLUMN))},
+    "0.9 of the noise": {"noise": 0.9},
+    "twice the clip norm": {"weight": 2.0},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_found(fault: str) -> None:
+    for seed in range(3):
+        assert run("bands", seed, **FAULTS[fault]).conformance().p_value <= 1e-6
+
+
+@pytest.mark.parametrize(("noise", "believed"), [(0.5, True), (1.01, False)])
+def test_noise_that_witnesses_contradict_is_not_believed(noise: float, believed: bool) -> None:
+    rng = np.random.default_rng(0)
+    roles = layout(SHAPES, 300, rng).roles
+    values = rng.normal(scale=noise, size=(STEPS, len(roles.index)))
+    witnessed = Seen.of(values, np.zeros((STEPS, len(SHAPES))), roles)
+    seen = rng.normal(size=(STEPS, 9))
+    law = TRAININGS["bands"]
+    size = float(np.sqrt(np.mean(values[:, ~roles.shaped] ** 2))) if believed else 1.0
+    expected = Correlated(law.strategy, law.participation, law.noise_multiplier * size).losses(seen)
+    assert Correlation(mechanism=law).table(seen, witnessed)[:, 1] == pytest.approx(expected)
+
+
+def test_scores_are_the_losses_of_the_mechanism() -> None:
+    stated = Correlation(mechanism=TRAININGS["bins"])
+    seen = np.random.default_rng(1).normal(size=(STEPS, 9))
+    table = stated.table(seen)
+    assert table[:, 1] == pytest.approx(TRAININGS["bins"].losses(seen))
+    assert (table[:, 0] == 0).all()
+    assert (run("bins", 0).losses(np.zeros(300, np.int8)) == run("bins", 0).table[:, 1]).all()
+
+
+def test_bounds_are_rarely_above_the_truth() -> None:
+    """Known steps, single ones: exactly Gaussian. At most 5 % of 60 runs; false alarm 1e-4."""
+    training = Correlated(Strategy(MATRIX / np.linalg.norm(MATRIX, axis=0)), InOrder(STEPS), 1.1)
+    truth = gaussian_epsilon(1 / 1.1, DELTA)
+    over = [correlated(training, 300, seed, SHAPES).bound(DELTA).epsilon > truth for seed in range(60)]
+    assert stats.binom.sf(sum(over) - 1, len(over), 0.05) >= 1e-4
+
+
+def test_where_steps_are_known_the_claim_is_a_curve() -> None:
+    """All four rungs, in their order; the interval of the last holds the truth."""
+    recording = run("order", 0)
+    result = recording.report(delta=DELTA, family="gaussian")
+    assert isinstance(result.claim, GaussianDP)
+    assert result.claim.mu == pytest.approx(1 / 1.1)
+    assert [rung.name for rung in result.rungs] == [
+        "any mechanism",
+        "Gaussian noise",
+        "independent canaries",
+        "measured noise",
+    ]
+    least, most = result.rungs[3].least, result.rungs[3].most
+    assert least is not None
+    assert most is not None
+    assert least <= gaussian_epsilon(1 / 1.1, DELTA) <= most
+    assert result.rungs[0].least < result.rungs[1].least <= least
+    withdrawn = run("order", 0, made=Strategy.toeplitz([1.0], STEPS)).report(delta=DELTA).rungs[3]
+    assert "does not fit" in withdrawn.withdrawn
+
+
+def test_reports_say_what_was_stated() -> None:
+    result = run("bands", 0).report(claimed=8.0, delta=DELTA)
+    assert "(correlated noise, 4 bands, cyclic Poisson sampling 4 x 0.5)" in str(result)
+    assert result.rungs == ()
+    with pytest.raises(InputError, match="dpsgd is of Poisson sampling, not of correlated noise, 4 bands"):
+        run("bands", 0).bound(DELTA, family="dpsgd")
+
+
+def test_stopped_training_has_the_noise_of_its_own_sensitivity() -> None:
+    """Fewer steps add less; the noise is the same."""
+    whole = Correlation(mechanism=TRAININGS["order"])
+    half = whole.first(16)
+    assert half.mechanism.deviation == pytest.approx(whole.mechanism.deviation)
+    assert half.mechanism.noise_multiplier > whole.mechanism.noise_multiplier
+    assert whole.first(STEPS).mechanism.noise_multiplier == pytest.approx(1.1)
+
+
+def test_rows_that_keep_a_distance_have_scores_but_no_conformance() -> None:
+    training = Correlated(BANDS, MinSeparation(4, 0.5), 1.1)
+    recording = correlated(training, 300, 0, SHAPES)
+    assert recording.bound(DELTA).epsilon > 0
+    with pytest.raises(InputError, match="conformance is not tested"):
+        recording.conformance()
+    assert "no simple law" in str(recording.report(delta=DELTA))
+
+
+def test_without_noise_there_is_nothing_to_correlate() -> None:
+    with pytest.raises(InputError, match="correlated noise must be at least"):
+        Correlation(mechanism=Correlated(BANDS, CyclicPoisson(4), 1e-4))
