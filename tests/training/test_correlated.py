@@ -1,16 +1,17 @@
 """Correlated noise in recordings: scores, conformance and rungs, of correct training and of wrong."""
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from canaria import InputError
+from canaria import InputError, play
 from canaria.claims import GaussianDP
 from canaria.claims.noise import gaussian_epsilon
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, InOrder, MinSeparation, Strategy
-from canaria.training import Recording
+from canaria.training import CorrelatedRecorder, Recording
 from canaria.training.correlated import Correlation
 from canaria.training.witnesses import Seen, layout
 from tests.training.simulated import correlated
@@ -143,3 +144,43 @@ def test_rows_that_keep_a_distance_have_scores_but_no_conformance() -> None:
 def test_without_noise_there_is_nothing_to_correlate() -> None:
     with pytest.raises(InputError, match="correlated noise must be at least"):
         Correlation(mechanism=Correlated(BANDS, CyclicPoisson(4), 1e-4))
+
+
+class TestRecorder:
+    """A loop of one's own, whose noise is correlated."""
+
+    MECHANISM = Correlated(Strategy.toeplitz([1.0, 0.5, 0.375, 0.3125], 32), CyclicPoisson(4, 0.5), 0.8)
+
+    def trained(self, seed: int, *, noise: float = 1.0, steps: int = 32, correlated: bool = True) -> Any:
+        rng = np.random.default_rng(seed)
+        drawn = noise * self.MECHANISM.deviation * rng.normal(size=(32, 1200))
+        added = self.MECHANISM.strategy.correlate(drawn) if correlated else drawn
+        recorder = CorrelatedRecorder(np.zeros(1200), self.MECHANISM, canaries=500, rng=seed)
+        for step in range(steps):
+            real = rng.normal(size=1200)
+            recorder.see(real + recorder.draw() + added[step], real=real)
+        return recorder
+
+    def test_bounds_are_those_of_the_mechanism(self) -> None:
+        """Means of 12 runs; four standard errors."""
+        own = [self.trained(seed).bound(1e-5).epsilon for seed in range(12)]
+        games = [play(self.MECHANISM, n=500, rng=seed).bound(1e-5).epsilon for seed in range(12)]
+        error = math.hypot(np.std(own, ddof=1), np.std(games, ddof=1)) / math.sqrt(12)
+        assert abs(np.mean(own) - np.mean(games)) <= 4 * error
+
+    def test_correct_training_conforms_and_faults_do_not(self) -> None:
+        """The smallest of 12 p-values is below 1e-5 with probability 1e-4."""
+        assert min(self.trained(seed).conformance().p_value for seed in range(12)) > 1e-5
+        assert self.trained(0, noise=0.5).conformance().p_value < 1e-6
+        assert self.trained(0, correlated=False).conformance().p_value < 1e-6
+
+    def test_training_that_stopped_early_is_that_of_its_steps(self) -> None:
+        early = self.trained(1, steps=20)
+        assert early.recording().steps == 20
+        assert early.conformance().p_value > 1e-4
+        with pytest.raises(InputError, match="for 32 steps, and all were seen"):
+            self.trained(1).draw()
+
+    def test_nothing_was_seen(self) -> None:
+        with pytest.raises(InputError, match="no training step was seen"):
+            CorrelatedRecorder(np.zeros(9), self.MECHANISM, canaries=3).bound(1e-5)

@@ -9,12 +9,13 @@ from canaria.training.canaries import Dense, Dirac
 from canaria.training.conformance import conformance
 from canaria.training.isolation import Isolation
 from canaria.training.neighbours import Neighbours
-from canaria.training.recorder import Recorder
+from canaria.training.recorder import CorrelatedRecorder, Recorder
 from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
 __all__ = [
+    "CorrelatedRecorder",
     "Dense",
     "Dirac",
     "Isolation",

@@ -13,8 +13,10 @@ from canaria._core import checks, seeds
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.mechanisms.correlated import Correlated
 from canaria.training.accumulator import HELD, Accumulator, table_of
 from canaria.training.canaries import DRAWS, PLACES, Dirac, derived, hidden_bits
+from canaria.training.correlated import Correlation
 from canaria.training.recording import UNITS, Recorded, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Seen, layout
@@ -157,13 +159,18 @@ class Recorder(Recorded):
         """How often each canary takes part, included or not; what included ones add is kept."""
         if self._added is not None:
             raise InputError("draw was called twice: see the step that the first draw was for, and then draw")
-        often = (self._coins.random((self._rows, len(self._bits))) < self._rate).sum(axis=0)
+        often = self._often()
         values = self._clip * often * (self._bits > 0)
         self._added = [np.zeros(shape) for shape in self._shapes]
         numbers = np.cumsum([0, *map(len, self._laid.canaries)])
         for array, places, first in zip(self._added, self._laid.canaries, numbers, strict=False):
             array.reshape(-1)[places] = values[first : first + len(places)]
-        return np.asarray(often, dtype=np.int64)
+        return often
+
+    def _often(self) -> Integers:
+        """How often each canary takes part in the next step, by coins of our own."""
+        coins = self._coins.random((self._rows, len(self._bits))) < self._rate
+        return np.asarray(coins.sum(axis=0), dtype=np.int64)
 
     def see(self, noisy_sum: object, *, real: object) -> None:
         """Read a step.
@@ -196,23 +203,25 @@ class Recorder(Recorded):
         if self.steps:
             values = np.array(self._witnessed) / noise
             witnessed = Seen.of(values, np.array(self._totals) / noise, self._laid.roles)
+        return self._recorded(
+            sums=sums, table=table_of(table), witnessed=witnessed, noise_multiplier=self._noise
+        )
+
+    def _recorded(self, **seen: Any) -> Recording:
         return Recording(
             design=self._design,
             bits=self._bits.copy(),
-            sums=sums,
-            table=table_of(table),
             steps=self.steps,
             sample_rate=self._rate,
-            noise_multiplier=self._noise,
             injection="sum",
             seed=self.seed,
             layers=self._laid.layers,
             parameters=len(self._shapes),
-            witnessed=witnessed,
             roles=self._laid.roles,
             by_the_optimizer=False,
             unit=self._unit,
             rows=self._rows,
+            **seen,
         )
 
     def _flush(self) -> None:
@@ -251,6 +260,89 @@ class Recorder(Recorded):
         if all(isinstance(name, int) for name in self._names):
             return arrays
         return dict(zip(self._names, arrays, strict=True))
+
+
+class CorrelatedRecorder(Recorder):
+    """The same for a loop whose noise is correlated between steps, by matrix factorisation.
+
+    Canaries take part by the law of the mechanism, drawn anew by us. What is read is whitened, and scored by
+    its exact likelihood (Theorem 35).
+
+    Args:
+        parameters: What is trained, as for `Recorder`.
+        mechanism: The strategy, the law of participation, and the noise multiplier: that of all steps, the
+            deviation of the noise before it is correlated over the sensitivity.
+        canaries: The number of canaries.
+        clip_norm: The most that one row adds to the sum.
+        rng: A seed for the hidden bits, the places and the draws.
+
+    Raises:
+        InputError: If an argument is not usable, or if there are more canaries than weights.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.mechanisms import Correlated, InOrder, Strategy
+        >>> bands = Strategy.toeplitz([1.0, 0.5, 0.375], steps=12)
+        >>> training = Correlated(bands, InOrder(period=4), noise_multiplier=0.5)
+        >>> noise = bands.correlate(training.deviation * np.random.default_rng(0).normal(size=(12, 500)))
+        >>> recorder = CorrelatedRecorder(np.zeros(500), training, canaries=300, rng=0)
+        >>> for step in range(12):
+        ...     real = np.ones(500)  # the sum of the clipped gradients of your rows
+        ...     recorder.see(real + recorder.draw() + noise[step], real=real)
+        >>> recorder.bound(delta=1e-5).epsilon > 2
+        True
+        >>> recorder.conformance().conforms
+        True
+
+    """
+
+    def __init__(
+        self,
+        parameters: object,
+        mechanism: Correlated,
+        *,
+        canaries: int,
+        clip_norm: float = 1.0,
+        rng: Seed = None,
+    ) -> None:
+        self._correlation = Correlation(mechanism=mechanism)
+        super().__init__(
+            parameters,
+            canaries=canaries,
+            sample_rate=self._correlation.sample_rate,
+            noise_multiplier=mechanism.noise_multiplier,
+            clip_norm=clip_norm,
+            rng=rng,
+        )
+        self._taking = mechanism.participation.draw(self._correlation.steps, canaries, self._coins)
+
+    def _often(self) -> Integers:
+        if self.steps == self._correlation.steps:
+            raise InputError(f"the strategy is for {self.steps} steps, and all were seen")
+        return np.asarray(self._taking[self.steps], dtype=np.int64)
+
+    def _flush(self) -> None:
+        """All steps are needed together: nothing is let go."""
+
+    def recording(self) -> Recording:
+        """What was seen so far."""
+        if not self.steps:
+            return super().recording()
+        so_far = self._correlation.first(self.steps)
+        mechanism, seen = so_far.mechanism, np.array(self._held)
+        noise, totals = (
+            mechanism.strategy.whiten(np.array(values)) / mechanism.deviation
+            for values in (self._witnessed, self._totals)
+        )
+        witnessed = Seen.of(noise, totals, self._laid.roles)
+        return self._recorded(
+            sums=seen.sum(axis=0),
+            table=so_far.table(seen, witnessed),
+            witnessed=witnessed,
+            noise_multiplier=mechanism.noise_multiplier,
+            sampling=so_far,
+            excuse=so_far.excuse,
+        )
 
 
 def _leaves(name: str, values: object) -> tuple[list[Any] | None, list[Any]]:
