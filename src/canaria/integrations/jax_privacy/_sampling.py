@@ -44,5 +44,5 @@ def participation_of(sampling: object) -> Participation:
 def steps_of(sampling: object) -> int | None:
     """How many steps a sampler of JAX Privacy makes; None of a law."""
     if isinstance(sampling, CyclicPoissonSampling | BMinSepSampling | BallsInBinsSampling):
-        return sampling.iterations
+        return int(sampling.iterations)
     return None
