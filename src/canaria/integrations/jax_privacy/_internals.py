@@ -12,10 +12,22 @@ import optax
 from jax import Array
 from jax import numpy as jnp
 from jax_privacy.clipping import BoundedSensitivityCallable
+from jax_privacy.experimental.execution_plan import DPExecutionPlan
 from jax_privacy.matrix_factorization.streaming_matrix import StreamingMatrix
 
 from canaria._core.arrays import Floats
 
+__all__ = [
+    "CHECKED",
+    "DPExecutionPlan",
+    "is_privatizer",
+    "key_of",
+    "noise_deviation",
+    "noising_matrix",
+    "norm_bound",
+    "precision",
+    "words_from",
+]
 CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.8",)}
 """The versions with which this file was read and tested."""
 _KEYS: Final = "threefry2x32"

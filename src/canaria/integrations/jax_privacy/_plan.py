@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 
 import dp_accounting
 import numpy as np
-from jax_privacy.experimental.execution_plan import DPExecutionPlan
 from scipy import linalg
 
 from canaria._core.arrays import Floats
@@ -13,7 +12,7 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, audit_of
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
-from canaria.integrations.jax_privacy._internals import noise_deviation, noising_matrix
+from canaria.integrations.jax_privacy._internals import DPExecutionPlan, noise_deviation, noising_matrix
 from canaria.integrations.jax_privacy._sampling import correlation_of, participation_of, steps_of
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries import design_of
