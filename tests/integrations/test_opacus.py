@@ -100,7 +100,8 @@ def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
 
     def watched(*step: Any, **how: Any) -> None:
         keep(*step, **how)
-        seen.append(-audit._accumulator._held[(audit.steps - 1) % 16, :100].numpy())
+        kept = audit._reader._accumulator
+        seen.append(-kept._held[(kept.steps - 1) % len(kept._held), :100].numpy())
 
     audit._accumulator.add = watched
     for _ in range(4):

@@ -7,6 +7,7 @@ from opacus.optimizers import DPOptimizer
 from scipy import stats
 
 from canaria import InputError
+from canaria.integrations.opacus import _injections
 from canaria.integrations.opacus._injections import _Poisson
 from canaria.integrations.opacus._internals import clipping_factors
 from canaria.integrations.opacus._places import Places
@@ -52,6 +53,29 @@ def test_rate_one_draws_all_and_shared_slots_are_counted() -> None:
     assert all(source.counts().tolist() == [3, 3, 2, 2] for _ in range(40))
     assert poisson(1, 0.5, width=3).counts().shape == (3,)
     assert _Poisson(np.arange(0), 5, 0.3, 0, CPU).counts().tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("most_gaps", [0, 2**23])
+def test_draws_of_several_steps_are_those_of_single_ones(
+    most_gaps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU, whose generator gives the same numbers one by one; also where memory is scarce."""
+    monkeypatch.setattr(_injections, "_MOST_GAPS", most_gaps)
+    single = _Poisson(np.arange(50) % 20, 20, 0.2, 0, CPU)
+    several = _Poisson(np.arange(50) % 20, 20, 0.2, 0, CPU, together=4)
+    for step in range(200):
+        assert several.counts(step % 4).tolist() == single.counts().tolist()
+
+
+@pytest.mark.parametrize("done", [1, 3, 4, 62, 64, 67])
+def test_draws_of_several_steps_go_on_from_any_step(done: int) -> None:
+    """Those counted already, too, of which some steps are still to be made."""
+    source, again = (_Poisson(np.arange(50), 50, 0.2, seed, CPU, together=4) for seed in (0, 99))
+    for step in range(done):
+        source.counts(step % 4)
+    again.restore(source.state())
+    for step in range(done, done + 80):
+        assert again.counts(step % 4).tolist() == source.counts(step % 4).tolist()
 
 
 @pytest.mark.parametrize("done", [0, 1, 15, 16, 17, 32])

@@ -1,7 +1,7 @@
 """The accumulator of `canaria.training.accumulator`, in torch, on the device of the model."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from canaria._core.arrays import Floats
+from canaria.integrations.opacus._witnessing import Witnessed
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
 from canaria.training.accumulator import HELD, LEAST_NOISE, TOO_FEW
-from canaria.training.witnesses import EDGES, MOST_STEPS, Seen
 
 _TOGETHER: Final = 8
 """Logarithms are taken of the product of up to so many steps."""
@@ -21,19 +21,13 @@ _ROOM: Final = 80.0
 
 
 class _Totals(NamedTuple):
-    """Sums and table of `canaria.training.accumulator.Totals` on the device, and what witnesses showed.
+    """Sums and table of `canaria.training.accumulator.Totals` on the device.
 
-    `beyond` counts the values of shaped witnesses beyond each edge, `signs` holds bytes of eight signs, and
     `open` is ln sum_t e^((y_t - 1/2) / sigma^2) over the steps of an open pass of shuffled batches.
     """
 
     sums: Tensor
     table: Tensor
-    by_step: Tensor
-    by_place: Tensor
-    beyond: Tensor
-    signs: Tensor
-    totals: Tensor
     open: Tensor
 
     def copied(self) -> "_Totals":
@@ -41,9 +35,9 @@ class _Totals(NamedTuple):
 
 
 class Accumulator:
-    """What was seen so far; steps that are held back are kept as they are."""
+    """What was seen so far; steps that are held back, up to `held` of them, are kept as they are."""
 
-    def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
+    def __init__(self, specified: accumulator.Accumulator, device: torch.device, *, held: int = HELD) -> None:
         self.specified = specified
         self._count, most, roles = sum(specified.layers), specified.most, specified.roles
         self._all = self._count + len(roles.index)
@@ -57,44 +51,39 @@ class Accumulator:
         if most and specified.sampling.kind == "shuffled":
             self._pass, self._once = specified.pass_of_shuffled
         self._layers = list(specified.layers)
-        plain, shaped, signed = np.flatnonzero(~roles.shaped), np.flatnonzero(roles.shaped), roles.signed
-        self._parts = [len(plain), len(shaped), -(-len(signed) // 8) * 8]
-        padding = np.zeros(self._parts[2] - len(signed), dtype=np.int64)
-        self._picked = torch.tensor(np.concatenate([plain, shaped, signed, padding]), device=device)
-        bits = np.append(2 ** (np.arange(len(signed)) % 8), padding).reshape(-1, 8)
-        self._bits = torch.tensor(bits, dtype=torch.uint8, device=device)
-        self._edges = torch.tensor(EDGES, device=device)[:, None, None]
-        self._roots = torch.tensor(np.sqrt(roles.sizes), dtype=torch.float32, device=device)
         self._factors: list[float] | None = None
         self._totals = _Totals(
             torch.zeros(self._count, dtype=wide, device=device),
             torch.zeros(most, self._count, dtype=wide, device=device),
-            torch.zeros(MOST_STEPS, dtype=wide, device=device),
-            torch.zeros(len(plain), dtype=wide, device=device),
-            torch.zeros(len(EDGES), dtype=torch.int64, device=device),
-            torch.zeros(0, len(bits), dtype=torch.uint8, device=device),
-            torch.zeros(0, len(roles.sizes), device=device),
             torch.full((self._count if self._pass else 0,), -torch.inf, dtype=wide, device=device),
         )
+        self._witnessed = Witnessed(roles, device, wide)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
-        self._held = torch.zeros(HELD, self._all + len(roles.sizes), device=device)
-        self._rows = [(row[: self._all], row[self._all :], row[: self._count]) for row in self._held]
-        self._scratch = torch.zeros(2, HELD, self._count, device=device)
-        self._stated, self._scales = [0.0] * HELD, [0.0] * HELD
+        self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
+        self._rows = [self._cut(row, row + 1) for row in range(held)]
+        self._scratch = torch.zeros(2, held, self._count, device=device)
+        self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
 
-    def next_row(self) -> tuple[Tensor, Tensor]:
-        """Where a step's noise is to be written before it is added: at all places, and its totals."""
-        return self._rows[self._waiting][:2]
+    def _cut(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Of these rows the part of all places, and that of totals."""
+        return self._held[first:last, : self._all], self._held[first:last, self._all :]
+
+    def next_rows(self, count: int) -> tuple[Tensor, Tensor]:
+        """Where the noise of so many steps is to be written before they are added: at all places, and totals.
+
+        They must not go beyond the steps that are held back.
+        """
+        return self._rows[self._waiting] if count == 1 else self._cut(self._waiting, self._waiting + count)
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
-        """One step: what is in `next_row`, with its sign changed, and the canaries' own part, if it lacks.
+        """One step: the next of `next_rows`, with its sign changed, and the canaries' own part, if it lacks.
 
         `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
         """
         if own is not None:
-            self._rows[self._waiting][2].sub_(own)
+            self._held[self._waiting, : self._count].sub_(own)
         self._scales[self._waiting] = -1 / clip_norm
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
@@ -104,14 +93,15 @@ class Accumulator:
         self._waiting += 1
         self.steps += 1
         self.noise_square += stated**2
-        if self._waiting == HELD:
+        if self._waiting == len(self._held):
             self._factors = self._believed_factors()
             self._totals = self._with_held(self._totals)
+            self._witnessed.add(*self._held_noise())
             self._waiting, self._totalled = 0, []
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
         """The noise at witnesses in the last steps, and of each the stated noise, as it is and there."""
-        rows = [(self._waiting - ago) % HELD for ago in range(steps, 0, -1)]
+        rows = [(self._waiting - ago) % len(self._held) for ago in range(steps, 0, -1)]
         first, last = rows[0], rows[-1] + 1
         values = self._held[first:last] if first < last else self._held[rows]
         told = [(self._stated[row], -self._stated[row] / self._scales[row]) for row in rows]
@@ -121,9 +111,10 @@ class Accumulator:
         """How many times the stated noise each parameter has, as the specification says."""
         if self._factors is not None:
             return self._factors
-        seen = self._held[: self._waiting, : self._count] * self._column(self._scales[: self._waiting])
+        first = min(self._waiting, HELD)
+        seen = self._held[:first, : self._count] * self._column(self._scales[:first])
         squares = seen.square_().mean(0)
-        stated = sum(noise**2 for noise in self._stated[: self._waiting]) / self._waiting
+        stated = sum(noise**2 for noise in self._stated[:first]) / first
         return [
             self.specified.believed_factor(float(part.mean()), float(part.std()), len(part), stated)
             if len(part) > TOO_FEW
@@ -136,20 +127,21 @@ class Accumulator:
         found = self._with_held(self._totals.copied())
         if self._pass and (some := self.steps % self._pass):
             self._close(found, some)
-        beyond = found.beyond.cpu().numpy()
-        values = self._parts[1] * self.steps
-        cells = -np.diff(np.concatenate([[values], beyond, [0]]))
-        signs = found.signs.cpu().numpy()
-        by_step = _plain(found.by_step)[: min(self.steps, MOST_STEPS)]
-        witnessed = Seen(self.steps, by_step, _plain(found.by_place), cells, signs, _plain(found.totals))
+        witnessed = self._witnessed.seen(*self._held_noise())
         return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
+
+    def _held_noise(self) -> tuple[Tensor, Tensor | float, list[int]]:
+        """Of steps that are held back: the noise that shows alone, its units, and which have totals."""
+        rows = range(self._waiting)
+        units = self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
+        return self._held[: self._waiting, self._count :], units, self._totalled
 
     def _with_held(self, before: _Totals) -> _Totals:
         """These totals, which are changed, with the steps that are held back."""
         steps = self._waiting
         if steps == 0:
             return before
-        seen, rest = self._held[:steps, : self._count], self._held[:steps, self._count :]
+        seen = self._held[:steps, : self._count]
         scale = self._column(self._scales[:steps])
         before.sums.add_((seen * scale).sum(0) if isinstance(scale, Tensor) else seen.sum(0).mul_(scale))
         if self._pass:
@@ -157,24 +149,7 @@ class Accumulator:
         else:
             for row, added in zip(before.table, self._increments(seen), strict=True):
                 row.add_(added)
-        values = rest[:, self._picked].mul_(self._units(range(steps)))
-        plain, shaped, signed = torch.split(values, self._parts, dim=1)
-        squares = plain.square()
-        first = (self.steps - steps) % MOST_STEPS
-        before.by_step[first : first + steps].add_(squares.sum(1))
-        before.by_place.add_(squares.sum(0))
-        before.beyond.add_((shaped.abs() > self._edges).sum((1, 2)))
-        if len(before.signs) == MOST_STEPS:
-            return before
-        bits = (signed > 0).view(steps, *self._bits.shape) * self._bits
-        found = before._replace(
-            signs=torch.cat([before.signs, bits.sum(2, dtype=torch.uint8)])[:MOST_STEPS],
-        )
-        if not self._totalled:
-            return found
-        whole = torch.stack([self._rows[row][1] for row in self._totalled])
-        whole.mul_(self._units(self._totalled)).div_(self._roots)
-        return found._replace(totals=torch.cat([before.totals, whole])[:MOST_STEPS])
+        return before
 
     def _add_to_passes(self, before: _Totals, seen: Tensor) -> None:
         """Steps of shuffled batches; a pass that is over goes into the table."""
@@ -193,14 +168,10 @@ class Accumulator:
         taking = totals.open + math.log(self._once / self._pass)
         totals.table[0].add_(torch.logaddexp(taking, absent))
 
-    def _units(self, rows: Iterable[int]) -> Tensor | float:
-        """What makes multiples of the stated noise of these rows."""
-        return self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
-
     def _column(self, values: list[float]) -> Tensor | float:
         """One number for each row; a plain number where all are the same."""
-        if min(values) == max(values):
-            return values[0]
+        if len(set(values)) <= 1:
+            return values[0] if values else 1.0
         return torch.tensor(values, device=self._held.device)[:, None]
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
@@ -247,6 +218,7 @@ class Accumulator:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
         return {
             **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
+            "witnessed": self._witnessed.state_dict(),
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
             "scales": self._scales[: self._waiting],
@@ -261,6 +233,7 @@ class Accumulator:
         """Go on from a checkpoint."""
         device = self._held.device
         self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
+        self._witnessed.load_state_dict(state["witnessed"])
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]

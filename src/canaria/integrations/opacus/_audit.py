@@ -42,6 +42,7 @@ from canaria.integrations.opacus._internals import (
     processes,
     rate_of,
 )
+from canaria.integrations.opacus._reader import Reader, Step
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
 from canaria.training import accumulator
@@ -49,11 +50,9 @@ from canaria.training.accounts import Account
 from canaria.training.accumulator import HELD
 from canaria.training.canaries import (
     INJECTIONS,
-    TOTALS,
     Dense,
     Design,
     Dirac,
-    derived,
     design_of,
     hidden_bits,
 )
@@ -61,12 +60,9 @@ from canaria.training.conformance import Rounding
 from canaria.training.recording import Recorded, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
-from canaria.training.witnesses import MOST_STEPS
 
 _ATTACH: Final = 0x61747461
 _VERSION: Final = 1
-_FIRST, _ONE_OF = 64, 4
-"""The noise of parameters is totalled in so many steps, and then in one of so many."""
 _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 
@@ -132,8 +128,6 @@ class Audit(Recorded):
         self._injection: Injection = MAKERS[self.injection](
             self.optimizer, self._draws, self._design, self._bits, seed
         )
-        rng = np.random.default_rng(derived(seed, TOTALS))
-        self._looks = rng.integers(_ONE_OF, size=MOST_STEPS // _ONE_OF)
         places = self._injection.places
         specified = accumulator.Accumulator.of(
             self._design,
@@ -142,9 +136,15 @@ class Audit(Recorded):
             sample_rate=self.sample_rate,
             sampling=self.sampling,
         )
-        self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
+        held = HELD if places.together == 1 else 2 * HELD
+        kept = Accumulator(specified, self.optimizer.params[0].device, held=held)
+        self._reader = Reader(places, kept, seed, totals=processes(self.optimizer) == 1)
         self._layer_norms = layer_norms(self.optimizer)
         self._rounding: Tensor | float = 0.0
+
+    @property
+    def _accumulator(self) -> Accumulator:
+        return self._reader.accumulated()
 
     def _guarded(self, do: Callable[[], None]) -> None:
         """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for."""
@@ -180,6 +180,7 @@ class Audit(Recorded):
             raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if self.steps == 0 and not self._resumed:
             require_unused(self.optimizer)
+        self._reader.begin()
         self._own, self._waits = self._injection.before_noise(), True
         self._draws.count_step()
 
@@ -192,26 +193,15 @@ class Audit(Recorded):
                 "attaching, or the original optimizer was stepped itself"
             )
         self._waits = False
-        alone = processes(optimizer) == 1
-        totalled = alone and self._totalled(self.steps)
-        row, totals = self._accumulator.next_row()
-        everybody = None if alone else self._reduced_sums()
+        everybody = None if processes(optimizer) == 1 else self._reduced_sums()
         places.subtract_gradients(divisor(optimizer))
-        places.read(row)
-        if everybody is not None:
-            row.add_(everybody)
-        if totalled:
-            places.totals(totals)
-        if places.sharded:
-            for part in (row, totals) if totalled else (row,):
-                torch.distributed.all_reduce(part)
         share = self._injection.share
         clip_norm = clip_norm_of(optimizer) * share
         rounding = places.rounding(divisor(optimizer))
         if rounding is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
-        self._accumulator.add(self._own, clip_norm=clip_norm, stated=self._noise() / share, totalled=totalled)
+        self._reader.add(Step(everybody, self._own, clip_norm, self._noise() / share))
         self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
         if self._watched is not None and self._watched.due():
             values, told = self._accumulator.witnesses(self._watched.watch.every)
@@ -226,13 +216,6 @@ class Audit(Recorded):
         if self._own is not None:
             torch.distributed.all_reduce(self._own)
         return sums
-
-    def _totalled(self, step: int) -> bool:
-        """Whether the noise of parameters is totalled: in the first steps, then in one of four, at random."""
-        if step < _FIRST:
-            return True
-        block, place = divmod(step, _ONE_OF)
-        return block < len(self._looks) and int(self._looks[block]) == place
 
     def watch(
         self,
@@ -285,7 +268,7 @@ class Audit(Recorded):
     @property
     def steps(self) -> int:
         """How many steps were seen."""
-        return self._accumulator.steps
+        return self._reader.steps
 
     def begin_pass(self) -> OnBatch:
         """The data loader begins a pass that its sampler was asked for before the audit was attached."""

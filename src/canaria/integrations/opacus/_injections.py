@@ -41,7 +41,9 @@ from canaria.training.witnesses import layout
 _ROUNDINGS: Final = 16
 """Of the sums, by which a canary may seem to weigh more than it does."""
 _AT_ONCE: Final = 16
-"""Draws are made for so many steps at once."""
+"""Draws are made for so many steps at once, or for as many times more as steps are kept."""
+_MOST_GAPS: Final = 2**23
+"""More than so many random numbers are not drawn at once for that."""
 _COMPARED: Final = 64
 """In so many steps the sum is compared with what its rows could add; gradients are largest in the first."""
 _SURELY_CLIPPED: Final = 2.0
@@ -111,46 +113,63 @@ class _Poisson:
     `slots` says where each thing counts. What is drawn is found by the gaps in between, which are geometric
     (exponentials, rounded), so only the few that are drawn cost a random number. Enough gaps are taken that
     they end before the last thing with a probability below 1e-15. Draws are made for several steps at once:
-    little work done often costs more than much work done rarely.
+    little work done often costs more than much work done rarely. Those of `together` steps are counted at
+    once, a row each.
     """
 
-    def __init__(self, slots: Integers, width: int, rate: float, seed: int, device: torch.device) -> None:
-        self._things = len(slots)
-        expected = self._things * rate
+    def __init__(
+        self,
+        slots: Integers,
+        width: int,
+        rate: float,
+        seed: int,
+        device: torch.device,
+        *,
+        together: int = 1,
+    ) -> None:
+        self._together, things = together, len(slots)
+        expected = things * rate
         gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
+        at_once = _AT_ONCE * (together if _AT_ONCE * together * gaps <= _MOST_GAPS else 1)
         self._scale = 0.0 if rate == 1 else 1 / math.log1p(-rate)
-        self._slots = torch.tensor(np.append(slots, width), dtype=torch.int64, device=device)
+        nowhere = together * width
+        table = np.append(slots + width * np.arange(together)[:, None], np.full((together, 1), nowhere), 1)
+        self._slots = torch.tensor(table, dtype=torch.int64, device=device)
+        starts = torch.arange(at_once, dtype=torch.float64, device=device)[:, None] % together * (things + 1)
+        self._before_first, self._beyond_last = starts - 1, starts + things
         self._generator = torch.Generator(device).manual_seed(seed)
-        self._gaps = torch.empty(_AT_ONCE, gaps, dtype=torch.float64, device=device)
-        self._drawn = torch.full((1 + _AT_ONCE, gaps), width, device=device)
-        self._changes = [self._drawn[step : step + 2].view(-1) for step in range(_AT_ONCE)]
-        self._signs = torch.ones(2 * gaps, device=device)
-        self._signs[:gaps] = -1
-        self._all_counted = torch.zeros(width + 1, device=device)
-        self._counted = self._all_counted[:-1]
-        self._begun, self._used = self._generator.get_state(), _AT_ONCE
+        self._gaps = torch.empty(at_once, gaps, dtype=torch.float64, device=device)
+        self._drawn = torch.full((together + at_once, gaps), nowhere, device=device)
+        self._changes = [
+            self._drawn[first : first + 2 * together].view(-1) for first in range(0, at_once, together)
+        ]
+        self._signs = torch.ones(2 * together * gaps, device=device)
+        self._signs[: together * gaps] = -1
+        self._all_counted = torch.zeros(nowhere + 1, device=device)
+        self._counted: list[Tensor] = list(self._all_counted[:-1].view(together, width))
+        self._begun, self._used = self._generator.get_state(), 0
 
-    def counts(self) -> Tensor:
-        """How many were drawn in each slot; the next call changes it to its own."""
-        if self._used == _AT_ONCE:
-            self._draw()
-        self._all_counted.index_add_(0, self._changes[self._used], self._signs)
-        self._used += 1
-        return self._counted
+    def counts(self, row: int = 0) -> Tensor:
+        """How many were drawn in each slot, in this row; that of row 0 changes all rows to new draws."""
+        if row == 0:
+            if self._used % len(self._changes) == 0:
+                self._draw()
+            self._all_counted.index_add_(0, self._changes[self._used], self._signs)
+            self._used += 1
+        return self._counted[row]
 
     def _draw(self) -> None:
-        """Draw for the next steps; the first row stays what was drawn last."""
+        """Draw for the next steps; the first rows stay what was drawn last."""
         self._begun, self._used = self._generator.get_state(), 0
         gaps = self._gaps.uniform_(generator=self._generator).neg_().log1p_()
         gaps.mul_(self._scale).floor_().add_(1)
-        things = gaps.cumsum(1).sub_(1).clamp_(max=self._things).long()
-        self._drawn[0] = self._drawn[-1]
-        torch.take(self._slots, things, out=self._drawn[1:])
+        things = gaps.cumsum(1).add_(self._before_first).clamp_(max=self._beyond_last).long()
+        self._drawn[: self._together] = self._drawn[-self._together :]
+        torch.take(self._slots, things, out=self._drawn[self._together :])
 
     def state(self) -> Any:
-        """What a checkpoint needs."""
-        begun = self._generator.get_state() if self._used == _AT_ONCE else self._begun
-        return {"begun": begun, "used": self._used}
+        """What a checkpoint needs: with it, rows that are still to be used are counted again."""
+        return {"begun": self._begun, "used": self._used}
 
     def restore(self, state: Any) -> None:
         """Go on from a checkpoint, made on the same kind of device."""
@@ -158,10 +177,10 @@ class _Poisson:
         if begun.shape != self._begun.shape:
             raise InputError("the audit's draws were made on another kind of device; resume on that kind")
         self._generator.set_state(begun)
-        self._used = _AT_ONCE
+        self._begun, self._used = begun, 0
         self._all_counted.zero_()
-        self._drawn.fill_(len(self._counted))
-        for _ in range(state["used"] % _AT_ONCE):
+        self._drawn.fill_(len(self._all_counted) - 1)
+        for _ in range(state["used"]):
             self.counts()
 
 
@@ -176,7 +195,8 @@ class _Sum(Injection):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
-        self.places, self.share = _spread(optimizer, design, seed)
+        deferred = isinstance(design, Dirac) and not is_distributed(optimizer)
+        self.places, self.share = _spread(optimizer, design, seed, deferred=deferred)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
@@ -186,7 +206,9 @@ class _Sum(Injection):
         if slots is not None:
             included, width = slots[included], self.places.size
         rate = float(draws.loader.batch_sampler.sample_rate)
-        self._poisson = _Poisson(included, width, rate, derived(seed, DRAWS), device)
+        self._poisson = _Poisson(
+            included, width, rate, derived(seed, DRAWS), device, together=self.places.together
+        )
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
         self._compared, self._rows = 0, 0
         self._heaviest: Tensor | None = None
@@ -199,7 +221,7 @@ class _Sum(Injection):
         if self._rows and self._compared < _COMPARED:
             self._compare()
         self._rows = 0
-        counts = self._poisson.counts()
+        counts = self._poisson.counts(self.places.row)
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
             self._add(added, clip_norm_of(self._optimizer) * self.share)
@@ -352,7 +374,13 @@ MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows
 
 
 def _spread(
-    optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: int = 0
+    optimizer: DPOptimizer,
+    design: Design,
+    seed: int,
+    home: Sequence[int] = (),
+    *,
+    spanning: int = 0,
+    deferred: bool = False,
 ) -> tuple[Places, float]:
     """Places, and the norm of a canary in clip norms."""
     norms, across = layer_norms(optimizer), layers_with_room(optimizer, design)
@@ -368,5 +396,5 @@ def _spread(
         totalled=not is_distributed(optimizer),
     )
     whole = math.hypot(*used)
-    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used])
+    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used], deferred=deferred)
     return places, whole / math.hypot(*norms) if norms else 1.0

@@ -1,12 +1,13 @@
 """Reading and writing the weights that carry canaries, and reading witnesses.
 
 A call costs more than what it computes, on a GPU above all. So the sums of all parameters of one precision
-are held end to end, in one vector, and all places are reached by one index into it.
+are held end to end, in one vector, and all places are reached by one index into it. On a GPU the vectors of a
+few steps are kept, to be read by one call.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -31,16 +32,33 @@ FINE: Final = (torch.float32, torch.float64)
 """The precisions in which sums are not rounded by more than they may be."""
 _BLOCK: Final = 512
 """Parameters begin at multiples of this in a vector: blocks can be summed at once."""
+DEFERRING = ("cuda",)
+"""The kinds of devices on which several steps are kept."""
+_TOGETHER: Final = 4
+"""So many steps are kept there."""
+_MOST_BYTES: Final = 2**29
+"""What the sums of these steps, and the canaries that are added to them, may take."""
+
+
+class _Added(NamedTuple):
+    """What was added to the clipped sums of a step, as a vector and by parameter, and times what."""
+
+    values: Tensor
+    parts: list[Tensor]
+    scale: float
 
 
 class _Vector:
     """Parameters of one precision, end to end, and the places among them.
 
-    `canaries` and `witnesses` are indices into the vector; `at_canaries` and `at_witnesses` say which of all
-    the weights with canaries, and of all witnesses, these are.
+    `kept` has a row for each of a few steps; `values` is that of this step. `canaries` and `witnesses` are
+    indices into it; `at_canaries` and `at_witnesses` say which of all the weights with canaries, and of all
+    witnesses, these are.
     """
 
-    def __init__(self, parameters: Sequence[Any], members: list[int], layout: Layout) -> None:
+    def __init__(
+        self, parameters: Sequence[Any], members: list[int], layout: Layout, *, together: int
+    ) -> None:
         self.parameters = [parameters[place] for place in members]
         lengths = np.array([parameter.numel() for parameter in self.parameters])
         blocks = -(-lengths // _BLOCK)
@@ -50,33 +68,45 @@ class _Vector:
         like = self.parameters[0]
         kind = like.dtype if like.dtype == torch.float64 else torch.float32
         self.coarse = like.dtype not in FINE
-        self._ends = torch.tensor(np.append(0, np.cumsum(blocks)), device=like.device)
+        all_blocks = np.tile(blocks, together)
+        self._ends = torch.tensor(np.append(0, np.cumsum(all_blocks)), device=like.device)
         self._slices = [slice(start, start + length) for start, length in zip(starts, lengths, strict=True)]
-        self.values = torch.zeros(_BLOCK * int(blocks.sum()), dtype=kind, device=like.device)
-        self.parts = self._split(self.values)
-        self._added: Tensor | None = None
-        self._added_parts: list[Tensor] = []
-        self._scale = 0.0
+        self.kept = torch.zeros(together, _BLOCK * int(blocks.sum()), dtype=kind, device=like.device)
+        self._rows: list[tuple[Tensor, list[Tensor]]] = [(row, self._split(row)) for row in self.kept]
+        self._added: list[_Added | None] = [None] * together
+        self.turn_to(0)
         self._taken = self._shift = self.values
         self.canaries, self.at_canaries = self._found(starts, members, layout.canaries)
         self.witnesses, self.at_witnesses = self._found(starts, members, layout.witnesses)
 
+    def turn_to(self, row: int) -> None:
+        """Go on with this row."""
+        self._row = row
+        self.values, self.parts = self._rows[row]
+
     def add(self, added: Tensor, scale: float) -> None:
         """Add `scale` times this to the clipped sums of the parameters."""
-        if added is not self._added:
-            self._added, self._added_parts = added, self._split(added)
-        self._scale = scale
-        add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], self._added_parts, scale)
+        before = self._added[self._row]
+        parts = before.parts if before and before.values is added else self._split(added)
+        self._added[self._row] = _Added(added, parts, scale)
+        add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], parts, scale)
         if self.coarse:
             after = torch.zeros_like(self.values)
             copy_each(self._split(after), [getattr(p, CLIPPED_SUM) for p in self.parameters])
             self._shift = (after - self.values).sub_(added, alpha=scale)[self.canaries]
 
-    def totals(self) -> Tensor:
-        """The sums of what is left over each parameter, without the canaries that were added."""
-        if self._added is not None:
-            self.values.add_(self._added, alpha=self._scale)
-        return segment_sums(self.values.view(-1, _BLOCK).sum(1), self._ends)
+    def totals(self, rows: range) -> Tensor:
+        """The sums of what is left over each parameter, without the canaries that were added; a row each."""
+        by_scale: dict[float, list[tuple[Tensor, Tensor]]] = {}
+        for row in rows:
+            if (added := self._added[row]) is not None:
+                by_scale.setdefault(added.scale, []).append((self._rows[row][0], added.values))
+        for scale, pairs in by_scale.items():
+            add_each([left for left, _ in pairs], [added for _, added in pairs], scale)
+        blocks = self.kept[rows.start : rows.stop].view(-1, _BLOCK).sum(1)
+        ends = self._ends[: len(rows) * len(self.parameters) + 1]
+        totals: Tensor = segment_sums(blocks, ends).view(len(rows), -1)
+        return totals
 
     def take(self) -> None:
         """Take the clipped sums as they are now."""
@@ -128,10 +158,18 @@ class Places:
     What is read has the canaries' coordinates first, then the witnesses, both in the order of the parameters.
     A coordinate that spans several parameters has the same share in each, or those that are given, one for
     each parameter. Of parameters that are spread over processes, `parameters` are the parts that are here;
-    what is elsewhere is read as 0.
+    what is elsewhere is read as 0. `deferred` says that steps may be read later than they are made: then
+    `together` of them are kept where that saves time, in rows.
     """
 
-    def __init__(self, parameters: Sequence[Any], layout: Layout, shares: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Any],
+        layout: Layout,
+        shares: Sequence[float] = (),
+        *,
+        deferred: bool = False,
+    ) -> None:
         self.layers, self.roles = layout.layers, layout.roles
         self.count = sum(self.layers)
         self.all = self.count + len(layout.roles.index)
@@ -160,8 +198,12 @@ class Places:
         filled = [place for place, parameter in enumerate(parameters) if parameter.numel()]
         kinds = dict.fromkeys(parameters[place].dtype for place in filled)
         members = [[place for place in filled if parameters[place].dtype == kind] for kind in kinds]
-        self._vectors = [_Vector(parameters, some, layout) for some in members]
-        self._direct = len(self._vectors) == 1 and self._folding is None and not self.sharded
+        self._direct = len(members) == 1 and self._folding is None and not self.sharded
+        bytes_of_a_step = 2 * 4 * sum(parameter.numel() for parameter in parameters)
+        deferred = deferred and self._direct and device.type in DEFERRING and list(kinds) == [torch.float32]
+        self.together = _TOGETHER if deferred and _TOGETHER * bytes_of_a_step <= _MOST_BYTES else 1
+        self._vectors = [_Vector(parameters, some, layout, together=self.together) for some in members]
+        self.row = 0
         self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
         if self.size < 2**31:
             self._index = self._index.int()
@@ -177,6 +219,12 @@ class Places:
     def accumulated(self) -> bool:
         """Whether per-sample gradients of several batches wait for one step."""
         return waiting_batches(self._vectors[0].parameters[0])
+
+    def turn_to(self, row: int) -> None:
+        """Go on with this row of those that are kept."""
+        self.row = row
+        for vector in self._vectors:
+            vector.turn_to(row)
 
     def take_sums(self) -> None:
         """Take the clipped sums as they are now; what others write to them later does not matter."""
@@ -200,7 +248,7 @@ class Places:
             add_each(vector.parts, [getattr(p, GRADIENT) for p in vector.parameters], -scale)
 
     def read(self, out: Tensor) -> Tensor:
-        """Write what is left at all places into `out`."""
+        """Write what is left of this step at all places into `out`."""
         if self._direct and out.dtype == self._vectors[0].values.dtype:
             return torch.index_select(self._vectors[0].values, 0, self._index, out=out)
         if self.sharded:
@@ -209,6 +257,14 @@ class Places:
             out[self.count :][vector.at_witnesses] = vector.values[vector.witnesses].to(out.dtype)
         out[: self.count] = self.folded(self.read_weights(out))
         return out
+
+    def read_kept(self, rows: range, out: Tensor) -> None:
+        """Write what is left in these rows at all places into `out`."""
+        if self.together == 1:
+            self.read(out[0])
+        else:
+            kept = self._vectors[0].kept[rows.start : rows.stop]
+            torch.index_select(kept, 1, self._index, out=out)
 
     def read_weights(self, like: Tensor) -> Tensor:
         """What is left at each weight that carries canaries."""
@@ -233,15 +289,18 @@ class Places:
         shares = torch.stack([each, each.square()])
         return raw.new_zeros(2, self.count).index_add_(1, numbers, raw * shares)
 
-    def totals(self, out: Tensor) -> None:
-        """Write the sums of what is left, over each parameter that is totalled, into `out`."""
+    def totals(self, rows: range, out: Tensor) -> None:
+        """Write the sums of what is left in these rows, over each parameter that is totalled, into `out`.
+
+        What is left is no longer there after that.
+        """
         whole = [vector for vector in self._vectors if vector.whole]
         if len(whole) == 1 and not self.sharded:
-            out.copy_(whole[0].totals())
+            out.copy_(whole[0].totals(rows))
             return
         out.zero_()
         for vector in whole:
-            out[vector.at_totals] = vector.totals().to(out.dtype)
+            out[:, vector.at_totals] = vector.totals(rows).to(out.dtype)
 
     @property
     def slots(self) -> Integers | None:
