@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-curves bench-shares bench-files bench-report bench figures pictures gallery notebooks validity fuzz docs wheel clean
+.PHONY: demo browser test test-full lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-correlated bench-curves bench-shares bench-files bench-report bench figures pictures gallery notebooks validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -42,6 +42,9 @@ bench-training: .venv/installed-test  ## what an attached audit costs; on a GPU 
 
 bench-lora:  ## LoRA on a language model with 100,000 canaries; on a GPU machine with opacus, transformers and peft
 	$(BIN)/python benchmarks/lora.py --write
+
+bench-correlated:  ## correlated noise with 100,000 canaries; on a GPU machine with jax-privacy
+	$(BIN)/python benchmarks/correlated.py --write
 
 bench-curves: .venv/installed-test  ## Gaussian claims against JAX Privacy's f-DP methods, on the same scores
 	$(BIN)/python benchmarks/curves.py --write

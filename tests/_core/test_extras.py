@@ -66,7 +66,9 @@ def test_every_extra_that_is_named_brings_what_is_imported() -> None:
     assert {extra for extra, _ in uses} == {
         "arrow",
         "dask",
+        "flower",
         "frames",
+        "huggingface",
         "jax",
         "lab",
         "lightning",

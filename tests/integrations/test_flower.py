@@ -119,9 +119,27 @@ class TestStrategies:
         assert ("the clipper" in result.facts["exercised"]) is clipper
 
     def test_a_clip_norm_that_is_not_held_is_found(self) -> None:
-        found = seen(private(Unclipped)).conformance()
-        assert found.p_value <= 1e-6
-        assert found.weight == pytest.approx(10, rel=0.1)
+        audit = seen(private(Unclipped))
+        assert audit.conformance().p_value <= 1e-6
+        assert audit.conformance().weight == pytest.approx(10, rel=0.1)
+        assert "has a norm of 10 clip norms" in audit.recording().contradictions[0]
+
+    def test_arrays_that_are_clipped_apart_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each of two to the whole norm, which no canary shows: it has one weight."""
+
+        def apart(update: list[Any], current: list[Any], norm: float) -> None:
+            for place, array in enumerate(update):
+                change = array - current[place]
+                update[place] = current[place] + change * min(1.0, norm / np.linalg.norm(change).clip(1e-30))
+
+        monkeypatch.setattr(f"{Unclipped.__base__.__module__}.compute_clip_model_update", apart)
+        (found,) = seen(private()).recording().contradictions
+        assert "has a norm of 1.41 clip norms, where 1 is the most" in found
+
+    @pytest.mark.parametrize(("kind", "scale"), [(np.float16, 1.0), (np.float32, 1e4)])
+    def test_coarse_models_do_not_blur_what_is_read(self, kind: Any, scale: float) -> None:
+        audit = seen(private(), arrays=initial(kind, scale), rounds=12)
+        assert audit.conformance().p_value > 1e-3
 
     def test_more_clients_stated_than_reply_are_found(self) -> None:
         """Their noise is made for twice as many as the mean is over."""

@@ -79,7 +79,7 @@ def test_half_precision_conforms(kind: torch.dtype, seed: int) -> None:
         report = audit.report(claimed=2.0, delta=DELTA, rungs=seed > 1)
         assert report.conformance is not None
         assert report.conformance.p_value >= 1e-3
-        assert not report.alarming
+        assert report.alarming == bool(options)  # what is pushed is no sum of clipped rows, and that is said
 
 
 @pytest.mark.full

@@ -111,6 +111,21 @@ class TestHead:
             with_canary_head(Own(), Sentences(), 10, last_layer="biased")
         assert isinstance(with_canary_head(Own(), Sentences(), 10, last_layer="scores")[0], Own)
 
+    def test_one_embedding_is_enough(self) -> None:
+        model, rows = with_canary_head(llama(), Sentences(), 10)
+        with pytest.raises(InputError, match="has a canary embedding already"):
+            with_canary_head(model, Sentences(), 10)
+        assert len(rows) == len(Sentences()) + 10
+
+    def test_a_last_layer_that_begins_at_0_is_excused(self, tmp_path: Path) -> None:
+        model, rows = with_canary_head(llama(), Sentences(), 400)
+        with torch.no_grad():
+            model.lm_head.weight.zero_()
+        callback = CanaryAudit(injection="head", canaries=400, rng=0)
+        made(model, rows, tmp_path, callback, steps=3).trainer.train()
+        with pytest.raises(InputError, match="not tested"):
+            callback.audit.conformance()
+
     def test_rows_must_not_have_the_key_of_canaries(self) -> None:
         with pytest.raises(InputError, match="must not have 'canary'"):
             with_canary_head(llama(), [{"input_ids": torch.zeros(4), "canary": 1}], 10)
@@ -163,6 +178,17 @@ class TestCallback:
         assert np.corrcoef(whole.sums, half.sums)[0, 1] > 0.5
         assert resumed.audit.conformance().p_value >= 1e-4
         assert built.engine.accountant.history == [(1.0, built.trainer.loader.sample_rate, 20)]
+
+    def test_the_audit_of_another_run_is_not_taken(self, tmp_path: Path) -> None:
+        saving = {"save_strategy": "steps", "save_steps": 5, "ignore_data_skip": True}
+        for name, seed in (("own", 0), ("other", 1)):
+            torch.manual_seed(seed)
+            callback = CanaryAudit(injection="sum", canaries=500, rng=seed)
+            made(llama(), Sentences(), tmp_path / name, callback, steps=5, **saving).trainer.train()
+        late = CanaryAudit(injection="sum", canaries=500)
+        built = made(llama(), Sentences(), tmp_path / "other", late, steps=10, **saving)
+        with pytest.raises(InputError, match="the weights are not those with which"):
+            built.trainer.train(resume_from_checkpoint=str(tmp_path / "own" / "checkpoint-5"))
 
     def test_resuming_needs_the_state_and_no_skipping(self, tmp_path: Path) -> None:
         saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10}

@@ -346,6 +346,23 @@ def test_few_batches_to_a_pass_conform_too(length: int) -> None:
     assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("rows", "size", "passes"), [(1000, 1, 2), (200, 20, 2), (1000, 8, 5), (40, 20, 3), (300, 256, 4)]
+)
+def test_few_passes_of_a_fresh_shuffle_are_not_accused(rows: int, size: int, passes: int) -> None:
+    """Numbers that are just what is expected accuse nobody; 100 runs, at 1e-4."""
+    for seed in range(100):
+        rng, drawn = np.random.default_rng(seed), Batches(rows)
+        for _ in range(passes):
+            this, order = drawn.begin(), rng.permutation(rows)
+            for start in range(0, rows, size):
+                drawn.add(order[start : start + size].tolist(), this)
+            drawn.end(this)
+        stated = Sampling("shuffled", batches=-(-rows // size))
+        part = part_of(drawn.drawn(), size / rows, rng, stated)
+        assert part is None or part.p_value > 1e-4
+
+
 def test_rows_that_are_dropped_take_part_less() -> None:
     dropped = Sampling("shuffled", batches=3)
     assert dropped.participations(2, 7, 0.3) == (Trials(4, pytest.approx(0.9)), Trials(2, pytest.approx(0.3)))

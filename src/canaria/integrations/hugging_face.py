@@ -5,13 +5,14 @@ trainer.train()
 print(audit.audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any, Final
 
 from canaria._core.errors import InputError
 from canaria._core.extras import needed_for
 
-with needed_for("an audit of training with Hugging Face's Trainer", "hugging-face"):
+with needed_for("an audit of training with Hugging Face's Trainer", "huggingface"):
     import torch
     from accelerate.optimizer import AcceleratedOptimizer
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -20,6 +21,7 @@ with needed_for("an audit of training with Hugging Face's Trainer", "hugging-fac
     from canaria.integrations._callback import AttachesAudit
 
 STATE_FILE: Final = "canaria.pt"
+_WEIGHTS: Final = "weights"
 
 
 class CanaryAudit(AttachesAudit, TrainerCallback):
@@ -64,10 +66,11 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
     ) -> None:
         """Attach to what is trained with, from the state in the checkpoint that training goes on from."""
         optimizer, loader = kwargs["optimizer"], kwargs["train_dataloader"]
+        private = optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer
         if state.global_step > 0 and self._audit is None:
-            self._state = _kept(args, state, len(loader))
+            self._state = _kept(args, state, len(loader), _digest(private))
         self._attach(
-            optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer,
+            private,
             loader,
             begun=False,
             stop=lambda: setattr(control, "should_training_stop", True),
@@ -78,15 +81,26 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Put the audit's state into the checkpoint."""
-        torch.save(self._whole_state(), _folder(args, state) / STATE_FILE)
+        if self._audit is not None:
+            kept = {**self._whole_state(), _WEIGHTS: _digest(self._audit.optimizer)}
+            torch.save(kept, _folder(args, state) / STATE_FILE)
 
 
 def _folder(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(args.output_dir or "") / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
 
 
-def _kept(args: TrainingArguments, state: TrainerState, batches: int) -> dict[str, Any]:
-    """The state in the checkpoint that training is resumed from."""
+def _digest(optimizer: torch.optim.Optimizer) -> str:
+    """What tells the trained weights from others."""
+    found = hashlib.blake2b(digest_size=16)
+    for group in optimizer.param_groups:
+        for weights in group["params"]:
+            found.update(weights.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _kept(args: TrainingArguments, state: TrainerState, batches: int, weights: str) -> dict[str, Any]:
+    """The state in the checkpoint that training is resumed from, with these weights."""
     if state.global_step % batches and not args.ignore_data_skip:
         raise InputError(
             "resume with TrainingArguments(ignore_data_skip=True): the Trainer would draw as many batches as "
@@ -99,4 +113,9 @@ def _kept(args: TrainingArguments, state: TrainerState, batches: int) -> dict[st
             "train with this callback from the beginning"
         )
     kept: dict[str, Any] = torch.load(file, weights_only=True)
+    if kept.pop(_WEIGHTS) != weights:
+        raise InputError(
+            f"the weights are not those with which {file} was saved: resume a run in its own output_dir, "
+            "from a checkpoint whose weights the Trainer can load"
+        )
     return kept

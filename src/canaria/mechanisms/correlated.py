@@ -13,11 +13,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg, signal, special
+from scipy import linalg, special
 
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
@@ -25,6 +25,9 @@ from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.claims.noise import gaussian_epsilon
 from canaria.mechanisms._protocol import Output
+
+_MANY: Final = 4
+"""A matrix with one band in so many steps is multiplied by as a whole."""
 
 
 class Strategy:
@@ -56,7 +59,6 @@ class Strategy:
             raise InputError("a strategy must be positive on its diagonal")
         nonzero = np.flatnonzero([np.diag(self.matrix, -k).any() for k in range(self.steps)])
         self.bands = int(nonzero[-1]) + 1
-        self._column: Floats | None = None
 
     @classmethod
     def toeplitz(cls, column: npt.ArrayLike, steps: int) -> "Strategy":
@@ -79,9 +81,7 @@ class Strategy:
             raise InputError(f"column must be a list of 1 to {steps} numbers, got shape {first.shape}")
         whole = np.zeros(steps)
         whole[: first.size] = first
-        made = cls(linalg.toeplitz(whole, np.zeros(steps)))
-        made._column = whole[: made.bands]
-        return made
+        return cls(linalg.toeplitz(whole, np.zeros(steps)))
 
     @classmethod
     def buffered(cls, decays: npt.ArrayLike, scales: npt.ArrayLike, steps: int) -> "Strategy":
@@ -109,8 +109,6 @@ class Strategy:
         """The strategy of the first steps: what they release depends on them alone."""
         if steps == self.steps:
             return self
-        if self._column is not None:
-            return Strategy.toeplitz(self._column[:steps], steps)
         return Strategy(self.matrix[:steps, :steps])
 
     def back(self) -> Floats:
@@ -128,9 +126,7 @@ class Strategy:
 
     def whiten(self, released: Floats) -> Floats:
         """C times what was released, (steps, ...): its noise is independent from step to step."""
-        if self._column is not None:
-            return self._convolved(released)
-        return np.tensordot(self.matrix, released, axes=1)
+        return self._times(self.matrix, released)
 
     def correlate(self, noise: Floats) -> Floats:
         """C^-1 times independent noise, (steps, ...): the noise that training adds."""
@@ -139,15 +135,19 @@ class Strategy:
 
     def statistic(self, released: Floats) -> Floats:
         """C' C times what was released: all that it tells about canaries, step by step."""
-        whitened = self.whiten(released)
-        if self._column is not None:
-            return self._convolved(whitened[::-1])[::-1]
-        return np.tensordot(self.matrix.T, whitened, axes=1)
+        return self._times(self.matrix.T, self.whiten(released))
 
-    def _convolved(self, values: Floats) -> Floats:
-        assert self._column is not None
-        kernel = self._column.reshape(-1, *[1] * (values.ndim - 1))
-        return np.asarray(signal.oaconvolve(values, kernel, axes=0)[: self.steps])
+    def _times(self, matrix: Floats, values: Floats) -> Floats:
+        """C or its transpose, as `matrix` says, times values; band by band if there are few."""
+        if _MANY * self.bands > self.steps:
+            return np.tensordot(matrix, values, axes=1)
+        ones = [1] * (values.ndim - 1)
+        found = np.diag(matrix).reshape(-1, *ones) * values
+        for lag in range(1, self.bands):
+            below, above = np.diag(matrix, -lag), np.diag(matrix, lag)
+            found[lag:] += below.reshape(-1, *ones) * values[:-lag]
+            found[:-lag] += above.reshape(-1, *ones) * values[lag:]
+        return np.asarray(found)
 
     def of(self, steps: npt.NDArray[np.bool_]) -> Floats:
         """C u for participations u, a column each, (steps, ...)."""

@@ -37,8 +37,8 @@ class Drawn(NamedTuple):
         overlaps: How many of those were in the batch before; empty if rows were not followed.
         taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
         twice_in_a_pass: Whether a row was drawn twice in one pass.
-        repeats: For every two whole passes that are 1, 2, ... apart, how many rows were in the same batch of
-            both, as a normal score; a tuple for each distance.
+        repeats: How many rows were in the same batch of two whole passes that are 1, 2, ... apart, over all
+            of them, and how many are by a fresh shuffle on average.
 
     """
 
@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
     overlaps: Integers
     taking: Integers
     twice_in_a_pass: bool = False
-    repeats: tuple[tuple[float, ...], ...] = ()
+    repeats: tuple[tuple[int, float], ...] = ()
 
 
 class Pass:
@@ -68,7 +68,7 @@ class Batches:
         self._rows, self.twice, self._twice_in_a_pass = rows, False, False
         self._sizes: list[int] = []
         self._overlaps: list[int] = []
-        self._repeats: list[list[float]] = [[] for _ in range(_LAGS)]
+        self._repeats: list[list[tuple[int, float]]] = [[] for _ in range(_LAGS)]
         self._followed = rows if rows <= _MOST_ROWS else 0
         self._times = np.zeros(self._followed, dtype=np.int32)
         self._last = np.full(self._followed, -1, dtype=np.int32)
@@ -105,28 +105,21 @@ class Batches:
 
     def drawn(self) -> Drawn:
         """What was drawn so far."""
+        found = [of_lag for of_lag in self._repeats if of_lag]
         return Drawn(
             self._rows,
             np.array(self._sizes, dtype=np.int64),
             np.array(self._overlaps if len(self._times) else [], dtype=np.int64),
             np.bincount(self._times) if len(self._times) else np.zeros(0, dtype=np.int64),
             self._twice_in_a_pass,
-            tuple(tuple(found) for found in self._repeats if found),
+            tuple((sum(same for same, _ in one), sum(mean for _, mean in one)) for one in found),
         )
 
 
-def _repeated(this: Pass, before: Pass, rows: int) -> float:
-    """How many rows are in the same batch of two passes, in standard deviations of a fresh shuffle.
-
-    Given the sizes, rows in batch k of both are the diagonal of a table with fixed margins.
-    """
+def _repeated(this: Pass, before: Pass, rows: int) -> tuple[int, float]:
+    """How many rows are in the same batch of two passes, and how many are by a fresh shuffle on average."""
     same = int(np.count_nonzero((this.place >= 0) & (this.place == before.place)))
-    sizes, sizes_before = np.array(this.sizes), np.array(before.sizes)
-    both = sizes_before * sizes / rows
-    spread = sizes_before * sizes * (rows - sizes_before) * (rows - sizes)
-    others = both.sum() ** 2 - (both**2).sum()
-    variance = (spread.sum() / rows**2 + others) / max(rows - 1, 1)
-    return float((same - both.sum()) / math.sqrt(variance)) if variance > 0 else 0.0
+    return same, float(np.array(this.sizes) @ np.array(before.sizes)) / rows
 
 
 def part_of(
@@ -153,10 +146,14 @@ def part_of(
 
 
 def _of_passes(drawn: Drawn) -> Part | None:
-    """Whether rows are in the same batch of two passes as often as by a fresh shuffle."""
+    """Whether rows are in the same batch of two passes more often than by a fresh shuffle.
+
+    Their number is nearly Poisson's if there are many batches, and varies less if there are few, so Poisson's
+    upper tail is on the safe side.
+    """
     if not drawn.repeats:
         return None
-    by_lag = [chi_squared(sum(score**2 for score in scores), len(scores)) for scores in drawn.repeats]
+    by_lag = [float(stats.poisson.sf(same - 1, expected)) for same, expected in drawn.repeats]
     lag = int(np.argmin(by_lag))
     apart = "in a row" if lag == 0 else f"{lag + 1} apart"
     return Part(sidak(by_lag[lag], len(by_lag)), f"which rows are in the same batch of two passes {apart}")

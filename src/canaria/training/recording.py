@@ -503,6 +503,11 @@ class Recording:
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None
     ) -> Claim | None:
         """The claim: as it is given, by its epsilon, or what the stated noise promises."""
+        if isinstance(claimed, ClaimOfDpSgd) and self.rows > 1:
+            raise InputError(
+                f"a claim of DP-SGD is about single rows, the bound about users of {self.rows}: give the ε "
+                "and δ of users, which follow by group privacy"
+            )
         if isinstance(claimed, Claim):
             return claimed
         if claimed is None:

@@ -181,7 +181,7 @@ def test_bad_usage(words: list[str], message: str, tmp_path: Path) -> None:
 
 def test_listing() -> None:
     assert "adaptive-dpsgd" in canaria("reproduce", "--list").out
-    assert len(json.loads(canaria("reproduce", "--list", "--json").out)) == 10
+    assert len(json.loads(canaria("reproduce", "--list", "--json").out)) == 11
 
 
 def test_progress_is_told_after_every_block(tmp_path: Path) -> None:

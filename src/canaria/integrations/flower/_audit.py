@@ -1,5 +1,6 @@
 """An audited strategy: canary clients join the replies of a round, and the noisy mean is read."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -62,6 +63,7 @@ class Audit(flower.Strategy, Recorded):
         self._recorder: Recorder | None = None
         self._drawn: list[Contribution] | None = None
         self._heaviest, self._weighted_by, self._most_sampled = 0.0, "", 0.0
+        self._longest = 0.0
         self._ended = ""
 
     def __repr__(self) -> str:
@@ -109,13 +111,14 @@ class Audit(flower.Strategy, Recorded):
         grown = (others + len(canaries) * self._weight(max(weights))) / others
         clients = _whole(self._stated.clients * grown)
         kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()}
-        _double([*canaries, *received][0].content)
+        for reply in received:
+            _double(reply.content)
         with joined_by(len(canaries), self.strategy, clients):
             arrays, metrics = self.strategy.aggregate_train(server_round, [*canaries, *received])
         if arrays is None:
             return None, metrics
         self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
-        real = self._mean_update([reply.content for reply in received], weights)
+        real = self._mean_update([reply.content for reply in received], weights, kinds)
         noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}
         self._recorder.see(
             [clients * noisy[name] for name in self._audited],
@@ -187,14 +190,21 @@ class Audit(flower.Strategy, Recorded):
             return _EXCLUDED
         return RAW_NORM if self._clips else 1.0
 
-    def _mean_update(self, contents: list[RecordDict], weights: list[float]) -> dict[str, Floats]:
-        """The mean of the clipped updates of real clients."""
+    def _mean_update(
+        self, contents: list[RecordDict], weights: list[float], kinds: dict[str, np.dtype[Any]]
+    ) -> dict[str, Floats]:
+        """The mean of the clipped updates of real clients; the largest of them is noted."""
         total = {name: np.zeros(array.shape) for name, array in self._current.items()}
+        rounded = sum(
+            np.finfo(kinds[name]).eps * float(np.linalg.norm(self._current[name])) for name in self._audited
+        )
         for content, weight in zip(contents, weights, strict=True):
+            square = 0.0
             for name, array in _arrays_of(content).items():
-                total[name] += (
-                    weight / sum(weights) * (array.numpy() - self._current[name].astype(np.float64))
-                )
+                update = array.numpy() - self._current[name].astype(np.float64)
+                square += float(np.square(update).sum())
+                total[name] += weight / sum(weights) * update
+            self._longest = max(self._longest, (math.sqrt(square) - rounded) / self._stated.clip_norm)
         return total
 
     def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:
@@ -212,6 +222,11 @@ class Audit(flower.Strategy, Recorded):
             found.append(
                 f"a client weighed up to {self._heaviest:.3g} times what the noise is made for: the mean is "
                 f"weighted by {self._weighted_by!r}, or fewer clients replied than num_sampled_clients says"
+            )
+        if self._longest > _MORE:
+            found.append(
+                f"the clipped update of a client has a norm of {self._longest:.3g} clip norms, where 1 is "
+                "the most: updates are not clipped as a whole, or not at all"
             )
         if self._most_sampled > _MORE * self._rate:
             found.append(

@@ -12,14 +12,12 @@ import optax
 from jax import Array
 from jax import numpy as jnp
 from jax_privacy.clipping import BoundedSensitivityCallable
-from jax_privacy.experimental.execution_plan import DPExecutionPlan
 from jax_privacy.matrix_factorization.streaming_matrix import StreamingMatrix
 
 from canaria._core.arrays import Floats
 
 __all__ = [
     "CHECKED",
-    "DPExecutionPlan",
     "is_privatizer",
     "key_of",
     "noise_deviation",

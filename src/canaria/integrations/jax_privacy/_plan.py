@@ -1,7 +1,7 @@
 """An audit that takes everything it needs from an execution plan of JAX Privacy."""
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import dp_accounting
 import numpy as np
@@ -12,10 +12,13 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, audit_of
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
-from canaria.integrations.jax_privacy._internals import DPExecutionPlan, noise_deviation, noising_matrix
+from canaria.integrations.jax_privacy._internals import noise_deviation, noising_matrix
 from canaria.integrations.jax_privacy._sampling import correlation_of, participation_of, steps_of
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries import design_of
+
+if TYPE_CHECKING:
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
 
 _ROUNDED: Final = 1e-5
 """Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
@@ -32,7 +35,7 @@ class _Told(NamedTuple):
 
 
 def attach_plan(
-    plan: DPExecutionPlan, params: Any, *, canaries: int, injection: str = "sum", rng: Seed = None
+    plan: "DPExecutionPlan", params: Any, *, canaries: int, injection: str = "sum", rng: Seed = None
 ) -> Audit:
     """An audit of training by an execution plan, whose noise may be correlated.
 
@@ -74,6 +77,8 @@ def attach_plan(
         True
 
     """
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+
     if not isinstance(plan, DPExecutionPlan):
         raise InputError(f"plan must be a DPExecutionPlan, got {type(plan).__name__}")
     privatizer, sampling = plan.noise_addition_transform, plan.batch_selection_strategy

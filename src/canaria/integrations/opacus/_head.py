@@ -134,6 +134,7 @@ class _Scale:
                 return 0.0
             positive = own[canary & (own > 0)]
             if len(positive) == 0:
+                self._least = own.new_zeros(())
                 return 0.0
             self._unit = positive.amin()
         self._least = least if self._least is None else torch.minimum(self._least.to(least), least)
@@ -154,8 +155,10 @@ class _Scale:
 
     def least(self, clip_norm: float) -> float:
         """The smallest norm of a canary row before clipping, in clip norms; infinite if none was seen."""
-        if self._unit is None or self._least is None:
+        if self._least is None:
             return torch.inf
+        if self._unit is None:
+            return 0.0
         return float(self._least / self._unit) * self.strength / clip_norm
 
 
@@ -202,7 +205,7 @@ class CanaryEmbedding(nn.Module):
         included = self.included[which] * canary
         places = which % self.design.coordinates
         if torch.is_grad_enabled():
-            self._taking.index_add_(0, places, included.float())
+            self._taking.index_add_(0, places, included.to(self._taking.dtype))
         embedded = torch.cat([own(places[:, None])[:, 0] for own in self.parts], dim=1)
         pulled: Tensor = _Pull.apply(answers, embedded, included, canary, self.scale)  # type: ignore[no-untyped-call]
         return pulled
@@ -257,6 +260,8 @@ class _InsideModel:
                 "the last layer must have no bias that is trained: canary rows would have a gradient there; "
                 "use injection='rows' or 'sum'"
             )
+        if hasattr(model, _NAME):
+            raise InputError("the model has a canary embedding already; begin with a fresh model")
         self._canaries, self._which = canaries, None
         model.add_module(_NAME, canaries)
         model.register_forward_pre_hook(self._take, with_kwargs=True)

@@ -75,9 +75,10 @@ class _Vector:
         self._rows: list[tuple[Tensor, list[Tensor]]] = [(row, self._split(row)) for row in self.kept]
         self._added: list[_Added | None] = [None] * together
         self.turn_to(0)
-        self._taken = self._shift = self.values
+        self._taken = self.values
         self.canaries, self.at_canaries = self._found(starts, members, layout.canaries)
         self.witnesses, self.at_witnesses = self._found(starts, members, layout.witnesses)
+        self._shift = self.values.new_zeros(len(self.canaries))
 
     def turn_to(self, row: int) -> None:
         """Go on with this row."""
