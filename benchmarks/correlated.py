@@ -109,15 +109,15 @@ def main() -> None:
     bounds = {rule: audit.bound(audited.state, DELTA, rule=rule).epsilon for rule in (Ranked(), Soft())}
     found = audit.conformance(audited.state)
     asked = time.perf_counter() - start
-    plan = f"{options.steps:,} steps of {1e3 * statistics.median(plain):.2f} ms, {BANDS} bands, groups take part at rate {RATE}"
     lines = [
         "",
         f"## {CANARIES:,} canaries under correlated noise (`make bench-correlated`)",
         "",
-        f"MLP with {weights:,} weights, {plan}, noise multiplier {NOISE:g}. Conformance: p = {found.p_value:.2g}. The "
-        f"audit adds {100 * (statistics.median(ratios) - 1):+.1f}% ± {100 * error:.1f} to a step; bounds and "
-        f"conformance take {asked:.0f} s when training is done. {jax.devices()[0].device_kind}, jax {jax.__version__}, "
-        f"{datetime.now(tz=UTC):%Y-%m-%d}.",
+        f"MLP with {weights:,} weights, {options.steps:,} steps of {1e3 * statistics.median(plain):.2f} ms, "
+        f"{BANDS} bands, groups take part at rate {RATE}, noise multiplier {NOISE:g}. Conformance: "
+        f"p = {found.p_value:.2g}. The audit adds {100 * (statistics.median(ratios) - 1):+.1f}% "
+        f"± {100 * error:.1f} to a step; bounds and conformance take {asked:.0f} s when training is done. "
+        f"{jax.devices()[0].device_kind}, jax {jax.__version__}, {datetime.now(tz=UTC):%Y-%m-%d}.",
         "",
         f"| rule | ε at least, δ = {DELTA:g} |",
         "| --- | --- |",

@@ -127,10 +127,11 @@ class TestStrategies:
     def test_arrays_that_are_clipped_apart_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each of two to the whole norm, which no canary shows: it has one weight."""
 
-        def apart(update: list[Any], current: list[Any], norm: float) -> None:
-            for place, array in enumerate(update):
-                change = array - current[place]
-                update[place] = current[place] + change * min(1.0, norm / np.linalg.norm(change).clip(1e-30))
+        def apart(param1: list[Any], param2: list[Any], clipping_norm: float) -> None:
+            for place, current in enumerate(param2):
+                change = param1[place] - current
+                longest = max(float(np.linalg.norm(change)), clipping_norm)
+                param1[place] = current + change * clipping_norm / longest
 
         monkeypatch.setattr(f"{Unclipped.__base__.__module__}.compute_clip_model_update", apart)
         (found,) = seen(private()).recording().contradictions

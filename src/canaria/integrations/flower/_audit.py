@@ -168,12 +168,12 @@ class Audit(flower.Strategy, Recorded):
         """What canary clients send; arrays that a canary does not touch are shared by all."""
         ((arrays_name, _),) = like.array_records.items()
         ((metrics_name, metrics),) = like.metric_records.items()
-        sent = {name: Array(array) for name, array in self._current.items()}
+        sent = {name: Array(_doubled(array)) for name, array in self._current.items()}
         weighed = {**metrics, self._weighted_by: self._weight(heaviest)}
         replies = []
         for canary in drawn:
             touched = self._audited[canary.parameter]
-            array = self._current[touched].astype(np.float64, order="C")
+            array = _doubled(self._current[touched]).copy(order="C")
             array.reshape(-1)[canary.place] += self._norm(canary) * self._stated.clip_norm
             content = RecordDict(
                 {
@@ -306,11 +306,13 @@ def _arrays_of(content: RecordDict) -> ArrayRecord:
 
 
 def _double(content: RecordDict) -> None:
-    """Make a reply one of double precision, and so the mean of which it is the first."""
+    """Make a reply one of double precision: a mean of such is not rounded to the precision of the model."""
     ((name, arrays),) = content.array_records.items()
-    content[name] = ArrayRecord(
-        {key: Array(array.numpy().astype(np.float64)) for key, array in arrays.items()}
-    )
+    content[name] = ArrayRecord({key: Array(_doubled(array.numpy())) for key, array in arrays.items()})
+
+
+def _doubled(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64)
 
 
 def _whole(number: float) -> float:

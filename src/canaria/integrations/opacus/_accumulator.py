@@ -218,7 +218,7 @@ class Accumulator:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
         return {
             **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
-            "witnessed": self._witnessed.state_dict(),
+            **self._witnessed.state_dict(),
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
             "scales": self._scales[: self._waiting],
@@ -233,7 +233,7 @@ class Accumulator:
         """Go on from a checkpoint."""
         device = self._held.device
         self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
-        self._witnessed.load_state_dict(state["witnessed"])
+        self._witnessed.load_state_dict(state)
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]

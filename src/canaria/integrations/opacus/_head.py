@@ -337,7 +337,8 @@ def with_canary_head(
         canaries: The number of canaries.
         per_coordinate: The number of canaries to a coordinate of the embedding.
         last_layer: If rows are mappings, the name of the layer that gives the logits, without a bias that is
-            trained; by default what the model calls its output embeddings.
+            trained, and with nothing trained after it or beside it; by default what the model calls its
+            output embeddings.
 
     Returns:
         The model and the data set with canaries.

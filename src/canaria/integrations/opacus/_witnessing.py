@@ -102,7 +102,7 @@ class Witnessed:
         return {
             **{name: part.cpu() for name, part in self._sums.copied()._asdict().items()},
             "kept": self._kept[: self._waiting].cpu().clone(),
-            "totalled": list(self._totalled),
+            "kept_totalled": list(self._totalled),
             "added": self._added,
         }
 
@@ -112,4 +112,4 @@ class Witnessed:
         self._sums = _Sums(*(state[name].to(device) for name in _Sums._fields)).copied()
         self._waiting, self._added = len(state["kept"]), int(state["added"])
         self._kept[: self._waiting] = state["kept"].to(device)
-        self._totalled = list(state["totalled"])
+        self._totalled = list(state["kept_totalled"])
