@@ -449,7 +449,7 @@ def test_watched(followed: Followed) -> None:
         ({"strategy": np.ones((3, 3))}, "lower triangular"),
         ({"noise_multiplier": 0.0}, "positive and finite"),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
 def test_misuse(wrong: dict[str, Any], said: str) -> None:
     given = {"privatizer": bands(0), "params": jnp.zeros(900), "canaries": 300, **STATED, **wrong}

@@ -55,7 +55,7 @@ TABLE = {
     "Opacus": Program("plain_opacus.py", "unclipped", "gradients are not clipped"),
     "Accelerate": Program("accelerate_loop.py", "accumulated", "batches were accumulated"),
     "Trainer": Program("hf_trainer.py", "shuffled", SHUFFLED),
-    "Trainer with LoRA": Program("hf_trainer.py", "shuffled", SHUFFLED, words=("--lora",)),
+    "Trainer with LoRA": Program("hf_trainer.py", "shuffled", SHUFFLED, words=("--lora", "--ghost")),
     "Lightning": Program("lightning_fit.py", "shuffled", SHUFFLED),
     "JAX Privacy": Program("jax_transformer.py", "one-key", lines=IN_JAX),
     "mostlyai-engine": Program("mostlyai_table.py", "reseeded"),

@@ -1,4 +1,7 @@
-"""A small Llama trained with Opacus inside Hugging Face's Trainer, in full or by LoRA adapters of PEFT."""
+"""A small Llama trained with Opacus inside Hugging Face's Trainer, in full or by LoRA adapters of PEFT.
+
+Gradients are clipped row by row, or by ghost clipping.
+"""
 
 import argparse
 import tempfile
@@ -34,18 +37,23 @@ class ClearGradients(TrainerCallback):
 class PrivateTrainer(Trainer):
     """Trains with what PrivacyEngine made of model, optimizer and data loader; losses are by row."""
 
-    def make_private(self, *, poisson: bool) -> PrivacyEngine:
+    ghost_loss: Any = None
+
+    def make_private(self, *, poisson: bool, ghost: bool) -> PrivacyEngine:
         engine = PrivacyEngine(accountant="rdp")
         weights = [one for one in self.model.parameters() if one.requires_grad]
-        self.model, self.optimizer, self.private_loader = engine.make_private(
+        how = {"grad_sample_mode": "ghost", "criterion": torch.nn.CrossEntropyLoss()} if ghost else {}
+        self.model, self.optimizer, *loss, self.private_loader = engine.make_private(
             module=self.model.train(),
             optimizer=torch.optim.AdamW(weights, lr=1e-3),
             data_loader=DataLoader(self.train_dataset, batch_size=BATCH, shuffle=not poisson),
             noise_multiplier=1.0,
             max_grad_norm=1.0,
             poisson_sampling=poisson,
+            **how,
         )
         self.model_wrapped = self.model
+        self.ghost_loss = loss[0] if loss else None
         return engine
 
     def get_train_dataloader(self) -> Any:
@@ -54,6 +62,8 @@ class PrivateTrainer(Trainer):
     def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
         logits = model(input_ids=inputs["input_ids"]).logits[:, :-1]
         wanted = inputs["labels"][:, 1:]
+        if self.ghost_loss is not None:
+            return self.ghost_loss(logits.reshape(-1, WORDS), wanted.reshape(-1), shape=logits.shape)
         losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), wanted, reduction="none")
         return losses.mean(dim=1).mean()
 
@@ -72,6 +82,7 @@ def halve_noise(optimizer: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lora", action="store_true")
+    parser.add_argument("--ghost", action="store_true")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault", choices=["none", "half", "shuffled"], default="none")
@@ -107,7 +118,7 @@ def main() -> None:
         trainer = PrivateTrainer(
             model=model, args=arguments, train_dataset=Sentences(), callbacks=[ClearGradients()]
         )
-        engine = trainer.make_private(poisson=options.fault != "shuffled")
+        engine = trainer.make_private(poisson=options.fault != "shuffled", ghost=options.ghost)
         if options.fault == "half":
             halve_noise(trainer.optimizer)
         trainer.train()

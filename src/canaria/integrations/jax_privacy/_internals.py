@@ -4,7 +4,7 @@ When one of them changes, this is the file to read again.
 """
 
 import inspect
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import jax
 import numpy as np
@@ -16,8 +16,13 @@ from jax_privacy.matrix_factorization.streaming_matrix import StreamingMatrix
 
 from canaria._core.arrays import Floats
 
+if TYPE_CHECKING:
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+
 __all__ = [
     "CHECKED",
+    "DPExecutionPlan",
+    "is_plan",
     "is_privatizer",
     "key_of",
     "noise_deviation",
@@ -30,6 +35,13 @@ CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.
 """The versions with which this file was read and tested."""
 _KEYS: Final = "threefry2x32"
 """Keys of this kind are two words of 32 bits, whatever kind JAX prefers."""
+
+
+def is_plan(plan: object) -> bool:
+    """Whether this is an execution plan; what makes those needs packages that nothing else does."""
+    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+
+    return isinstance(plan, DPExecutionPlan)
 
 
 def is_privatizer(privatizer: object) -> bool:

@@ -12,13 +12,13 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, audit_of
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
-from canaria.integrations.jax_privacy._internals import noise_deviation, noising_matrix
+from canaria.integrations.jax_privacy._internals import is_plan, noise_deviation, noising_matrix
 from canaria.integrations.jax_privacy._sampling import correlation_of, participation_of, steps_of
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries import design_of
 
 if TYPE_CHECKING:
-    from jax_privacy.experimental.execution_plan import DPExecutionPlan
+    from canaria.integrations.jax_privacy._internals import DPExecutionPlan
 
 _ROUNDED: Final = 1e-5
 """Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
@@ -77,9 +77,7 @@ def attach_plan(
         True
 
     """
-    from jax_privacy.experimental.execution_plan import DPExecutionPlan
-
-    if not isinstance(plan, DPExecutionPlan):
+    if not is_plan(plan):
         raise InputError(f"plan must be a DPExecutionPlan, got {type(plan).__name__}")
     privatizer, sampling = plan.noise_addition_transform, plan.batch_selection_strategy
     require_private(privatizer, independent=False)

@@ -69,7 +69,7 @@ EXPERIMENT: Final = Experiment(
     "bands",
     "correlated noise, over the number of bands (ours)",
     points=(1, 2, 4, 8, 16),
-    quick_points=(1, 8),
+    quick_points=(8,),
     block=block,
     chart=chart,
     trials=40,
