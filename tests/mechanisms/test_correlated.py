@@ -213,3 +213,33 @@ def test_what_does_not_fit_is_refused(make: object, said: str) -> None:
     assert callable(make)
     with pytest.raises(InputError, match=said):
         make()
+
+
+@pytest.mark.parametrize("steps", [STEPS, 7])
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_how_often_rows_take_part(law: Participation, steps: int) -> None:
+    """The number of heads of the coins has the law of all patterns; in the long run it is the share."""
+    expected = np.zeros(steps + 1)
+    for taking, chance in patterns(law).items():
+        expected[sum(taking[:steps])] += chance
+    found = np.ones(1)
+    for number, rate in law.times(steps):
+        found = np.convolve(found, stats.binom.pmf(np.arange(number + 1), number, rate))
+    if law.times(steps):
+        assert found == pytest.approx(expected[: len(found)], abs=1e-12)
+        assert expected[len(found) :].sum() == 0
+    drawn = law.draw(4000, 200, np.random.default_rng(8)).mean()
+    assert drawn == pytest.approx(law.share, rel=0.02)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_parts_of_strategies(name: str) -> None:
+    matrix = STRATEGIES[name]
+    strategy = Strategy.toeplitz(matrix[:3, 0], STEPS) if name == "Toeplitz" else Strategy(matrix)
+    noise = np.random.default_rng(9).normal(size=(STEPS, 4))
+    assert strategy.first(7).whiten(noise[:7]) == pytest.approx(strategy.whiten(noise)[:7])
+    back = strategy.back()
+    assert [back[5, lag] for lag in range(3)] == pytest.approx([matrix[5, 5 - lag] for lag in range(3)])
+    assert back[0, 1:] == pytest.approx(0)
+    spread = np.linalg.norm(np.linalg.inv(matrix).sum(axis=0))
+    assert strategy.spread_of_sums == pytest.approx(float(spread))
