@@ -25,7 +25,7 @@ from canaria.mechanisms import (
     MinSeparation,
     Strategy,
 )
-from canaria.mechanisms.correlated import Participation
+from canaria.mechanisms.participation import Participation
 
 Law = dict[tuple[int, ...], float]
 Ways = Iterator[tuple[tuple[int, ...], float]]

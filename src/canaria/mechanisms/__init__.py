@@ -6,19 +6,14 @@ rules or evidence is imported here.
 
 from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
 from canaria.mechanisms._protocol import AnalysedMechanism, Mechanism, Outcomes, ScoredMechanism
-from canaria.mechanisms.correlated import (
-    BallsInBins,
-    Correlated,
-    CyclicPoisson,
-    InOrder,
-    MinSeparation,
-    Strategy,
-)
+from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
 from canaria.mechanisms.dpsgd import DpSgd, algorithm_3, log_likelihoods_of
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
 from canaria.mechanisms.function import Function
 from canaria.mechanisms.local import Local, LocalGaussian, LocalLaplace, RandomizedResponse
+from canaria.mechanisms.participation import BallsInBins, CyclicPoisson, InOrder, MinSeparation
+from canaria.mechanisms.strategies import Strategy
 from canaria.mechanisms.xor import Xor, XorInPairs, XorRandomizedResponse
 
 __all__ = [

@@ -15,7 +15,8 @@ import numpy as np
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import Family, gaussian
-from canaria.mechanisms.correlated import Correlated, InOrder
+from canaria.mechanisms.correlated import Correlated
+from canaria.mechanisms.participation import InOrder
 from canaria.training.accumulator import CLEAR, LEAST_NOISE
 from canaria.training.sampling import Sampling, Trials
 from canaria.training.witnesses import Seen

@@ -36,7 +36,7 @@ from canaria.integrations.jax_privacy._sampling import correlation_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
 from canaria.mechanisms import Strategy
-from canaria.mechanisms.correlated import Participation
+from canaria.mechanisms.participation import Participation
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator

@@ -12,7 +12,7 @@ from canaria._core.errors import InputError
 from canaria.integrations.jax_privacy._checks import require_precise
 from canaria.integrations.jax_privacy._internals import words_from
 from canaria.integrations.jax_privacy._places import Places
-from canaria.mechanisms.correlated import Participation
+from canaria.mechanisms.participation import Participation
 from canaria.training.canaries import Dense, Design
 
 INJECTIONS: Final = ("sum", "head")

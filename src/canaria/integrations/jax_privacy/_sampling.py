@@ -5,7 +5,7 @@ from jax_privacy.batch_selection import BallsInBinsSampling, BMinSepSampling, Cy
 
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, MinSeparation, Strategy
-from canaria.mechanisms.correlated import Participation
+from canaria.mechanisms.participation import Participation
 from canaria.training.correlated import Correlation
 
 

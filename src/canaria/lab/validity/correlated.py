@@ -13,7 +13,7 @@ from scipy import optimize
 from canaria._core.arrays import Floats
 from canaria.claims.noise import gaussian_epsilon
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
-from canaria.mechanisms.correlated import Correlated, CyclicPoisson, InOrder, Strategy
+from canaria.mechanisms import Correlated, CyclicPoisson, InOrder, Strategy
 
 _DELTA: Final = 1e-3
 _EPOCHS, _PERIOD = 3, 4

@@ -1,0 +1,322 @@
+"""Laws of participation: in which steps of training a row takes part, as far as that is known.
+
+Each knows the likelihood ratio of a canary that takes part by it, where noise is correlated (Theorem 35).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from canaria._core import checks
+from canaria._core.arrays import Floats
+from canaria._core.errors import InputError, shown
+from canaria.claims.accounting import dpsgd_epsilon
+from canaria.claims.noise import gaussian_epsilon
+from canaria.mechanisms.strategies import Strategy
+
+
+class Participation(ABC):
+    """In which steps a row takes part, as far as that is known: a law of vectors of zeros and ones."""
+
+    @abstractmethod
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Participations of so many rows, each by itself, (steps, count)."""
+
+    @abstractmethod
+    def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        """Of each canary, with s the `deviation`: ln E_u exp((<m, u> - |C u|^2 / 2) / s^2)."""
+
+    @abstractmethod
+    def sensitivity(self, strategy: Strategy) -> float:
+        """What a noise multiplier is a multiple of; for the most that one row adds, |C u|, see each law."""
+
+    @abstractmethod
+    def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        """What an accountant gives, at least the truth."""
+
+    @abstractmethod
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        """How often a row takes part: heads of so many coins, each with a rate; none if it is no such law."""
+
+    @property
+    @abstractmethod
+    def share(self) -> float:
+        """The share of steps in which a row takes part, in the long run."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The law in words."""
+
+
+@dataclass(frozen=True)
+class InOrder(Participation):
+    """Known steps: data are walked through in a fixed order, and a canary comes back every `period` steps.
+
+    Canary i takes part in the steps i mod `period`, and so on in every epoch. With m as above its loss is one
+    inner product, exactly Gaussian.
+
+    Attributes:
+        period: The steps of an epoch.
+
+    Example:
+        >>> from canaria.mechanisms import InOrder
+        >>> InOrder(period=16).period
+        16
+
+    """
+
+    period: int
+
+    def __post_init__(self) -> None:
+        checks.integer("period", self.period, 1)
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        return _every(self.period, steps)[:, np.arange(count) % self.period]
+
+    def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        first = np.arange(statistic.shape[1]) % self.period
+        return _of_epochs(strategy, statistic, self.period, deviation)[first, np.arange(len(first))]
+
+    def sensitivity(self, strategy: Strategy) -> float:
+        """The largest norm of C u over the steps that a row may have."""
+        return float(np.linalg.norm(strategy.of(_every(self.period, strategy.steps)), axis=0).max())
+
+    def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        return gaussian_epsilon(1 / noise_multiplier, delta)
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.period, steps, 1.0)
+
+    @property
+    def share(self) -> float:
+        return 1 / self.period
+
+    @property
+    def words(self) -> str:
+        return f"a fixed order, {self.period} steps to an epoch"
+
+
+@dataclass(frozen=True)
+class BallsInBins(Participation):
+    """Every row is in one of the `bins`, by a draw that is not known, and takes part whenever it is its turn.
+
+    The accountant is told the steps of the row: amplification by not knowing them is not used, so the claim
+    is that of `InOrder`.
+
+    Attributes:
+        bins: The steps of an epoch.
+
+    Example:
+        >>> from canaria.mechanisms import BallsInBins
+        >>> BallsInBins(bins=16).bins
+        16
+
+    """
+
+    bins: int
+
+    def __post_init__(self) -> None:
+        checks.integer("bins", self.bins, 1)
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        return _every(self.bins, steps)[:, rng.integers(0, self.bins, count)]
+
+    def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        each = _of_epochs(strategy, statistic, self.bins, deviation)
+        return np.asarray(special.logsumexp(each, axis=0) - math.log(self.bins))
+
+    def sensitivity(self, strategy: Strategy) -> float:
+        """The largest norm of C u over the bins."""
+        return InOrder(self.bins).sensitivity(strategy)
+
+    def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        return gaussian_epsilon(1 / noise_multiplier, delta)
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.bins, steps, 1.0)
+
+    @property
+    def share(self) -> float:
+        return 1 / self.bins
+
+    @property
+    def words(self) -> str:
+        return f"balls in {self.bins} bins"
+
+
+@dataclass(frozen=True)
+class CyclicPoisson(Participation):
+    """Rows are in one of `groups`, by a draw that is not known; when it is a group's turn, coins decide.
+
+    One group is Poisson sampling, and with the identity for a strategy it is DP-SGD. Strategies must have at
+    most as many bands as there are groups, so that what a row adds in different steps is orthogonal.
+
+    Attributes:
+        groups: The number of groups; they take turns.
+        rate: The probability with which a row takes part when it is its group's turn.
+
+    Example:
+        >>> from canaria.mechanisms import CyclicPoisson
+        >>> CyclicPoisson(groups=8, rate=0.5).rate
+        0.5
+
+    """
+
+    groups: int
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.integer("groups", self.groups, 1)
+        _check_rate(self.rate)
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        turns = _every(self.groups, steps)[:, rng.integers(0, self.groups, count)]
+        return turns & (rng.random(turns.shape) < self.rate)
+
+    def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        _require_bands(strategy, self.groups)
+        each = _log_mixture(self.rate, _exponents(strategy, statistic, deviation))
+        by_group = np.tensordot(_every(self.groups, strategy.steps).T.astype(np.float64), each, axes=1)
+        return np.asarray(special.logsumexp(by_group, axis=0) - math.log(self.groups))
+
+    def sensitivity(self, strategy: Strategy) -> float:
+        """The largest norm of a column of C: of one participation, since they are composed."""
+        return float(np.sqrt(strategy.squares.max()))
+
+    def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        _require_bands(strategy, self.groups)
+        rounds = -(-strategy.steps // self.groups)
+        return dpsgd_epsilon(noise_multiplier, delta, rounds, self.rate, "pld")
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return _of_turns(self.groups, steps, self.rate)
+
+    @property
+    def share(self) -> float:
+        return self.rate / self.groups
+
+    @property
+    def words(self) -> str:
+        return f"cyclic Poisson sampling {self.groups} x {self.rate:.6g}"
+
+
+@dataclass(frozen=True)
+class MinSeparation(Participation):
+    """A row takes part by a coin in every step, but sits out the next `separation` - 1 steps if it does.
+
+    Strategies must have at most `separation` bands. Accountants of this are by simulation, so no epsilon is
+    given.
+
+    Attributes:
+        separation: The least distance between two steps of a row.
+        rate: The probability with which a row takes part in a step, if it does not sit out.
+        warm: Whether rows begin as if training had been going on before; else none sits out at first.
+
+    Example:
+        >>> from canaria.mechanisms import MinSeparation
+        >>> MinSeparation(separation=4, rate=0.2).warm
+        True
+
+    """
+
+    separation: int
+    rate: float
+    warm: bool = True
+
+    def __post_init__(self) -> None:
+        checks.integer("separation", self.separation, 1)
+        _check_rate(self.rate)
+
+    def _first(self) -> Floats:
+        """The law of the first step in which a row does not sit out, from 0 on."""
+        waits = self.separation - 1 if self.warm else 0
+        return np.append(1.0, np.full(waits, self.rate)) / (1 + waits * self.rate)
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        law = self._first()
+        free = rng.choice(len(law), count, p=law)
+        taking = np.zeros((steps, count), dtype=bool)
+        for step in range(steps):
+            taking[step] = (free <= step) & (rng.random(count) < self.rate)
+            free = np.where(taking[step], step + self.separation, free)
+        return taking
+
+    def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        """From the end: F(t) = (1 - p) F(t + 1) + p e_t F(t + b), where a row does not sit out step t."""
+        _require_bands(strategy, self.separation)
+        exponents = _exponents(strategy, statistic, deviation)
+        steps = strategy.steps
+        later = np.zeros((steps + self.separation, statistic.shape[1]))
+        with np.errstate(divide="ignore"):
+            out, taking = np.log1p(-self.rate), np.log(self.rate)
+        for step in range(steps - 1, -1, -1):
+            with_it = taking + exponents[step] + later[step + self.separation]
+            later[step] = np.logaddexp(out + later[step + 1], with_it)
+        law = self._first()
+        return np.asarray(special.logsumexp(later[: len(law)].T, b=law, axis=1))
+
+    def sensitivity(self, strategy: Strategy) -> float:
+        """The largest norm of a column of C."""
+        return float(np.sqrt(strategy.squares.max()))
+
+    def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        return math.inf
+
+    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        return ()
+
+    @property
+    def share(self) -> float:
+        return self.rate / (1 + (self.separation - 1) * self.rate)
+
+    @property
+    def words(self) -> str:
+        return f"Poisson sampling {self.rate:.6g} at least {self.separation} steps apart"
+
+
+def _every(period: int, steps: int) -> npt.NDArray[np.bool_]:
+    """Participations every `period` steps, one column for each first step."""
+    return np.asarray(np.arange(steps)[:, None] % period == np.arange(period))
+
+
+def _of_turns(period: int, steps: int, rate: float) -> tuple[tuple[int, float], ...]:
+    """Of rows that take turns: one in each whole period, and one more for some, who are not known."""
+    turns, left = divmod(steps, period)
+    return (turns, rate), (1, rate * left / period)
+
+
+def _exponents(strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+    """(m_t - |c_t|^2 / 2) / s^2."""
+    return (statistic - strategy.squares[:, None] / 2) / deviation**2
+
+
+def _of_epochs(strategy: Strategy, statistic: Floats, period: int, deviation: float) -> Floats:
+    """(<m, u> - |C u|^2 / 2) / s^2 for participations every `period` steps, from each first step on."""
+    turns = _every(period, strategy.steps)
+    added = np.square(strategy.of(turns)).sum(axis=0)
+    return np.asarray((turns.T.astype(np.float64) @ statistic - added[:, None] / 2) / deviation**2)
+
+
+def _log_mixture(rate: float, exponents: Floats) -> Floats:
+    """Ln (1 - p + p e^x)."""
+    if rate == 1:
+        return exponents
+    return np.logaddexp(math.log1p(-rate), math.log(rate) + exponents)
+
+
+def _require_bands(strategy: Strategy, most: int) -> None:
+    if strategy.bands > most:
+        raise InputError(
+            f"the strategy must have at most {most} bands, so that no two participations overlap, got "
+            f"{strategy.bands}"
+        )
+
+
+def _check_rate(rate: float) -> None:
+    if not 0 < checks.real("rate", rate) <= 1:
+        raise InputError(f"rate must be above 0 and at most 1, got {shown(rate)}")
