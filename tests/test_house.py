@@ -133,7 +133,7 @@ def test_integrations_have_the_same_files() -> None:
     There is nothing of its own to catch. Opacus has no plans, and no correlated noise. And but for what saves
     calls: JAX compiles a step into one.
     """
-    alone = {"_auditing.py", "_neighbours.py", "_plan.py", "_sampling.py", "_whitening.py"}
+    alone = {"_auditing.py", "_neighbours.py", "_programs.py", "_plan.py", "_sampling.py", "_whitening.py"}
     saving = {"_reader.py", "_witnessing.py"}
     folders = {
         folder.name: {path.name for path in folder.glob("*.py")} - alone - saving

@@ -16,16 +16,15 @@ from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._audit import Audit, attach
 from canaria.integrations.opacus._internals import (
     OnBatch,
-    Promise,
     Undo,
     accountant_of,
-    noticing,
     rate_of,
     record_draws,
     sampled_rows,
     samples_by_poisson,
     steps_counted,
 )
+from canaria.integrations.opacus._programs import Promise, noticing
 from canaria.results.result import Result
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.watch import Watch

@@ -1,20 +1,17 @@
 """Every touch of what Opacus and torch do not document, checked against the versions named here.
 
 The rest of this folder uses the private optimizer and data loader by their documented attributes. When Opacus
-changes, this is the file to read again.
+changes, this is the file to read again, and `_programs.py`, which patches methods.
 """
 
-import copy
 import copyreg
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, NamedTuple, Protocol
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
-from opacus import PrivacyEngine
 from opacus.accountants.accountant import IAccountant
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import (
@@ -33,10 +30,11 @@ from opacus.utils.uniform_sampler import (
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, placement_types
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.utils.data import DataLoader
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
+ADD_NOISE: Final = "add_noise"
+"""The method of an optimizer that adds noise to the clipped sum."""
 CLIPPED_SUM: Final = "summed_grad"
 """The attribute of a parameter that holds the sum of clipped gradients, before noise."""
 GRADIENT: Final = "grad"
@@ -45,10 +43,10 @@ _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
 """What adaptive clipping changes, of optimizer and model."""
-_BEING_MADE: Final = "canaria_is_being_made"
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
+PoissonSampler: TypeAlias = UniformWithReplacementSampler
 Undo = Callable[[], None]
 OnBatch = Callable[[list[int] | None], None]
 """Is told the rows of every batch of a pass, and None at its end."""
@@ -335,7 +333,7 @@ def before_clipping(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
 
 def before_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
     """Call `do` each time before noise is added to the clipped sum."""
-    return _before(optimizer, "add_noise", do)
+    return _before(optimizer, ADD_NOISE, do)
 
 
 def _before(optimizer: DPOptimizer, method: str, do: Callable[[], None]) -> Undo:
@@ -382,212 +380,6 @@ def record_draws(sampler: Any, on_pass: Callable[[], OnBatch]) -> Undo:
 
     sampler.__class__ = Recorded
     return lambda: setattr(sampler, "__class__", kind)
-
-
-class Promise(NamedTuple):
-    """What an engine was asked to keep, by `make_private_with_epsilon`."""
-
-    epsilon: float
-    delta: float
-
-
-class Noticed(Protocol):
-    """What is told of private optimizers and data loaders."""
-
-    def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
-        """An engine makes things private, a data loader among them, asked to keep the promise.
-
-        What it makes belongs together.
-        """
-
-    def end_engine(self) -> None:
-        """The engine has made them, or failed."""
-
-    def made_optimizer(self, optimizer: DPOptimizer) -> None:
-        """A private optimizer was made."""
-
-    def made_loader(self, loader: DPDataLoader) -> None:
-        """A private data loader was made."""
-
-    def before_step(self, optimizer: DPOptimizer) -> None:
-        """A private optimizer is about to make a step."""
-
-
-@contextmanager
-def noticing(noticed: Noticed) -> Iterator[None]:
-    """Tell of every private optimizer and data loader when it is made, by an engine or by hand, and of steps.
-
-    Constructors and steps are patched; of classes that call each other's, the outermost tells.
-    """
-
-    def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
-        def make(engine: PrivacyEngine, **how: Any) -> Any:
-            noticed.begin_engine(promise_of(how), how["data_loader"])
-            try:
-                return own(engine, **how)
-            finally:
-                noticed.end_engine()
-
-        return make
-
-    def promise(how: dict[str, Any]) -> Promise:
-        return Promise(float(how["target_epsilon"]), float(how["target_delta"]))
-
-    mark = f"{_BEING_MADE}_{id(noticed)}"
-    with ExitStack() as patches:
-        for name, promise_of in (("make_private", lambda _: None), ("make_private_with_epsilon", promise)):
-            own = vars(PrivacyEngine)[name]
-            patches.enter_context(_patched(PrivacyEngine, name, making(own, promise_of)))
-        for kind in dict.fromkeys(_optimizers(DPOptimizer)):
-            if "__init__" in vars(kind):
-                telling = _telling(kind.__init__, noticed.made_optimizer, mark)
-                patches.enter_context(_patched(kind, "__init__", telling))
-            if "step" in vars(kind):
-                patches.enter_context(_patched(kind, "step", _announced(kind.step, noticed.before_step)))
-        telling = _telling(DPDataLoader.__init__, noticed.made_loader, mark)
-        patches.enter_context(_patched(DPDataLoader, "__init__", telling))
-        yield
-
-
-def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
-    """A method that tells before it does anything."""
-
-    @functools.wraps(own)
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        tell(self)
-        return own(self, *args, **kwargs)
-
-    return told
-
-
-def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -> Callable[..., None]:
-    """A constructor that tells of what it has made, unless it was called by that of a subclass.
-
-    `mark` is the attribute by which it knows that.
-    """
-
-    @functools.wraps(own)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        outermost = not getattr(self, mark, False)
-        object.__setattr__(self, mark, True)
-        own(self, *args, **kwargs)
-        if outermost:
-            object.__delattr__(self, mark)
-            tell(self)
-
-    return made
-
-
-class PoissonSampler(Protocol):
-    """What a sampler of Opacus knows."""
-
-    num_samples: int
-    sample_rate: float
-
-    def __len__(self) -> int:
-        """How many batches a pass has."""
-
-
-class Replayed(Protocol):
-    """What follows a program of training while it runs, and decides what it draws and releases."""
-
-    def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
-        """The rows of the batches of one pass."""
-
-    def before_noise(self, optimizer: DPOptimizer) -> None:
-        """The clipped sum of a step is complete."""
-
-    def after_noise(self, optimizer: DPOptimizer) -> None:
-        """Noise was added to it."""
-
-    def after_scaling(self, optimizer: DPOptimizer) -> None:
-        """And it was divided; the wrapped optimizer will use it now."""
-
-
-@contextmanager
-def replaying(replay: Replayed) -> Iterator[None]:
-    """Let `replay` decide what Poisson samplers draw, and see every step of private optimizers.
-
-    Classes are patched, because the program makes its own samplers and optimizers. Loaders do not fetch
-    ahead, so that a step is made of the batches that were drawn since the last one; dropout is switched off,
-    because a batch with a row less would have other masks for all rows.
-    """
-
-    def iterate(sampler: PoissonSampler) -> Iterator[list[int]]:
-        return replay.batches(sampler)
-
-    own_scale, own_fetch = DPOptimizer.scale_grad, DataLoader.__iter__
-
-    def scale(optimizer: DPOptimizer) -> None:
-        own_scale(optimizer)
-        replay.after_scaling(optimizer)
-
-    def fetch(loader: DataLoader[Any]) -> Iterator[Any]:
-        return own_fetch(_without_workers(loader))
-
-    with ExitStack() as patches:
-        patches.enter_context(_patched(UniformWithReplacementSampler, "__iter__", iterate))
-        patches.enter_context(_patched(DPOptimizer, "scale_grad", scale))
-        patches.enter_context(_patched(DataLoader, "__iter__", fetch))
-        for kind in _optimizers(DPOptimizer):
-            if "add_noise" in vars(kind) and kind.__module__.startswith("opacus."):
-                patches.enter_context(_patched(kind, "add_noise", _followed(replay, kind.add_noise)))
-        patches.enter_context(without_dropout())
-        yield
-
-
-@contextmanager
-def without_dropout() -> Iterator[None]:
-    """Switch dropout off, wherever it is called by torch's functions."""
-    with ExitStack() as patches:
-        for name in _DROPOUTS:
-            patches.enter_context(_patched(torch.nn.functional, name, _kept))
-        yield
-
-
-_DROPOUTS: Final = (
-    *("dropout", "dropout1d", "dropout2d", "dropout3d"),
-    *("alpha_dropout", "feature_alpha_dropout"),
-)
-
-
-@contextmanager
-def _patched(owner: object, name: str, new: Callable[..., object]) -> Iterator[None]:
-    old = vars(owner)[name]
-    setattr(owner, name, new)
-    try:
-        yield
-    finally:
-        setattr(owner, name, old)
-
-
-def _optimizers(kind: type[DPOptimizer]) -> Iterator[type[DPOptimizer]]:
-    yield kind
-    for derived in kind.__subclasses__():
-        yield from _optimizers(derived)
-
-
-def _followed(replay: Replayed, own: Callable[[DPOptimizer], None]) -> Callable[[DPOptimizer], None]:
-    def add_noise(optimizer: DPOptimizer) -> None:
-        replay.before_noise(optimizer)
-        own(optimizer)
-        replay.after_noise(optimizer)
-
-    return add_noise
-
-
-def _kept(input: Tensor, *_: object, **__: object) -> Tensor:  # noqa: A002
-    """Dropout that drops nothing, by the signature of torch."""
-    return input
-
-
-def _without_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A loader that fetches batches in this process, when they are asked for."""
-    if not loader.num_workers:
-        return loader
-    twin = copy.copy(loader)
-    vars(twin).update(num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0)
-    return twin
 
 
 def clips_adaptively(optimizer: DPOptimizer) -> bool:

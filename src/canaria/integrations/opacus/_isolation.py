@@ -23,8 +23,8 @@ from canaria.integrations.opacus._internals import (
     forget_gradients,
     gradients_kept,
     is_distributed,
-    without_dropout,
 )
+from canaria.integrations.opacus._programs import without_dropout
 from canaria.training.isolation import Isolation, isolation_of
 
 Loss = Callable[[Any, Any], Any]

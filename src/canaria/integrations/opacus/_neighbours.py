@@ -24,11 +24,11 @@ from canaria.integrations.opacus._internals import (
     is_distributed,
     is_sharded,
     noise_added,
-    replaying,
     rounding,
     rows_of,
     waiting_sums,
 )
+from canaria.integrations.opacus._programs import replaying
 from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared, sums_differ
 
 _NEIGHBOURS: Final = 41
