@@ -4,14 +4,10 @@ It prints as text, is kept as JSON (`save`), and is what `canaria report` turns 
 """
 
 import json
-import platform
-import sys
 import warnings
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,7 +18,6 @@ from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria._core.files import checksum, write_atomically
-from canaria._core.rounding import percent, rounded_down
 from canaria._core.seeds import Seed
 from canaria._version import __version__
 from canaria.claims import ApproximateDP, Claim
@@ -36,6 +31,7 @@ from canaria.results import limits
 from canaria.results.conformance import Conformance
 from canaria.results.ladders import ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
+from canaria.results.provenance import running, today
 from canaria.results.rungs import MOST_RUNGS, Rung
 from canaria.rules import Rule
 
@@ -48,28 +44,6 @@ _FAR_BELOW: Final = 2.0
 """A rule is worth a word if the default one shows this many times as much."""
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
-_TRAINERS: Final = ("torch", "opacus", "jax", "jax_privacy", "lightning")
-
-
-@lru_cache
-def _installed(name: str) -> str:
-    return version(name)
-
-
-def running() -> dict[str, str]:
-    """What this Python runs: ours, and of the trainers those that are loaded."""
-    loaded = [name.replace("_", "-") for name in _TRAINERS if name in sys.modules]
-    names = ("numpy", "scipy", *loaded)
-    return {
-        "canaria": __version__,
-        "python": platform.python_version(),
-        **{name: _installed(name) for name in names},
-    }
-
-
-def today() -> str:
-    """The date, in UTC."""
-    return datetime.now(UTC).date().isoformat()
 
 
 class Trained(Protocol):
@@ -350,7 +324,7 @@ class Result:
             apart = ". " if self.bound.family is not None else ": "
             follows = shown if apart == ". " else shown[0].lower() + shown[1:]
             alone = "" if self.refuting_rung is None else " without assumptions"
-            shown = f"{self._promise} is {self.answer}{alone}{apart}{follows}"
+            shown = f"{self.promise} is {self.answer}{alone}{apart}{follows}"
         if (rung := self.refuting_rung) is not None:
             shown += f" It is refuted {rung.assumes}: {rung.epsilon}."
         if self._misstated is not None:
@@ -360,7 +334,7 @@ class Result:
         return shown[0].upper() + shown[1:]
 
     @property
-    def _promise(self) -> str:
+    def promise(self) -> str:
         """The claim in words."""
         if not self._is_curve:
             return f"the claim ε = {self.claimed:.6g}"
@@ -511,42 +485,9 @@ class Result:
 
     def __str__(self) -> str:
         """For people."""
-        bound = self.bound
-        right, taken = bound.tally
-        rows = [
-            ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
-            ("estimate", f"{rounded_down(bound.estimate)} (no guarantee)"),
-            ("method", bound.method),
-            ("rule", bound.rule),
-            ("ε grid", bound.grid),
-            ("conformance", None if self.conformance is None else str(self.conformance)),
-            ("adjacency", bound.adjacency),
-            ("about", bound.about),
-            *self.facts.items(),
-            *(("assumes", line) for line in bound.assumptions),
-        ]
-        sure = f"{percent(bound.confidence)}% confidence"
-        lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
-        if bound.condition:
-            lines = [bound.sentence]
-        if self.claim is not None:
-            lines.append(f"{self._promise} is {self.answer}")
-        if (rung := self.refuting_rung) is not None:
-            lines[-1] += f" without assumptions; it is refuted {rung.assumes}"
-        if self.conformance is not None:
-            lines.append(self.conformance.answer)
-        lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
-        if self.diagnosis:
-            lines.append(f"why no more: {self.diagnosis}")
-        if self.rungs:
-            width = max(len(rung.epsilon) for rung in self.rungs)
-            lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
-            lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in self.rungs]
-        for name, value in rows:
-            if value is not None:
-                lines.append(f"  {name if name != shown else '':<11} {value}")
-                shown = name
-        return "\n".join(lines)
+        from canaria.results.text import text_of
+
+        return text_of(self)
 
 
 def _advice(bound: Bound, scores: Floats, bits: npt.ArrayLike, rule: Rule | None) -> dict[str, str]:

@@ -17,7 +17,8 @@ from canaria.mechanisms.correlated import Correlated
 from canaria.training.accumulator import HELD, Accumulator, table_of
 from canaria.training.canaries import DRAWS, PLACES, Dirac, derived, hidden_bits
 from canaria.training.correlated import Correlation
-from canaria.training.recording import UNITS, Recorded, Recording
+from canaria.training.recorded import Recorded
+from canaria.training.recording import UNITS, Recording
 from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Seen, layout
 

@@ -5,10 +5,9 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,10 +28,11 @@ from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
-from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived, exercised
+from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived
 from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
 from canaria.training.correlated import Correlation
 from canaria.training.draws import Drawn, part_of
+from canaria.training.facts import facts_of
 from canaria.training.noise import Part, parts_of, untested
 from canaria.training.rungs import rungs_of
 from canaria.training.sampling import Sampling
@@ -41,9 +41,6 @@ from canaria.training.witnesses import Roles, Seen
 ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
 UNITS: Final = ("row", "user", "client")
 """What a canary stands for: that which is included or not."""
-NOT_TESTED: Final = (
-    "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
-)
 _DENSE_ROUNDS: Final = 64
 
 
@@ -421,7 +418,6 @@ class Recording:
         claim = self._promised(claimed, delta, adjacency, tested)
         bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
         found = self.tested_at(self.noise_multiplier)
-        touched, untouched = exercised(self.injection, self.design, by_the_optimizer=self.by_the_optimizer)
         return Result(
             bound,
             claim,
@@ -430,51 +426,15 @@ class Recording:
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
             rungs=rungs_of(self, bound, score) if rungs and delta and self.own_family else (),
             conformance=found,
-            facts={
-                "canaries": f"{self.design.words}{self._smaller()}; injected by {self.injection!r}"
-                f"{self._share()}",
-                "training": f"{self.steps} steps, sample rate {self.sample_rate:.6g}"
-                f"{'' if self.sampling.is_poisson else f' ({self.sampling.words})'}, "
-                f"noise multiplier {self.noise_multiplier:.6g} (as stated"
-                f"{', root mean square' if self.noise_changes else ''})",
-                **self._unit_in_words,
-                "exercised": touched,
-                "untouched": untouched,
-                **({"claim": self.sampling.caveat} if self.sampling.caveat else {}),
-                **(self.not_tested() if found else {"conformance": self.excuse or NOT_TESTED}),
-                **({"unseen": self.ended} if self.ended else {}),
-            },
+            facts=facts_of(self, tested=found is not None),
             contradictions=self.contradictions,
             seed=self.seed,
-        )
-
-    def _share(self) -> str:
-        """What canaries take of a batch, and the batch size that makes up for it; empty if it is nothing."""
-        if self.real_rows == 0:
-            return ""
-        rows = self.real_rows + len(self.bits)
-        batch = self.sample_rate * rows
-        wanted = round(batch * rows / self.real_rows)
-        return (
-            f"; {len(self.bits) / rows:.0%} of every batch: batches of {wanted} instead of {round(batch)} "
-            "would hold as many real rows as without canaries"
         )
 
     @property
     def _is_dpsgd(self) -> bool:
         """Whether a canary takes part as a row does in what accountants call DP-SGD."""
         return self.sampling.is_poisson and self.rows == 1
-
-    @property
-    def _unit_in_words(self) -> dict[str, str]:
-        if self.unit == "row":
-            return {}
-        if self.rows == 1:
-            return {"unit": f"a {self.unit}, clipped and drawn as a whole"}
-        return {
-            "unit": f"a {self.unit} of {self.rows} rows, each clipped and drawn by itself; a claim about "
-            "rows is another one"
-        }
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
         """What conformance does not see in this run, by topic.
@@ -492,12 +452,6 @@ class Recording:
         if self.witnessed is None or self.roles is None:
             return {"noise": "no weight without canaries shows the noise of single steps"}
         return untested(self.witnessed, self.roles, self.parameters, level)
-
-    def _smaller(self) -> str:
-        """The norm of canaries in words, where it is not the clip norm."""
-        if self.canary_norm == 1:
-            return ""
-        return f", of {self.canary_norm:.3g} clip norms (the small layers have no weight for each of them)"
 
     def _promised(
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None
@@ -534,37 +488,3 @@ class Recording:
             return ladder_of_scores(claimed, bound)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)
-
-
-class Recorded(ABC):
-    """An audit that leaves a `Recording`, and can be asked what that shows."""
-
-    @abstractmethod
-    def recording(self) -> Recording:
-        """What was seen so far."""
-
-    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
-        """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
-        return self.recording().bound(delta, confidence, **how)
-
-    def report(
-        self,
-        claimed: float | Claim | None = None,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        **how: Any,
-    ) -> Result:
-        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
-        return self.recording().report(claimed, delta, confidence, **how)
-
-    def conformance(
-        self,
-        *,
-        steps: int | None = None,
-        sample_rate: float | None = None,
-        noise_multiplier: float | None = None,
-    ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.training.conformance`."""
-        return self.recording().conformance(
-            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
-        )

@@ -17,8 +17,9 @@ from canaria._core.seeds import Seed
 from canaria.integrations.flower._checks import require_private
 from canaria.integrations.flower._internals import FixedClipping, joined_by, stated_by, weights_of
 from canaria.training.canaries import RAW_NORM
+from canaria.training.recorded import Recorded
 from canaria.training.recorder import Contribution, Recorder
-from canaria.training.recording import Recorded, Recording
+from canaria.training.recording import Recording
 
 _EXCLUDED: Final = 1e-6
 """The norm of the update of an excluded canary, in clip norms: Flower divides by norms, so none is 0."""

@@ -57,7 +57,8 @@ from canaria.training.canaries import (
     hidden_bits,
 )
 from canaria.training.conformance import Rounding
-from canaria.training.recording import Recorded, Recording
+from canaria.training.recorded import Recorded
+from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 

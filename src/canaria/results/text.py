@@ -1,0 +1,44 @@
+"""A result as text for people: what `print` and the command line show."""
+
+from canaria._core.rounding import percent, rounded_down
+from canaria.results.result import Result
+
+
+def text_of(result: Result) -> str:
+    """The bound, the verdicts, what is shown under which assumption, and the facts, a line each."""
+    bound = result.bound
+    right, taken = bound.tally
+    rows = [
+        ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
+        ("estimate", f"{rounded_down(bound.estimate)} (no guarantee)"),
+        ("method", bound.method),
+        ("rule", bound.rule),
+        ("ε grid", bound.grid),
+        ("conformance", None if result.conformance is None else str(result.conformance)),
+        ("adjacency", bound.adjacency),
+        ("about", bound.about),
+        *result.facts.items(),
+        *(("assumes", line) for line in bound.assumptions),
+    ]
+    sure = f"{percent(bound.confidence)}% confidence"
+    lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
+    if bound.condition:
+        lines = [bound.sentence]
+    if result.claim is not None:
+        lines.append(f"{result.promise} is {result.answer}")
+    if (rung := result.refuting_rung) is not None:
+        lines[-1] += f" without assumptions; it is refuted {rung.assumes}"
+    if result.conformance is not None:
+        lines.append(result.conformance.answer)
+    lines += [f"training was NOT what was stated: {one}" for one in result.contradictions]
+    if result.diagnosis:
+        lines.append(f"why no more: {result.diagnosis}")
+    if result.rungs:
+        width = max(len(rung.epsilon) for rung in result.rungs)
+        lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
+        lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in result.rungs]
+    for name, value in rows:
+        if value is not None:
+            lines.append(f"  {name if name != shown else '':<11} {value}")
+            shown = name
+    return "\n".join(lines)
