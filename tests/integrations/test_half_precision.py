@@ -11,7 +11,7 @@ from scipy import stats
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from canaria.integrations.opacus import Audit, attach
+from canaria.integrations.opacus import Audit, attach, with_canary_head
 from canaria.integrations.opacus._places import Places
 from canaria.training import Dense
 from canaria.training.witnesses import layout
@@ -95,6 +95,29 @@ def test_p_values_are_uniform(push: float) -> None:
 def test_half_of_the_noise_is_found(kind: torch.dtype, canaries: Any) -> None:
     assert half(kind, sigma=SIGMA / 2, stated=SIGMA, canaries=canaries).conformance().p_value <= 1e-6
     assert half(kind, canaries=canaries).conformance().p_value >= 1e-3
+
+
+def test_head_reads_half_precision() -> None:
+    kind = torch.bfloat16
+    torch.manual_seed(0)
+    features, labels = digits(400).tensors
+    headed, rows = with_canary_head(nn.Linear(64, 10).to(kind), TensorDataset(features.to(kind), labels), 200)
+    model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+        module=headed,
+        optimizer=torch.optim.SGD(headed.parameters(), lr=0.1),
+        data_loader=DataLoader(rows, batch_size=60),
+        noise_multiplier=SIGMA,
+        max_grad_norm=1.0,
+    )
+    audit = attach(optimizer, loader, injection="head", canaries=200, rng=0)
+    for _ in range(5):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs).float(), targets).backward()
+            optimizer.step()
+    assert audit.ended == ""
+    assert audit.steps == 50
+    assert audit.conformance().p_value > 1e-3
 
 
 def test_missing_noise_is_found() -> None:

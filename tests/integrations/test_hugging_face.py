@@ -126,6 +126,13 @@ class TestHead:
         with pytest.raises(InputError, match="not tested"):
             callback.audit.conformance()
 
+    def test_a_model_may_be_cast_afterwards(self, tmp_path: Path) -> None:
+        model, rows = with_canary_head(llama(), Sentences(), 400)
+        callback = CanaryAudit(injection="head", canaries=400, rng=0)
+        made(model.to(torch.bfloat16), rows, tmp_path, callback, steps=3).trainer.train()
+        assert callback.audit.steps == 3
+        assert callback.audit.ended == ""
+
     def test_rows_must_not_have_the_key_of_canaries(self) -> None:
         with pytest.raises(InputError, match="must not have 'canary'"):
             with_canary_head(llama(), [{"input_ids": torch.zeros(4), "canary": 1}], 10)

@@ -156,6 +156,10 @@ def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
     assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=0.02)
     with pytest.raises(InputError, match="the family dpsgd is of single rows, not of users of 4"):
         recorder.bound(1e-5, family="dpsgd")
+    with pytest.raises(
+        InputError, match="about single rows, the bound about users of 4: give the ε and δ of"
+    ):
+        recorder.report(DpSgd(2.0, 0.5, 10), delta=1e-5)
 
 
 @pytest.mark.parametrize("rows", [2, pytest.param(5, marks=pytest.mark.full)])
