@@ -160,6 +160,35 @@ def test_in_order_is_one_gaussian() -> None:
     assert training.claimed(1e-5) == gaussian_epsilon(1 / 0.8, 1e-5)
 
 
+def test_sensitivity_is_that_of_the_worst_gradients() -> None:
+    """Against gradients of either sign in every step, for strategies with entries of either sign."""
+    for seed in range(20):
+        matrix = np.tril(np.random.default_rng(seed).normal(size=(6, 6)))
+        np.fill_diagonal(matrix, 1.0)
+        signs = np.array(list(itertools.product([-1, 1], repeat=3))).T
+        worst = max(np.linalg.norm(matrix[:, first::2] @ signs, axis=0).max() for first in range(2))
+        found = InOrder(2).sensitivity(Strategy(matrix))
+        assert worst <= found + 1e-12
+        assert InOrder(2).sensitivity(Strategy(abs(matrix))) == pytest.approx(
+            max(np.linalg.norm(abs(matrix)[:, first::2].sum(axis=1)) for first in range(2))
+        )
+
+
+def test_canaries_of_ours_take_the_worst_steps() -> None:
+    """All have the mu of the claim; where they begin is kept if it is given."""
+    strategy = Strategy.toeplitz(1 / np.sqrt(np.arange(1, 13)), STEPS)
+    law = InOrder(4).worst(strategy)
+    assert law == InOrder(4, first=0)
+    assert InOrder(4, first=2).worst(strategy) == InOrder(4, first=2)
+    assert CyclicPoisson(4).worst(strategy) == CyclicPoisson(4)
+    assert law.draw(STEPS, 5, np.random.default_rng(0)).sum(axis=0).tolist() == [3] * 5
+    assert law.times(STEPS) == ((3, 1.0),)
+    assert InOrder(4, first=2).times(STEPS - 2) == ((2, 1.0),)
+    training = Correlated(strategy, law, noise_multiplier=0.5)
+    losses = training.losses(np.zeros((STEPS, 3)))
+    assert losses == pytest.approx(-0.5 / 0.5**2)
+
+
 def test_a_single_participation_shows_the_share_of_the_plain_gaussian() -> None:
     """Columns of one norm, so all canaries have one mu. Mean bounds of 12 runs; four standard errors."""
     mu, columns = 2.0, DENSE / np.linalg.norm(DENSE, axis=0)
@@ -204,6 +233,7 @@ def test_strategies() -> None:
         (lambda: Strategy.toeplitz([1.0, 2.0], 1), "a list of 1 to 1 numbers"),
         (lambda: Strategy.buffered([0.9], [0.1, 0.2], 5), "of one length"),
         (lambda: CyclicPoisson(2, 0.0), "rate must be above 0"),
+        (lambda: InOrder(4, first=4), "first must be below the period, 4, got 4"),
         (lambda: Correlated(Strategy(DENSE), CyclicPoisson(4), 1.0), "at most 4 bands"),
         (lambda: Correlated(Strategy(DENSE), InOrder(4), 0.0), "positive and finite"),
         (lambda: Correlated(Strategy(DENSE), InOrder(4), 1.0).losses(np.zeros((3, 2))), "must have 12 rows"),

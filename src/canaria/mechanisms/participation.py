@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy import special
 
 from canaria._core import checks
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.claims.noise import gaussian_epsilon
@@ -38,6 +38,10 @@ class Participation(ABC):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         """What an accountant gives, at least the truth."""
 
+    def worst(self, strategy: Strategy) -> "Participation":
+        """The law of canaries whose steps are ours to choose: known ones are those in which a row leaks most."""
+        return self
+
     @abstractmethod
     def times(self, steps: int) -> tuple[tuple[int, float], ...]:
         """How often a row takes part: heads of so many coins, each with a rate; none if it is no such law."""
@@ -57,11 +61,12 @@ class Participation(ABC):
 class InOrder(Participation):
     """Known steps: data are walked through in a fixed order, and a canary comes back every `period` steps.
 
-    Canary i takes part in the steps i mod `period`, and so on in every epoch. With m as above its loss is one
-    inner product, exactly Gaussian.
+    The loss of a canary is one inner product, exactly Gaussian.
 
     Attributes:
         period: The steps of an epoch.
+        first: The first step of all canaries. None: canary i begins with step i mod `period`; an audit that
+            draws canaries itself then puts all where a row leaks most.
 
     Example:
         >>> from canaria.mechanisms import InOrder
@@ -71,25 +76,46 @@ class InOrder(Participation):
     """
 
     period: int
+    first: int | None = None
 
     def __post_init__(self) -> None:
         checks.integer("period", self.period, 1)
+        if self.first is not None and checks.integer("first", self.first, 0) >= self.period:
+            raise InputError(f"first must be below the period, {self.period}, got {self.first}")
+
+    def _begins(self, count: int) -> Integers:
+        """The first step of each canary."""
+        return np.arange(count) % self.period if self.first is None else np.full(count, self.first)
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        return _every(self.period, steps)[:, np.arange(count) % self.period]
+        return _every(self.period, steps)[:, self._begins(count)]
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
-        first = np.arange(statistic.shape[1]) % self.period
-        return _of_epochs(strategy, statistic, self.period, deviation)[first, np.arange(len(first))]
+        count = statistic.shape[1]
+        each = _of_epochs(strategy, statistic, self.period, deviation)
+        return np.asarray(each[self._begins(count), np.arange(count)])
 
     def sensitivity(self, strategy: Strategy) -> float:
-        """The largest norm of C u over the steps that a row may have."""
-        return float(np.linalg.norm(strategy.of(_every(self.period, strategy.steps)), axis=0).max())
+        """The most that a row may add over its steps, whatever its gradients, wherever it begins.
+
+        Gradients of norm 1 add up to the square root of the sum of <x_s, x_t> (C' C)_st over pairs of steps,
+        at most that of the absolute values, which same gradients reach if no entry is negative.
+        """
+        return math.sqrt(max(_overlaps(strategy, self.period)))
+
+    def worst(self, strategy: Strategy) -> "InOrder":
+        """All canaries where |C u| is largest, unless `first` is given."""
+        if self.first is not None:
+            return self
+        added = np.linalg.norm(strategy.of(_every(self.period, strategy.steps)), axis=0)
+        return InOrder(self.period, int(np.argmax(added)))
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return gaussian_epsilon(1 / noise_multiplier, delta)
 
     def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+        if self.first is not None:
+            return ((len(range(self.first, steps, self.period)), 1.0),)
         return _of_turns(self.period, steps, 1.0)
 
     @property
@@ -131,7 +157,7 @@ class BallsInBins(Participation):
         return np.asarray(special.logsumexp(each, axis=0) - math.log(self.bins))
 
     def sensitivity(self, strategy: Strategy) -> float:
-        """The largest norm of C u over the bins."""
+        """As if the bin were known."""
         return InOrder(self.bins).sensitivity(strategy)
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
@@ -282,6 +308,12 @@ class MinSeparation(Participation):
 def _every(period: int, steps: int) -> npt.NDArray[np.bool_]:
     """Participations every `period` steps, one column for each first step."""
     return np.asarray(np.arange(steps)[:, None] % period == np.arange(period))
+
+
+def _overlaps(strategy: Strategy, period: int) -> list[float]:
+    """Of rows that come every `period` steps, from each first step on: the sum of |C' C| over their steps."""
+    products = abs(strategy.matrix.T @ strategy.matrix)
+    return [float(products[first::period, first::period].sum()) for first in range(period)]
 
 
 def _of_turns(period: int, steps: int, rate: float) -> tuple[tuple[int, float], ...]:

@@ -101,6 +101,13 @@ class Correlation(Sampling):
         noise = self.mechanism.deviation / law.sensitivity(strategy)
         return Correlation(mechanism=Correlated(strategy, law, noise))
 
+    def at_worst(self) -> "Correlation":
+        """The same for canaries whose steps are ours to choose."""
+        strategy, law = self.mechanism.strategy, self.mechanism.participation
+        return Correlation(
+            mechanism=Correlated(strategy, law.worst(strategy), self.mechanism.noise_multiplier)
+        )
+
     def table(self, seen: Floats, witnessed: Seen | None = None) -> Floats:
         """The likelihood table of a `Recording`, from what canaries' weights show, (steps, canaries).
 

@@ -389,7 +389,8 @@ def attach(
         strategy: The matrix C of correlated noise, by whose inverse independent noise is multiplied.
         sampling: How rows take part where noise is correlated: `InOrder`, `BallsInBins`, `CyclicPoisson` or
             `MinSeparation` of `canaria.mechanisms`, or a sampler of `jax_privacy.batch_selection`. With
-            injection "head" and `InOrder`, canary i must take part in the steps i modulo the period.
+            `InOrder`, injection "sum" puts canaries into the steps in which a row leaks most; with "head",
+            canary i must take part in the steps i modulo the period.
         per_coordinate: How many Dirac canaries share a weight; 1 where noise is correlated.
         injection: How canaries are injected. "sum": added to the clipped sum by a draw of our own, by the
             stated sampling; the data are left alone. "head": a parameter of its own, see
@@ -452,6 +453,7 @@ def audit_of(
     shapes = shapes_of(params)
     if injection == "sum":
         require_room(shapes, design)
+        correlation = None if correlation is None else correlation.at_worst()
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     return Audit(
         privatizer,

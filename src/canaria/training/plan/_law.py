@@ -132,6 +132,7 @@ def _law_of_one(stated: Training, actual: Training) -> Law:
 
 def _law_of_correlated(stated: Correlated, too_small: float) -> Law:
     """By drawing: half of the canaries are included, in blocks that fit into memory."""
+    stated = replace(stated, participation=stated.participation.worst(stated.strategy))
     actual, rng = replace(stated, noise_multiplier=stated.noise_multiplier / too_small), _generator()
     size = max(2, min(_ROWS, _BLOCK // stated.strategy.steps) // 2 * 2)
     bits = np.repeat(np.array([1, -1], dtype=np.int8), size // 2)
