@@ -133,6 +133,12 @@ class TestHead:
         assert callback.audit.steps == 3
         assert callback.audit.ended == ""
 
+    def test_adapters_come_before_the_head(self, tmp_path: Path) -> None:
+        model, rows = with_canary_head(llama(), Sentences(), 10)
+        built = made(with_adapters(model), rows, tmp_path, CanaryAudit(injection="head", canaries=10))
+        with pytest.raises(InputError, match="adapters and freezing come before the head"):
+            built.trainer.train()
+
     def test_rows_must_not_have_the_key_of_canaries(self) -> None:
         with pytest.raises(InputError, match="must not have 'canary'"):
             with_canary_head(llama(), [{"input_ids": torch.zeros(4), "canary": 1}], 10)

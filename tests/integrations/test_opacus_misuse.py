@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from opacus import PrivacyEngine
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -17,6 +18,14 @@ class TestMisuse:
         made = private("sum")
         made.one_pass()
         with pytest.raises(InputError, match="before training begins"):
+            attach(made.optimizer, made.loader, injection="sum", canaries=100)
+
+    def test_new_optimizer_of_an_engine_that_has_trained(self) -> None:
+        made = private("sum")
+        engine = PrivacyEngine(accountant="rdp")
+        engine.accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+        made.optimizer.attach_step_hook(engine.accountant.get_optimizer_hook_fn(sample_rate=0.1))
+        with pytest.raises(InputError, match="accountant has counted 1 steps that no canary was in"):
             attach(made.optimizer, made.loader, injection="sum", canaries=100)
 
     def test_without_poisson_sampling(self) -> None:

@@ -39,7 +39,7 @@ class Participation(ABC):
         """What an accountant gives, at least the truth."""
 
     def worst(self, strategy: Strategy) -> "Participation":
-        """The law of canaries whose steps are ours to choose: known ones are those in which a row leaks most."""
+        """The law of canaries whose steps are ours to choose: known ones are where a row leaks most."""
         return self
 
     @abstractmethod

@@ -80,10 +80,14 @@ def require_sampling(data_loader: DPDataLoader, sampling: Sampling, design: Desi
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
-    accountant = accountant_of(optimizer)
-    stepped = accountant is not None and steps_counted(accountant) > 0
-    if stepped or optimizer.state or any(p.grad is not None for p in optimizer.params):
+    if optimizer.state or any(p.grad is not None for p in optimizer.params):
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
+    accountant = accountant_of(optimizer)
+    if accountant is not None and (counted := steps_counted(accountant)):
+        raise InputError(
+            f"attach before training begins: the engine's accountant has counted {counted} steps that no "
+            "canary was in, and claims are about all of them"
+        )
 
 
 def require_counted(optimizer: DPOptimizer, steps: int) -> None:
@@ -186,5 +190,7 @@ def _require_canary_rows(
 def _require_head(optimizer: DPOptimizer, design: Design) -> None:
     heads = list({p.canary_head: None for p in optimizer.params if hasattr(p, "canary_head")})
     if len(heads) != 1 or heads[0].design != design:
-        held = heads[0].design if heads else "none"
+        held = (
+            heads[0].design if heads else "none that is trained (adapters and freezing come before the head)"
+        )
         raise InputError(f"injection='head' needs a model made by with_canary_head with {design}, got {held}")
