@@ -24,10 +24,11 @@ class Account:
 
     def add(self, noise: float, rate: float, steps: int = 1) -> None:
         """Further steps with these settings."""
-        if self._runs and _same(self._runs[-1][:2], (noise, rate)):
-            noise, rate, before = self._runs.pop()
-            steps += before
-        self._runs.append((noise, rate, steps))
+        last_noise, last_rate, before = self._runs[-1] if self._runs else (math.nan, math.nan, 0)
+        if math.isclose(noise, last_noise, rel_tol=_SAME) and math.isclose(rate, last_rate, rel_tol=_SAME):
+            self._runs[-1] = (last_noise, last_rate, before + steps)
+        else:
+            self._runs.append((noise, rate, steps))
 
     @property
     def steps(self) -> int:

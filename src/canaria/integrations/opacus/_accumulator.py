@@ -60,7 +60,7 @@ class Accumulator:
         self._witnessed = Witnessed(roles, device, wide)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
-        self._rows = [self._cut(row, row + 1) for row in range(held)]
+        self._cuts: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._scratch = torch.zeros(2, held, self._count, device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
@@ -75,7 +75,10 @@ class Accumulator:
 
         They must not go beyond the steps that are held back.
         """
-        return self._rows[self._waiting] if count == 1 else self._cut(self._waiting, self._waiting + count)
+        rows = self._waiting, self._waiting + count
+        if rows not in self._cuts:
+            self._cuts[rows] = self._cut(*rows)
+        return self._cuts[rows]
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
         """One step: the next of `next_rows`, with its sign changed, and the canaries' own part, if it lacks.

@@ -35,6 +35,7 @@ from canaria.integrations.opacus._internals import (
     before_update,
     clip_norm_of,
     clips_adaptively,
+    clips_by_ghost,
     divisor,
     is_together,
     layer_norms,
@@ -104,7 +105,7 @@ class Audit(Recorded):
         )
         self._draws = Draws(data_loader, self.sampling, begun=begun, followed=injection == "rows")
         self._account = Account()
-        self._resumed, self._ended = False, ""
+        self._begun, self._ended = False, ""
         self.shares_accountant: Callable[[], bool] = lambda: False
         self._earlier: tuple[str, ...] = ()
         self._watched: Watched | None = None
@@ -139,7 +140,8 @@ class Audit(Recorded):
         )
         held = HELD if places.together == 1 else 2 * HELD
         kept = Accumulator(specified, self.optimizer.params[0].device, held=held)
-        self._reader = Reader(places, kept, seed, totals=processes(self.optimizer) == 1)
+        self._several, self._ghost = processes(self.optimizer) > 1, clips_by_ghost(self.optimizer)
+        self._reader = Reader(places, kept, seed, totals=not self._several)
         self._layer_norms = layer_norms(self.optimizer)
         self._rounding: Tensor | float = 0.0
 
@@ -174,13 +176,15 @@ class Audit(Recorded):
         return self._injection.share * math.sqrt(self._accumulator.noise_square / self.steps)
 
     def _before_noise(self) -> None:
-        if self._injection.places.accumulated():
+        places = self._injection.places
+        if not self._ghost and places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        self._injection.places.require_trained()
+        places.require_trained()
         if layer_norms(self.optimizer) != self._layer_norms:
             raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
-        if self.steps == 0 and not self._resumed:
+        if not self._begun:
             require_unused(self.optimizer)
+        self._begun = True
         self._reader.begin()
         self._own, self._waits = self._injection.before_noise(), True
         self._draws.count_step()
@@ -194,12 +198,12 @@ class Audit(Recorded):
                 "attaching, or the original optimizer was stepped itself"
             )
         self._waits = False
-        everybody = None if processes(optimizer) == 1 else self._reduced_sums()
-        places.subtract_gradients(divisor(optimizer))
+        everybody = self._reduced_sums() if self._several else None
+        scale = divisor(optimizer)
+        places.subtract_gradients(scale)
         share = self._injection.share
         clip_norm = clip_norm_of(optimizer) * share
-        rounding = places.rounding(divisor(optimizer))
-        if rounding is not None:
+        if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
         self._reader.add(Step(everybody, self._own, clip_norm, self._noise() / share))
@@ -391,7 +395,7 @@ class Audit(Recorded):
         self._injection.release()
         self._build(int(state["seed"]))
         self._accumulator.load_state_dict(state)
-        self._account, self._resumed = Account.of(state["account"]), True
+        self._account, self._begun = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
         self._watched_before = state.get("watched")
         if (rounded := state.get("rounding")) is not None:

@@ -34,9 +34,9 @@ _BLOCK: Final = 512
 """Parameters begin at multiples of this in a vector: blocks can be summed at once."""
 DEFERRING = ("cuda",)
 """The kinds of devices on which several steps are kept."""
-_TOGETHER: Final = 4
+_TOGETHER: Final = 8
 """So many steps are kept there."""
-_MOST_BYTES: Final = 2**29
+_MOST_BYTES: Final = 2**30
 """What the sums of these steps, and the canaries that are added to them, may take."""
 
 
