@@ -346,6 +346,32 @@ class TestPlan:
         assert "told the number of rounds 6, where that of the plan is 7" in rounds
 
     @pytest.mark.parametrize(
+        ("event", "contradicted"),
+        [
+            (dp_accounting.NoOpDpEvent(), True),
+            (dp_accounting.GaussianDpEvent(100.0), True),
+            (dp_accounting.GaussianDpEvent(0.2), False),
+            (dp_accounting.UnsupportedDpEvent(), False),
+        ],
+        ids=["nothing", "much noise", "little noise", "not understood"],
+    )
+    def test_an_accountant_that_was_told_something_else(
+        self, event: dp_accounting.DpEvent, contradicted: bool
+    ) -> None:
+        params = jnp.zeros(900)
+        audit = attach_plan(replace(self.plan(), dp_event=event), params, canaries=300, rng=0)
+        _, state = jax.jit(audit.privatizer.update)(params, audit.privatizer.init(params))
+        found = audit.recording(state).contradictions
+        assert len(found) == contradicted
+        assert all("the plan's accountant was told of ε = " in one for one in found)
+
+    def test_a_noising_matrix_that_looks_ahead(self) -> None:
+        full = np.eye(STEPS) + 0.1
+        changed = {"noise_addition_transform": matrix_factorization_privatizer(full, stddev=1.0, prng_key=0)}
+        with pytest.raises(InputError, match="must be square and lower triangular"):
+            attach_plan(replace(self.plan(), **changed), jnp.zeros(900), canaries=300)
+
+    @pytest.mark.parametrize(
         ("changed", "said"),
         [
             ({"noise_addition_transform": optax.identity()}, "does not say what it adds"),

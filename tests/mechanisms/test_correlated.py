@@ -158,6 +158,7 @@ def test_in_order_is_one_gaussian() -> None:
         for sign, seen in zip((1, -1), losses[:, first::4], strict=True):
             assert stats.kstest(seen, stats.norm(sign * mu**2 / 2, mu).cdf).pvalue > 1e-4
     assert training.claimed(1e-5) == gaussian_epsilon(1 / 0.8, 1e-5)
+    assert training.claimed(0.0) == math.inf
 
 
 def test_sensitivity_is_that_of_the_worst_gradients() -> None:
@@ -230,6 +231,9 @@ def test_strategies() -> None:
         (lambda: Strategy(np.ones(3)), "must be a square matrix"),
         (lambda: Strategy(np.ones((2, 2))), "lower triangular"),
         (lambda: Strategy(np.diag([1.0, 0.0])), "positive on its diagonal"),
+        (lambda: Strategy([[1.0], [1.0, 2.0]]), "must be a square matrix of numbers"),
+        (lambda: Correlated(np.eye(2), InOrder(2), 1.0), "strategy must be a Strategy"),
+        (lambda: Correlated(Strategy(DENSE), "bins", 1.0), "participation must be InOrder, BallsInBins"),
         (lambda: Strategy.toeplitz([1.0, 2.0], 1), "a list of 1 to 1 numbers"),
         (lambda: Strategy.buffered([0.9], [0.1, 0.2], 5), "of one length"),
         (lambda: CyclicPoisson(2, 0.0), "rate must be above 0"),

@@ -6,11 +6,12 @@ import numpy as np
 
 from canaria.mechanisms import Correlated, Strategy
 from canaria.mechanisms.dpsgd import log_likelihoods_of
+from canaria.mechanisms.participation import Participation
 from canaria.training import Dense, Dirac, Recording
 from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import Design, hidden_bits
 from canaria.training.correlated import Correlation
-from canaria.training.witnesses import Seen, layout
+from canaria.training.witnesses import layout
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
 
@@ -106,10 +107,13 @@ def correlated(
     noise: float = 1.0,
     weight: float = 1.0,
     steps: int | None = None,
+    silent: int | None = None,
+    law: Participation | None = None,
 ) -> Recording:
     """Training with correlated noise, each canary on a weight of its own, stopped after some steps.
 
-    Faults: the noise is that of another strategy, or `noise` times as much, or canaries have another weight.
+    Faults: the noise is that of another strategy, or `noise` times as much, or missing in one step; canaries
+    have another weight, or take part by another law.
     """
     rng = np.random.default_rng(seed)
     bits = hidden_bits(count, seed)
@@ -123,15 +127,17 @@ def correlated(
         ]
         for shape in shapes
     ]
+    if silent is not None:
+        for one in added:
+            one[silent] = 0
     seen, witnesses = (
         np.concatenate([one[:, some] for one, some in zip(added, places, strict=True)], axis=1)
         for places in (laid.canaries, laid.witnesses)
     )
-    seen += weight * (mechanism.participation.draw(whole, count, rng) & (bits > 0))[:steps]
+    seen += weight * ((law or mechanism.participation).draw(whole, count, rng) & (bits > 0))[:steps]
     first = stated.first(len(seen))
     totals = np.stack([one.sum(axis=1) for one in added], axis=1)
-    white = [first.mechanism.strategy.whiten(one) / mechanism.deviation for one in (witnesses, totals)]
-    witnessed = Seen.of(white[0], white[1], laid.roles)
+    witnessed = first.witnessed(witnesses, totals, laid.roles)
     return Recording(
         design=Dirac(count),
         bits=bits,

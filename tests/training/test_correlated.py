@@ -11,7 +11,7 @@ from canaria import InputError, play
 from canaria.claims import GaussianDP
 from canaria.claims.noise import gaussian_epsilon
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, InOrder, MinSeparation, Strategy
-from canaria.training import CorrelatedRecorder, Recording
+from canaria.training import CorrelatedRecorder, Recording, TrainingDivergedError
 from canaria.training.correlated import Correlation
 from canaria.training.witnesses import Seen, layout
 from tests.training.simulated import correlated
@@ -30,7 +30,25 @@ TRAININGS = {
     ),
     "bins": Correlated(DENSE, BallsInBins(8), 1.1),
     "order": Correlated(DENSE, InOrder(8), 1.1),
+    "one epoch": Correlated(DENSE, InOrder(STEPS), 0.4),
+    "few of an epoch": Correlated(DENSE, InOrder(12), 0.4),
 }
+
+
+class Clustered(InOrder):
+    """As often as in order, but in steps that follow each other."""
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        often = -(-steps // self.period)
+        return np.repeat(np.arange(steps)[:, None] < often, count, axis=1)
+
+
+class Reshuffled(InOrder):
+    """In another order in every epoch."""
+
+    def draw(self, steps: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        own = rng.integers(0, self.period, (-(-steps // self.period), count))
+        return np.arange(steps)[:, None] % self.period == own[np.arange(steps) // self.period]
 
 
 def run(name: str, seed: int, **faults: Any) -> Recording:
@@ -62,6 +80,47 @@ FAULTS = {
 def test_faults_are_found(fault: str) -> None:
     for seed in range(3):
         assert run("bands", seed, **FAULTS[fault]).conformance().p_value <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("steps", [None, 21], ids=["whole", "stopped"])
+def test_a_step_without_noise_is_certain(seed: int, steps: int | None) -> None:
+    """Whitened, it has the noise of the steps before; eight weights without canaries are enough."""
+    found = correlated(TRAININGS["bands"], 300, seed, ((308,),), silent=9, steps=steps).conformance()
+    assert found.parts["steps"] < 1e-100
+    assert found.clearest == "the noise of step 10"
+
+
+@pytest.mark.parametrize(
+    ("name", "law", "noise"),
+    [
+        ("order", Clustered(8), 0.3),
+        ("order", Reshuffled(8), 0.1),
+        ("bins", Clustered(8), 0.3),
+        ("bands of one column norm", Clustered(5), 0.3),
+        ("bands of one column norm", Reshuffled(5), 0.3),
+    ],
+    ids=["order, clustered", "order, reshuffled", "bins, clustered", "bands, clustered", "bands, reshuffled"],
+)
+def test_rows_that_take_part_at_other_times_are_found(name: str, law: InOrder, noise: float) -> None:
+    """As often as stated, with noise that lets single steps be seen: of three, all are found."""
+    training = Correlated(TRAININGS[name].strategy, TRAININGS[name].participation, noise)
+    for seed in range(3):
+        found = correlated(training, 300, seed, SHAPES, law=law).conformance()
+        assert found.p_value <= 1e-6
+        assert found.clearest == "when canaries take part"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_noise_that_is_no_number_is_no_audit(value: float) -> None:
+    rng = np.random.default_rng(0)
+    recorder = CorrelatedRecorder(np.zeros(1200), TestRecorder.MECHANISM, canaries=500, rng=0)
+    for _ in range(8):
+        noisy = recorder.draw() + rng.normal(size=1200)
+        noisy[np.flatnonzero(~np.isin(np.arange(1200), recorder._laid.canaries[0]))] = value
+        recorder.see(noisy, real=np.zeros(1200))
+    with pytest.raises(TrainingDivergedError, match="not finite"):
+        recorder.bound(DELTA)
 
 
 @pytest.mark.parametrize(("noise", "believed"), [(0.5, True), (1.01, False)])
@@ -123,6 +182,12 @@ def test_reports_say_what_was_stated() -> None:
         run("bands", 0).bound(DELTA, family="dpsgd")
 
 
+def test_reports_say_that_training_was_stopped() -> None:
+    said = run("bands", 0, steps=21).report(delta=DELTA).facts["training"]
+    assert "stopped before the last of 32 steps" in said
+    assert "the stated noise over the sensitivity of these steps" in said
+
+
 def test_stopped_training_has_the_noise_of_its_own_sensitivity() -> None:
     """Fewer steps add less; the noise is the same."""
     whole = Correlation(mechanism=TRAININGS["order"])
@@ -130,6 +195,11 @@ def test_stopped_training_has_the_noise_of_its_own_sensitivity() -> None:
     assert half.mechanism.deviation == pytest.approx(whole.mechanism.deviation)
     assert half.mechanism.noise_multiplier > whole.mechanism.noise_multiplier
     assert whole.first(STEPS).mechanism.noise_multiplier == pytest.approx(1.1)
+
+
+def test_steps_and_rate_are_those_of_the_strategy() -> None:
+    with pytest.raises(InputError, match="steps and sample rate are those of the strategy"):
+        run("bands", 0).conformance(sample_rate=0.5)
 
 
 def test_rows_that_keep_a_distance_have_scores_but_no_conformance() -> None:

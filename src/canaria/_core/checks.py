@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria._core.errors import InputError, nearest, shown
+from canaria._core.errors import InputError, TrainingDivergedError, nearest, shown
 from canaria._core.membership import Membership, UnknownWordError
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
@@ -172,6 +172,14 @@ def same_length(name: str, length: int, other: str, expected: int) -> None:
     """Check that two sequences are equally long."""
     if length != expected:
         raise InputError(f"{name} must be as long as {other}, got {length} and {expected}")
+
+
+def require_converged(*seen: Floats) -> None:
+    """Check that what training showed is numbers."""
+    if not all(np.isfinite(values).all() for values in seen):
+        raise TrainingDivergedError(
+            "the noisy sums are not finite: training diverged, there is nothing to audit"
+        )
 
 
 def assign(instance: object, **values: object) -> None:

@@ -60,6 +60,13 @@ class Correlated:
             raise InputError(
                 f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
             )
+        if not isinstance(self.strategy, Strategy):
+            raise InputError(f"strategy must be a Strategy, got {shown(self.strategy)}")
+        if not isinstance(self.participation, Participation):
+            raise InputError(
+                "participation must be InOrder, BallsInBins, CyclicPoisson or MinSeparation, got "
+                f"{shown(self.participation)}"
+            )
         self.participation.log_ratio(self.strategy, np.zeros((self.strategy.steps, 1)), 1.0)
 
     @property

@@ -15,7 +15,7 @@ from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon
-from canaria.claims.noise import gaussian_epsilon
+from canaria.claims.noise import GaussianDP
 from canaria.mechanisms.strategies import Strategy
 
 
@@ -101,22 +101,31 @@ class InOrder(Participation):
         Gradients of norm 1 add up to the square root of the sum of <x_s, x_t> (C' C)_st over pairs of steps,
         at most that of the absolute values, which same gradients reach if no entry is negative.
         """
-        return math.sqrt(max(_overlaps(strategy, self.period)))
+        return math.sqrt(float(_overlaps(strategy, self.period).max()))
 
     def worst(self, strategy: Strategy) -> "InOrder":
         """All canaries where |C u| is largest, unless `first` is given."""
         if self.first is not None:
             return self
-        added = np.linalg.norm(strategy.of(_every(self.period, strategy.steps)), axis=0)
-        return InOrder(self.period, int(np.argmax(added)))
+        return InOrder(self.period, int(np.argmax(_added(strategy, self.period))))
+
+    def added(self, strategy: Strategy, count: int) -> Floats:
+        """The square of |C u| of each canary."""
+        return _added(strategy, self.period)[self._begins(count)]
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
-        return gaussian_epsilon(1 / noise_multiplier, delta)
+        return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
     def times(self, steps: int) -> tuple[tuple[int, float], ...]:
-        if self.first is not None:
-            return ((len(range(self.first, steps, self.period)), 1.0),)
-        return _of_turns(self.period, steps, 1.0)
+        return ((self.most(steps), 1.0),)
+
+    def most(self, steps: int) -> int:
+        """How often a canary takes part, at most."""
+        return len(range(self.first or 0, steps, self.period))
+
+    def often(self, steps: int, count: int) -> Integers:
+        """How often each canary takes part: in an epoch that is not over, the last ones once less."""
+        return np.maximum(-(-(steps - self._begins(count)) // self.period), 0)
 
     @property
     def share(self) -> float:
@@ -161,7 +170,7 @@ class BallsInBins(Participation):
         return InOrder(self.bins).sensitivity(strategy)
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
-        return gaussian_epsilon(1 / noise_multiplier, delta)
+        return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
     def times(self, steps: int) -> tuple[tuple[int, float], ...]:
         return _of_turns(self.bins, steps, 1.0)
@@ -202,12 +211,14 @@ class CyclicPoisson(Participation):
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         turns = _every(self.groups, steps)[:, rng.integers(0, self.groups, count)]
-        return turns & (rng.random(turns.shape) < self.rate)
+        for step in range(steps):
+            turns[step] &= rng.random(count) < self.rate
+        return turns
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
         _require_bands(strategy, self.groups)
         each = _log_mixture(self.rate, _exponents(strategy, statistic, deviation))
-        by_group = np.tensordot(_every(self.groups, strategy.steps).T.astype(np.float64), each, axes=1)
+        by_group = _of_turns_added(each, self.groups)
         return np.asarray(special.logsumexp(by_group, axis=0) - math.log(self.groups))
 
     def sensitivity(self, strategy: Strategy) -> float:
@@ -310,10 +321,23 @@ def _every(period: int, steps: int) -> npt.NDArray[np.bool_]:
     return np.asarray(np.arange(steps)[:, None] % period == np.arange(period))
 
 
-def _overlaps(strategy: Strategy, period: int) -> list[float]:
-    """Of rows that come every `period` steps, from each first step on: the sum of |C' C| over their steps."""
-    products = abs(strategy.matrix.T @ strategy.matrix)
-    return [float(products[first::period, first::period].sum()) for first in range(period)]
+def _of_turns_added(values: Floats, period: int) -> Floats:
+    """Sums over every `period` steps, from each first step on, (period, ...)."""
+    missing = np.zeros((-len(values) % period, *values.shape[1:]))
+    return np.asarray(np.concatenate([values, missing]).reshape(-1, period, *values.shape[1:]).sum(axis=0))
+
+
+def _added(strategy: Strategy, period: int) -> Floats:
+    """The square of |C u| for participations every `period` steps, from each first step on."""
+    return np.asarray(np.square(_of_turns_added(strategy.matrix.T, period)).sum(axis=1))
+
+
+def _overlaps(strategy: Strategy, period: int) -> Floats:
+    """The sum of |C' C| over the same steps: the same, unless C has negative entries."""
+    if (strategy.matrix >= 0).all():
+        return _added(strategy, period)
+    columns = (strategy.matrix[:, first::period] for first in range(period))
+    return np.array([abs(own.T @ own).sum() for own in columns])
 
 
 def _of_turns(period: int, steps: int, rate: float) -> tuple[tuple[int, float], ...]:
@@ -329,9 +353,8 @@ def _exponents(strategy: Strategy, statistic: Floats, deviation: float) -> Float
 
 def _of_epochs(strategy: Strategy, statistic: Floats, period: int, deviation: float) -> Floats:
     """(<m, u> - |C u|^2 / 2) / s^2 for participations every `period` steps, from each first step on."""
-    turns = _every(period, strategy.steps)
-    added = np.square(strategy.of(turns)).sum(axis=0)
-    return np.asarray((turns.T.astype(np.float64) @ statistic - added[:, None] / 2) / deviation**2)
+    added = _added(strategy, period)
+    return np.asarray((_of_turns_added(statistic, period) - added[:, None] / 2) / deviation**2)
 
 
 def _log_mixture(rate: float, exponents: Floats) -> Floats:

@@ -34,7 +34,11 @@ class Strategy:
     """
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
-        self.matrix = np.asarray(matrix, dtype=np.float64)
+        try:
+            self.matrix = np.array(matrix, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"a strategy must be a square matrix of numbers: {error}") from None
+        self.matrix.setflags(write=False)
         if self.matrix.ndim != 2 or len({*self.matrix.shape}) != 1 or not self.matrix.size:
             raise InputError(f"a strategy must be a square matrix, got shape {self.matrix.shape}")
         self.steps = len(self.matrix)
@@ -108,6 +112,11 @@ class Strategy:
         """The standard deviation of the sum over all steps of the noise that training adds, in units of s."""
         ones = np.ones(self.steps)
         return float(np.linalg.norm(linalg.solve_triangular(self.matrix, ones, trans="T", lower=True)))
+
+    @cached_property
+    def spread_of_steps(self) -> Floats:
+        """The standard deviation of the noise that training adds in each step, in units of s."""
+        return np.asarray(np.linalg.norm(self.correlate(np.eye(self.steps)), axis=1))
 
     def whiten(self, released: Floats) -> Floats:
         """C times what was released, (steps, ...): its noise is independent from step to step."""

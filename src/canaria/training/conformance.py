@@ -45,7 +45,7 @@ _FEWEST_DRAWS: Final = 5
 _MOST_SPREAD: Final = 0.15
 """And they may add this share, at most, to the variance of the squares."""
 _TELLING: Final = (
-    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "weight"),
+    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "weight", "timing"),
     *("totals", "layers", "noise", "offset"),
 )
 """Parts, those first that tell most of what is wrong; a wrong weight of canaries shows in totals too."""

@@ -2,8 +2,9 @@
 
 At a canary's weight step t shows y_t, the noisy sum less the part of the real rows, in clip norms. The loss
 follows from all of them (Theorem 35). Their plain sum is the number of steps in which the canary takes part,
-if it is included, with noise N(0, s^2 |C'^-1 1|^2); conformance is held against that. Witnesses are whitened
-step by step, so their values are independent N(0, s^2), as in DP-SGD.
+if it is included, with noise N(0, s^2 |C'^-1 1|^2); conformance is held against that, and the losses of
+included canaries against their law, by which it sees whether they took part when they should. Witnesses are
+whitened step by step, so their values are independent N(0, s^2), as in DP-SGD.
 """
 
 import math
@@ -11,17 +12,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from scipy import special, stats
 
-from canaria._core.arrays import Floats
+from canaria._core import checks
+from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import Family, gaussian
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
 from canaria.training.accumulator import CLEAR, LEAST_NOISE
+from canaria.training.noise import Part
 from canaria.training.sampling import Sampling, Trials
-from canaria.training.witnesses import Seen
+from canaria.training.witnesses import Roles, Seen
 
 KIND: Final = "correlated"
+_WHEN: Final = "when canaries take part"
+_DRAWN, _LARGEST = 20_000, 2**22
+"""So many canaries are drawn to know the law of losses; fewer if that would be more numbers than this."""
 _NO_LAW: Final = "not tested (no simple law says how often rows take part that keep a distance)"
 
 
@@ -31,6 +38,7 @@ class Correlation(Sampling):
 
     Attributes:
         mechanism: The strategy, the law of participation and the noise multiplier.
+        planned: The number of steps that were stated, if `mechanism` is of the first ones alone.
 
     Raises:
         InputError: If there is no noise.
@@ -45,6 +53,7 @@ class Correlation(Sampling):
     """
 
     mechanism: Correlated
+    planned: int | None = None
     kind: str = field(default=KIND, init=False)
 
     def __post_init__(self) -> None:
@@ -64,8 +73,9 @@ class Correlation(Sampling):
 
     @property
     def words(self) -> str:
-        law = self.mechanism.participation.words
-        return f"correlated noise, {self.mechanism.strategy.bands} bands, {law}"
+        law, bands = self.mechanism.participation.words, self.mechanism.strategy.bands
+        stopped = "" if self.planned is None else f", stopped before the last of {self.planned} steps"
+        return f"correlated noise, {bands} bands, {law}{stopped}"
 
     @property
     def steps(self) -> int:
@@ -91,6 +101,13 @@ class Correlation(Sampling):
         coins = self.mechanism.participation.times(steps)
         return tuple(Trials(rows * number, rate) for number, rate in coins)
 
+    def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
+        """Where rows begin one after the other and the last epoch is not over, some had a step less."""
+        law = self.mechanism.participation
+        if not isinstance(law, InOrder):
+            return sums
+        return np.asarray(sums + included * (law.most(steps) - law.often(steps, len(sums))))
+
     def noise_of_sums(self, steps: int) -> float:
         sensitivity = self.mechanism.deviation / self.mechanism.noise_multiplier
         return sensitivity * self.mechanism.strategy.first(steps).spread_of_sums / math.sqrt(steps)
@@ -99,7 +116,8 @@ class Correlation(Sampling):
         """Of the first steps alone: the same noise, over the sensitivity of these."""
         strategy, law = self.mechanism.strategy.first(steps), self.mechanism.participation
         noise = self.mechanism.deviation / law.sensitivity(strategy)
-        return Correlation(mechanism=Correlated(strategy, law, noise))
+        planned = None if steps == self.steps else self.steps
+        return Correlation(mechanism=Correlated(strategy, law, noise), planned=planned)
 
     def at_worst(self) -> "Correlation":
         """The same for canaries whose steps are ours to choose."""
@@ -108,12 +126,49 @@ class Correlation(Sampling):
             mechanism=Correlated(strategy, law.worst(strategy), self.mechanism.noise_multiplier)
         )
 
+    def witnessed(self, noise: Floats, totals: Floats, roles: Roles) -> Seen:
+        """What witnesses showed, and whole parameters, from their noise in clip norms, (steps, ...)."""
+        checks.require_converged(noise, totals)
+        strategy, deviation = self.mechanism.strategy, self.mechanism.deviation
+        white = [strategy.whiten(values) / deviation for values in (noise, totals)]
+        squares = np.square(noise[:, ~roles.shaped]).sum(axis=1)
+        return Seen.of(white[0], white[1], roles)._replace(released=self.released(squares))
+
+    def released(self, squares: Floats) -> Floats:
+        """Sums of squares of the noise of steps, in clip norms, over what is expected of one square."""
+        return np.asarray(squares / (self.mechanism.deviation * self.mechanism.strategy.spread_of_steps) ** 2)
+
+    def timing(
+        self, losses: Floats, included: Hits, ratio: float, witnessed: Seen | None, rng: np.random.Generator
+    ) -> Part:
+        """Whether included canaries have the losses of rows that take part as stated.
+
+        With known steps they are normal, exactly. Else they are compared with those of canaries that are
+        drawn (Mann and Whitney). `ratio` is the noise that is tested, over the stated one.
+        """
+        strategy, law = self.mechanism.strategy, self.mechanism.participation
+        believed = _believed(witnessed)
+        if isinstance(law, InOrder):
+            middle = law.added(strategy, len(losses)) / 2 / (self.mechanism.deviation * believed) ** 2
+            own = included & (middle > 0)
+            scores = (losses - middle)[own] / np.sqrt(2 * middle[own]) * believed / ratio
+            return Part(_two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1))), _WHEN)
+        count = max(1000, min(_DRAWN, _LARGEST // self.steps))
+        drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
+        statistic = strategy.statistic(drawn.release(np.ones(count, np.int8), rng))
+        expected = law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
+        if not included.any():
+            return Part(1.0, _WHEN)
+        test = stats.mannwhitneyu(losses[included], expected, method="asymptotic")
+        return Part(float(test.pvalue), _WHEN)
+
     def table(self, seen: Floats, witnessed: Seen | None = None) -> Floats:
         """The likelihood table of a `Recording`, from what canaries' weights show, (steps, canaries).
 
         Where witnesses contradict the stated noise by five standard errors, what they show is believed, so
         that a fault does not blunt the audit. The bits are not looked at, so bounds hold either way.
         """
+        checks.require_converged(seen)
         law, strategy = self.mechanism.participation, self.mechanism.strategy
         deviation = self.mechanism.deviation * _believed(witnessed)
         ratios = law.log_ratio(strategy, strategy.statistic(seen), deviation)
@@ -129,3 +184,7 @@ def _believed(witnessed: Seen | None) -> float:
     if abs(square - 1) <= CLEAR * math.sqrt(2 / count):
         return 1.0
     return math.sqrt(max(square, 1 / 400))
+
+
+def _two_sided(score: float) -> float:
+    return float(2 * special.ndtr(-abs(score)))

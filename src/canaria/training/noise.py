@@ -5,6 +5,7 @@ signs of such values are independent, and so are different witnesses. Each part 
 
     size      the sum of squares, chi-squared;
     steps     the share of each step in it (Beta), which does not depend on the sum: the smallest p-value;
+              where noise is correlated, also the squares of each step as it was released (chi-squared);
     places    the same of each witness and of each parameter;
     shape     how many values of other witnesses are beyond 4, of the rest beyond 3, and so on: binomial;
     repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
@@ -63,7 +64,7 @@ def parts_of(
         total = float(seen.by_step.sum())
         found["size"] = Part(chi_squared(total * factor, steps * places), "the noise as a whole")
         if steps > 1:
-            found["steps"] = _steps(seen.by_step, steps, places, total)
+            found["steps"] = _steps(seen, places, total, factor)
         if places > 1:
             found["places"] = _places(seen.by_place, roles.parameter[~roles.shaped], steps, total, names)
     if seen.cells.sum() > 0:
@@ -116,12 +117,25 @@ def _common_indices(roles: Roles) -> dict[tuple[int, int], int]:
     return found
 
 
-def _steps(by_step: Floats, steps: int, places: int, total: float) -> Part:
+def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
+    """The shares of steps; and their sizes as they were released, where noise is correlated.
+
+    Whitened, a step without noise of its own still has that of the steps before it.
+    """
+    by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
     tails = _beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
     least = int(np.argmin(tails))
     silent = by_step[least] * steps < _LITTLE * together[least] * total
-    return Part(sidak(float(tails[least]), len(tails)), f"the noise of step {least + 1}", bool(silent))
+    found = Part(sidak(float(tails[least]), len(tails)), f"the noise of step {least + 1}", bool(silent))
+    if len(seen.released) == 0:
+        return found
+    released = np.array([chi_squared(factor * square, places) for square in seen.released])
+    least = int(np.argmin(released))
+    silent = seen.released[least] < _LITTLE * places
+    raw = Part(sidak(float(released[least]), steps), f"the noise of step {least + 1}", bool(silent))
+    clearer = min(found, raw, key=lambda part: part.p_value)
+    return clearer._replace(p_value=sidak(clearer.p_value, 2))
 
 
 def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: int) -> Part:

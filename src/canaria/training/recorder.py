@@ -332,11 +332,8 @@ class CorrelatedRecorder(Recorder):
             return super().recording()
         so_far = self._correlation.first(self.steps)
         mechanism, seen = so_far.mechanism, np.array(self._held)
-        noise, totals = (
-            mechanism.strategy.whiten(np.array(values)) / mechanism.deviation
-            for values in (self._witnessed, self._totals)
-        )
-        witnessed = Seen.of(noise, totals, self._laid.roles)
+        noise, totals = np.array(self._witnessed), np.array(self._totals)
+        witnessed = so_far.witnessed(noise, totals, self._laid.roles)
         return self._recorded(
             sums=seen.sum(axis=0),
             table=so_far.table(seen, witnessed),

@@ -13,7 +13,7 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
-from canaria._core.errors import InputError, TrainingDivergedError, shown
+from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim, GaussianDP
 from canaria.claims import DpSgd as ClaimOfDpSgd
@@ -140,10 +140,9 @@ class Recording:
             raise InputError(
                 self.ended or "no training step was seen; train between attaching the audit and asking for it"
             )
-        if not np.isfinite(self.sums).all():
-            raise TrainingDivergedError(
-                "the noisy sums are not finite: training diverged, there is nothing to audit"
-            )
+        checks.require_converged(self.sums)
+        if (seen := self.witnessed) is not None:
+            checks.require_converged(seen.by_step, seen.by_place, seen.totals, seen.released)
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
         """The score of each canary, given the revealed bits; higher means included.
@@ -314,6 +313,8 @@ class Recording:
         """
         if self.excuse:
             raise InputError(f"conformance is {self.excuse}")
+        if isinstance(self.sampling, Correlation) and (steps, sample_rate) != (None, None):
+            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         settings = (
             checks.integer("steps", self.steps if steps is None else steps, 1),
@@ -329,6 +330,11 @@ class Recording:
         drawn = part_of(self.drawn, settings[1], rng, self.sampling) if self.drawn is not None else None
         if drawn is not None:
             parts["sampling"] = drawn
+        if isinstance(self.sampling, Correlation):
+            assert self.table is not None
+            parts["timing"] = self.sampling.timing(
+                self.table[:, 1], included, noise / self.noise_multiplier, self.witnessed, rng
+            )
         if isinstance(self.design, Dense):
             return self._in_units(
                 of_dense(
@@ -347,7 +353,7 @@ class Recording:
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
         unit = self.sampling.noise_of_sums(settings[0])
         found = of_dirac(
-            self.sums,
+            self.sampling.levelled(self.sums, included, self.steps),
             self.rows * counts.astype(np.int64),
             *settings[:2],
             settings[2] * unit,

@@ -131,7 +131,8 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     total = float(centred @ centred)
     if total == 0:
         return None
-    slope = float(centred @ recording.sums) / total / often
+    sums = recording.sampling.levelled(recording.sums, recording.bits > 0, steps)
+    slope = float(centred @ sums) / total / often
     unit = noise * recording.sampling.noise_of_sums(steps)
     variance = float(centred**2 @ (steps * unit**2 + spread * included))
     error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / often

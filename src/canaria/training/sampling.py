@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from canaria._core import checks
+from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
 
 KINDS: Final = ("poisson", "shuffled", "fixed-size")
@@ -93,6 +94,10 @@ class Sampling:
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
         return Trials(rows * passes, once), Trials(rows, once * left / length)
+
+    def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
+        """The sums as if every canary had taken part by one law, where it is known that they did not."""
+        return sums
 
     def noise_of_sums(self, steps: int) -> float:
         """The noise of the sum over so many steps, over the root of their number, in noise multipliers."""

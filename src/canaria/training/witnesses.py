@@ -273,6 +273,9 @@ class Seen(NamedTuple):
         signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
         totals: The sum over each parameter that is totalled, over the root of its size, in all of the first
             steps or in some of them.
+        released: Of noise that is correlated between steps, the sum of squares of every step as it was
+            released, over what is expected of a single one; `by_step` is of whitened noise. Empty if noise
+            is independent.
 
     """
 
@@ -282,6 +285,7 @@ class Seen(NamedTuple):
     cells: Integers
     signs: Any
     totals: Floats
+    released: Floats = np.zeros(0)
 
     @classmethod
     def of(cls, values: Floats, totals: Floats, roles: Roles) -> "Seen":

@@ -141,11 +141,8 @@ class Audit:
         self._whitening: Whitening | None = None
         made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
         if correlation is not None:
-            strategy, others = (
-                correlation.mechanism.strategy,
-                len(places.roles.index) + len(places.roles.whole),
-            )
-            self._whitening = Whitening(strategy, design.coordinates, others)
+            strategy = correlation.mechanism.strategy
+            self._whitening = Whitening(strategy, design.coordinates, places.roles)
             made += repr(correlation.mechanism.participation).encode() + strategy.back().tobytes()
         self._mark = np.frombuffer(hashlib.blake2b(made, digest_size=8).digest(), np.uint32)
         self._watched: Watched | None = None
@@ -302,6 +299,8 @@ class Audit:
         correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
         if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
             noise = correlation.mechanism.noise_multiplier
+            squares = self._whitening.squares(ours.readings)
+            witnessed = witnessed._replace(released=correlation.released(squares))
             table = correlation.table(self._whitening.seen(ours.readings), witnessed)
             contradictions += _further(int(ours.readings.steps), steps)
         if self.injection == "head":
@@ -452,7 +451,7 @@ def audit_of(
         )
     shapes = shapes_of(params)
     if injection == "sum":
-        require_room(shapes, design)
+        require_room(shapes, design, several=correlation is None)
         correlation = None if correlation is None else correlation.at_worst()
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     return Audit(

@@ -76,13 +76,13 @@ def coarse_in(params: object) -> list[int]:
     ]
 
 
-def require_room(shapes: list[tuple[int, ...]], design: Design) -> None:
+def require_room(shapes: list[tuple[int, ...]], design: Design, *, several: bool) -> None:
     weights = sum(map(math.prod, shapes))
     if design.coordinates > weights:
         most = weights * getattr(design, "per_coordinate", 1)
         raise InputError(
             f"canaries need {design.coordinates} coordinates, but params hold {weights} weights; "
-            f"take at most {most} canaries, or more per coordinate"
+            f"take at most {most} canaries{', or more per coordinate' if several else ''}"
         )
 
 

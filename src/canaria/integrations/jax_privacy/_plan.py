@@ -24,6 +24,8 @@ _ROUNDED: Final = 1e-5
 """Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
 _CLOSE: Final = 1e-4
 """What the accountant was told may differ from the plan by so much, which rounding explains."""
+_DELTA, _CLOSE_EPSILON = 1e-5, 1e-2
+"""Where epsilons are compared, and up to which difference, which discretisation explains."""
 
 
 class _Told(NamedTuple):
@@ -109,7 +111,8 @@ def attach_plan(
 
 def strategy_of(noising: Floats) -> Strategy:
     """The strategy by whose inverse noise is multiplied, cleared of what rounding left."""
-    if noising.ndim != 2 or len({*noising.shape}) != 1 or not (np.diag(noising) > 0).all():
+    square = noising.ndim == 2 and len({*noising.shape}) == 1
+    if not square or np.triu(noising, 1).any() or not (np.diag(noising) > 0).all():
         raise InputError(
             f"the plan's noising matrix must be square and lower triangular, got {shown(noising)}"
         )
@@ -128,8 +131,10 @@ def strategy_of(noising: Floats) -> Strategy:
 def _disagreements(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str, ...]:
     """Where the plan's accountant was told of more privacy than the plan has."""
     told, law = _told(event), planned.participation
-    if told is None or not isinstance(law, CyclicPoisson):
+    if not isinstance(law, CyclicPoisson):
         return ()
+    if told is None:
+        return _too_private(event, planned)
     rounds = math.ceil(planned.strategy.steps / law.groups)
     pairs = (
         (
@@ -145,6 +150,19 @@ def _disagreements(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[s
         f"the plan's accountant was told the {name} {said:.6g}, where that of the plan is {true:.6g}"
         for wrong, name, said, true in pairs
         if wrong
+    )
+
+
+def _too_private(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str, ...]:
+    """What an event of another shape gives, if that is less than the plan has and can be computed."""
+    accountant = dp_accounting.pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    if not accountant.supports(event):
+        return ()
+    said, true = accountant.compose(event).get_epsilon(_DELTA), planned.claimed(_DELTA)
+    if said >= true * (1 - _CLOSE_EPSILON):
+        return ()
+    return (
+        f"the plan's accountant was told of ε = {said:.4g} at δ = {_DELTA:g}, where the plan has {true:.4g}",
     )
 
 
