@@ -183,8 +183,9 @@ def test_canaries_of_ours_take_the_worst_steps() -> None:
     assert InOrder(4, first=2).worst(strategy) == InOrder(4, first=2)
     assert CyclicPoisson(4).worst(strategy) == CyclicPoisson(4)
     assert law.draw(STEPS, 5, np.random.default_rng(0)).sum(axis=0).tolist() == [3] * 5
-    assert law.times(STEPS) == ((3, 1.0),)
-    assert InOrder(4, first=2).times(STEPS - 2) == ((2, 1.0),)
+    assert law.chances(STEPS).tolist() == [0, 0, 0, 1]
+    assert InOrder(4, first=2).chances(STEPS - 2).tolist() == [0, 0, 1]
+    assert InOrder(5).often(STEPS, 6).tolist() == [3, 3, 2, 2, 2, 3]
     training = Correlated(strategy, law, noise_multiplier=0.5)
     losses = training.losses(np.zeros((STEPS, 3)))
     assert losses == pytest.approx(-0.5 / 0.5**2)
@@ -252,16 +253,13 @@ def test_what_does_not_fit_is_refused(make: object, said: str) -> None:
 @pytest.mark.parametrize("steps", [STEPS, 7])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_how_often_rows_take_part(law: Participation, steps: int) -> None:
-    """The number of heads of the coins has the law of all patterns; in the long run it is the share."""
+    """The chances are those of all patterns; in the long run it is the share."""
     expected = np.zeros(steps + 1)
     for taking, chance in patterns(law).items():
         expected[sum(taking[:steps])] += chance
-    found = np.ones(1)
-    for number, rate in law.times(steps):
-        found = np.convolve(found, stats.binom.pmf(np.arange(number + 1), number, rate))
-    if law.times(steps):
-        assert found == pytest.approx(expected[: len(found)], abs=1e-12)
-        assert expected[len(found) :].sum() == 0
+    found = law.chances(steps)
+    assert found == pytest.approx(expected[: len(found)], abs=1e-12)
+    assert expected[len(found) :].sum() == 0
     drawn = law.draw(4000, 200, np.random.default_rng(8)).mean()
     assert drawn == pytest.approx(law.share, rel=0.02)
 

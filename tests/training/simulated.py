@@ -153,5 +153,4 @@ def correlated(
         parameters=len(shapes),
         witnessed=witnessed,
         roles=laid.roles,
-        excuse=first.excuse,
     )

@@ -29,6 +29,7 @@ TRAININGS = {
         Strategy(BANDED / np.linalg.norm(BANDED, axis=0)), CyclicPoisson(5), 1.1
     ),
     "bins": Correlated(DENSE, BallsInBins(8), 1.1),
+    "apart": Correlated(BANDS, MinSeparation(4, 0.5), 1.1),
     "order": Correlated(DENSE, InOrder(8), 1.1),
     "one epoch": Correlated(DENSE, InOrder(STEPS), 0.4),
     "few of an epoch": Correlated(DENSE, InOrder(12), 0.4),
@@ -200,15 +201,6 @@ def test_stopped_training_has_the_noise_of_its_own_sensitivity() -> None:
 def test_steps_and_rate_are_those_of_the_strategy() -> None:
     with pytest.raises(InputError, match="steps and sample rate are those of the strategy"):
         run("bands", 0).conformance(sample_rate=0.5)
-
-
-def test_rows_that_keep_a_distance_have_scores_but_no_conformance() -> None:
-    training = Correlated(BANDS, MinSeparation(4, 0.5), 1.1)
-    recording = correlated(training, 300, 0, SHAPES)
-    assert recording.bound(DELTA).epsilon > 0
-    with pytest.raises(InputError, match="conformance is not tested"):
-        recording.conformance()
-    assert "no simple law" in str(recording.report(delta=DELTA))
 
 
 def test_without_noise_there_is_nothing_to_correlate() -> None:

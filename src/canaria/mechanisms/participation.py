@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from scipy import special, stats
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
@@ -43,8 +43,8 @@ class Participation(ABC):
         return self
 
     @abstractmethod
-    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
-        """How often a row takes part: heads of so many coins, each with a rate; none if it is no such law."""
+    def chances(self, steps: int) -> Floats:
+        """With which probability a row takes part 0, 1, 2, ... times in so many steps."""
 
     @property
     @abstractmethod
@@ -116,8 +116,9 @@ class InOrder(Participation):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
-    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
-        return ((self.most(steps), 1.0),)
+    def chances(self, steps: int) -> Floats:
+        """Of those that take part most often; see `often`."""
+        return np.append(np.zeros(self.most(steps)), 1.0)
 
     def most(self, steps: int) -> int:
         """How often a canary takes part, at most."""
@@ -172,7 +173,7 @@ class BallsInBins(Participation):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
-    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+    def chances(self, steps: int) -> Floats:
         return _of_turns(self.bins, steps, 1.0)
 
     @property
@@ -230,7 +231,7 @@ class CyclicPoisson(Participation):
         rounds = -(-strategy.steps // self.groups)
         return dpsgd_epsilon(noise_multiplier, delta, rounds, self.rate, "pld")
 
-    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
+    def chances(self, steps: int) -> Floats:
         return _of_turns(self.groups, steps, self.rate)
 
     @property
@@ -304,8 +305,16 @@ class MinSeparation(Participation):
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return math.inf
 
-    def times(self, steps: int) -> tuple[tuple[int, float], ...]:
-        return ()
+    def chances(self, steps: int) -> Floats:
+        """From the end, as the likelihood ratio: a step in which a row takes part is one more."""
+        most = -(-steps // self.separation)
+        later = np.zeros((steps + self.separation, most + 1))
+        later[steps:, 0] = 1.0
+        for step in range(steps - 1, -1, -1):
+            later[step] = (1 - self.rate) * later[step + 1]
+            later[step, 1:] += self.rate * later[step + self.separation, :-1]
+        law = self._first()
+        return np.asarray(law @ later[: len(law)])
 
     @property
     def share(self) -> float:
@@ -340,10 +349,12 @@ def _overlaps(strategy: Strategy, period: int) -> Floats:
     return np.array([abs(own.T @ own).sum() for own in columns])
 
 
-def _of_turns(period: int, steps: int, rate: float) -> tuple[tuple[int, float], ...]:
-    """Of rows that take turns: one in each whole period, and one more for some, who are not known."""
+def _of_turns(period: int, steps: int, rate: float) -> Floats:
+    """The chances of rows that take turns: one in each period, and one more for some, who are not known."""
     turns, left = divmod(steps, period)
-    return (turns, rate), (1, rate * left / period)
+    one_more = rate * left / period
+    whole = stats.binom.pmf(np.arange(turns + 1), turns, rate)
+    return np.convolve(whole, [1 - one_more, one_more])
 
 
 def _exponents(strategy: Strategy, statistic: Floats, deviation: float) -> Floats:

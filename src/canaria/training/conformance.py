@@ -34,7 +34,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.results.conformance import Conformance, joined, sidak
 from canaria.training.noise import CERTAIN, Part
-from canaria.training.sampling import POISSON, Sampling, Trials
+from canaria.training.sampling import POISSON, Chances, Sampling, Trials
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""
@@ -179,8 +179,7 @@ def of_dirac(
         normal[where] = _normal_scores(seen[where], taking, scale[where])
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
-    often = sum(trials.number * trials.rate for trials in one)
-    spread = sum(trials.number * trials.rate * (1 - trials.rate) for trials in one)
+    often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
     slope = _slope(included, seen) / often
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
@@ -281,11 +280,11 @@ def _slope(included: Integers, seen: Floats) -> float:
     return float(centred @ seen) / total if total > 0 else 1.0
 
 
-def _normal_scores(values: Floats, taking: Sequence[Trials], scale: Floats) -> Floats:
-    """Z with Phi(z) = F(value), F the law of binomial numbers + N(0, scale^2); far tails included."""
+def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Floats) -> Floats:
+    """Z with Phi(z) = F(value), F the law of the sum of numbers + N(0, scale^2); far tails included."""
     counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
-    for trials in taking:
-        more, chances = _binomial(*trials)
+    for part in taking:
+        more, chances = part.law()
         both = (counts[:, None] + more).ravel()
         joint = (weights[:, None] + chances).ravel()
         counts = np.arange(both.min(), both.max() + 1)
@@ -298,16 +297,6 @@ def _normal_scores(values: Floats, taking: Sequence[Trials], scale: Floats) -> F
     return np.where(
         lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
     )
-
-
-def _binomial(trials: int, rate: float) -> tuple[Integers, Floats]:
-    """The likely numbers of heads, and the logarithms of their probabilities."""
-    reach = 12 * math.sqrt(trials * rate * (1 - rate)) + 12
-    low, high = max(0, math.floor(trials * rate - reach)), min(trials, math.ceil(trials * rate + reach))
-    counts = np.arange(low, high + 1, dtype=np.int64)
-    ways = -special.betaln(counts + 1, trials - counts + 1) - math.log(trials + 1)
-    chances = ways + special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
-    return counts, np.asarray(chances, dtype=np.float64)
 
 
 def _joined(

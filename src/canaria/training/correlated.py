@@ -22,14 +22,13 @@ from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
 from canaria.training.accumulator import CLEAR, LEAST_NOISE
 from canaria.training.noise import Part
-from canaria.training.sampling import Sampling, Trials
+from canaria.training.sampling import Chances, Sampling
 from canaria.training.witnesses import Roles, Seen
 
 KIND: Final = "correlated"
 _WHEN: Final = "when canaries take part"
 _DRAWN, _LARGEST = 20_000, 2**22
 """So many canaries are drawn to know the law of losses; fewer if that would be more numbers than this."""
-_NO_LAW: Final = "not tested (no simple law says how often rows take part that keep a distance)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,18 +87,12 @@ class Correlation(Sampling):
         return self.mechanism.participation.share
 
     @property
-    def excuse(self) -> str:
-        """Why conformance cannot be tested; empty if it can."""
-        return "" if self.mechanism.participation.times(self.steps) else _NO_LAW
-
-    @property
     def family(self) -> Family | None:
         """The claims that are exactly about such mechanisms, where the loss is Gaussian; else None."""
         return gaussian() if isinstance(self.mechanism.participation, InOrder) else None
 
-    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials, ...]:
-        coins = self.mechanism.participation.times(steps)
-        return tuple(Trials(rows * number, rate) for number, rate in coins)
+    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Chances, ...]:
+        return rows * (Chances(self.mechanism.participation.chances(steps)),)
 
     def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
         """Where rows begin one after the other and the last epoch is not over, some had a step less."""

@@ -340,7 +340,6 @@ class CorrelatedRecorder(Recorder):
             witnessed=witnessed,
             noise_multiplier=mechanism.noise_multiplier,
             sampling=so_far,
-            excuse=so_far.excuse,
         )
 
 

@@ -125,8 +125,7 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
         return None
     included, steps = _included(recording), recording.steps
     coins = recording.sampling.participations(1, steps, recording.sample_rate)
-    often = sum(trials.number * trials.rate for trials in coins)
-    spread = sum(trials.number * trials.rate * (1 - trials.rate) for trials in coins)
+    often, spread = sum(part.mean for part in coins), sum(part.variance for part in coins)
     centred = included - included.mean()
     total = float(centred @ centred)
     if total == 0:

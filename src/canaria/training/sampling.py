@@ -1,10 +1,14 @@
 """How rows are stated to take part in steps."""
 
+import math
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+from scipy import special
+
 from canaria._core import checks
-from canaria._core.arrays import Floats, Hits
+from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 
 KINDS: Final = ("poisson", "shuffled", "fixed-size")
@@ -24,6 +28,47 @@ class Trials(NamedTuple):
 
     number: int
     rate: float
+
+    @property
+    def mean(self) -> float:
+        """The expected number of heads."""
+        return self.number * self.rate
+
+    @property
+    def variance(self) -> float:
+        """Its variance."""
+        return self.mean * (1 - self.rate)
+
+    def law(self) -> tuple[Integers, Floats]:
+        """The likely numbers of heads, and the logarithms of their probabilities."""
+        reach = 12 * math.sqrt(self.variance) + 12
+        low, high = max(0, math.floor(self.mean - reach)), min(self.number, math.ceil(self.mean + reach))
+        counts = np.arange(low, high + 1, dtype=np.int64)
+        others = self.number - counts
+        ways = -special.betaln(counts + 1, others + 1) - math.log(self.number + 1)
+        chances = ways + special.xlogy(counts, self.rate) + special.xlog1py(others, -self.rate)
+        return counts, np.asarray(chances, dtype=np.float64)
+
+
+class Chances(NamedTuple):
+    """A number by its probabilities, from 0 on."""
+
+    each: Floats
+
+    @property
+    def mean(self) -> float:
+        """The expected number."""
+        return float(np.arange(len(self.each)) @ self.each)
+
+    @property
+    def variance(self) -> float:
+        """Its variance."""
+        return float(np.square(np.arange(len(self.each)) - self.mean) @ self.each)
+
+    def law(self) -> tuple[Integers, Floats]:
+        """The numbers that may be, and the logarithms of their probabilities."""
+        counts = np.flatnonzero(self.each > 0)
+        return counts, np.log(self.each[counts])
 
 
 @dataclass(frozen=True)
@@ -87,8 +132,8 @@ class Sampling:
         """The probability with which a row is in a pass of shuffled batches; 1 unless some are dropped."""
         return min(1.0, sample_rate * self.accumulated * self.steps_of_a_pass(sample_rate))
 
-    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials, ...]:
-        """How often so many rows take part, all together: a sum of independent binomial numbers."""
+    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
+        """How often so many rows take part, all together: a sum of independent numbers."""
         if self.kind != "shuffled":
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)

@@ -322,7 +322,6 @@ class Audit:
             roles=self._injection.places.roles,
             by_the_optimizer=False,
             contradictions=contradictions,
-            excuse=correlation.excuse if correlation is not None else "",
         )
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
