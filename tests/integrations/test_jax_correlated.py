@@ -113,7 +113,7 @@ DENSE = np.tril(np.random.default_rng(0).uniform(0.1, 1.0, (STEPS, STEPS))) + np
 def test_scores_are_the_losses_of_what_is_released(strategy: Strategy, law: Any) -> None:
     """Every weight carries a canary, so that its place is known; real sums have no part in them."""
     matrix = strategy.whiten(np.eye(STEPS))
-    audited = Correlated(strategy, law, 1.1)
+    audited = Correlated(strategy, law.worst(strategy), 1.1)
     privatizer = matrix_factorization_privatizer(noising(matrix), stddev=0.5 * audited.deviation, prng_key=3)
     params = {"a": jnp.zeros((7, 7)), "b": jnp.zeros(())}
     audit = attach(
