@@ -39,6 +39,8 @@ PARTS: Final = 12
 """The most parts that conformance has."""
 _LITTLE: Final = 0.05
 """Less than this share of the usual squares is as good as no noise."""
+_OF_RELEASED: Final = 1e-3
+"""The share of the level at which steps are tested as they were released: what that finds is certain."""
 _FEWEST: Final = 4
 """At so many weights a step without noise is surely seen."""
 
@@ -133,9 +135,10 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     released = np.array([chi_squared(factor * square, places) for square in seen.released])
     least = int(np.argmin(released))
     silent = seen.released[least] < _LITTLE * places
-    raw = Part(sidak(float(released[least]), steps), f"the noise of step {least + 1}", bool(silent))
-    clearer = min(found, raw, key=lambda part: part.p_value)
-    return clearer._replace(p_value=sidak(clearer.p_value, 2))
+    raw = min(1.0, sidak(float(released[least]), steps) / _OF_RELEASED)
+    if raw < found.p_value:
+        return Part(raw, f"the noise of step {least + 1}", bool(silent))
+    return found._replace(p_value=min(1.0, found.p_value / (1 - _OF_RELEASED)))
 
 
 def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: int) -> Part:
