@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from faults import halve_noise
 from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch import nn
@@ -21,17 +22,6 @@ class Classifier(nn.Module):
 
     def forward(self, images: Any) -> Any:
         return self.head(self.body(images))
-
-
-def halve_noise(optimizer: Any) -> None:
-    added = optimizer.add_noise
-
-    def less() -> None:
-        optimizer.noise_multiplier /= 2
-        added()
-        optimizer.noise_multiplier *= 2
-
-    optimizer.add_noise = less
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import peft
 import torch
+from faults import halve_noise
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader, Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
@@ -66,17 +67,6 @@ class PrivateTrainer(Trainer):
             return self.ghost_loss(logits.reshape(-1, WORDS), wanted.reshape(-1), shape=logits.shape)
         losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), wanted, reduction="none")
         return losses.mean(dim=1).mean()
-
-
-def halve_noise(optimizer: Any) -> None:
-    added = optimizer.add_noise
-
-    def less() -> None:
-        optimizer.noise_multiplier /= 2
-        added()
-        optimizer.noise_multiplier *= 2
-
-    optimizer.add_noise = less
 
 
 def main() -> None:

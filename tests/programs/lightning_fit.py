@@ -6,6 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from faults import halve_noise
 from opacus import PrivacyEngine
 from opacus.lightning import DPLightningDataModule
 from sklearn.datasets import load_digits
@@ -55,17 +56,6 @@ class Classifier(pl.LightningModule):
         if self.halved:
             halve_noise(optimizer)
         return optimizer
-
-
-def halve_noise(optimizer: Any) -> None:
-    added = optimizer.add_noise
-
-    def less() -> None:
-        optimizer.noise_multiplier /= 2
-        added()
-        optimizer.noise_multiplier *= 2
-
-    optimizer.add_noise = less
 
 
 def main() -> None:

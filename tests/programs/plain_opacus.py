@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 import torch
+from faults import halve_noise
 from opacus import PrivacyEngine
 from sklearn.datasets import load_digits
 from torch import nn
@@ -15,17 +16,6 @@ BATCH, CLIP_NORM = 120, 1.0
 def load_data() -> TensorDataset:
     images, labels = load_digits(return_X_y=True)
     return TensorDataset(torch.tensor(images, dtype=torch.float32), torch.tensor(labels))
-
-
-def halve_noise(optimizer: Any) -> None:
-    added = optimizer.add_noise
-
-    def less() -> None:
-        optimizer.noise_multiplier /= 2
-        added()
-        optimizer.noise_multiplier *= 2
-
-    optimizer.add_noise = less
 
 
 def remove_clipping(optimizer: Any) -> None:

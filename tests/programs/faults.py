@@ -1,0 +1,15 @@
+"""A fault that programs of this folder have if they are asked to; they find this file beside them."""
+
+from typing import Any
+
+
+def halve_noise(optimizer: Any) -> None:
+    """Add half of the noise that is stated and accounted for."""
+    added = optimizer.add_noise
+
+    def less() -> None:
+        optimizer.noise_multiplier /= 2
+        added()
+        optimizer.noise_multiplier *= 2
+
+    optimizer.add_noise = less
