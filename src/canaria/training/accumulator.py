@@ -63,7 +63,8 @@ class Accumulator:
     Attributes:
         layers: The number of coordinates in each parameter that carries canaries, in order.
         roles: What each witness is for.
-        most: The largest number of canaries on one coordinate; 0 for dense canaries, which have no table.
+        most: The largest number of canaries on one coordinate; 0 if there is no table: dense canaries, and
+            those under correlated noise, have scores of another kind.
         sample_rate: The stated sampling rate, of a batch.
         sampling: How rows are stated to take part.
 

@@ -80,6 +80,25 @@ class Accumulator:
         """The state with the steps that waited added up."""
         seen, noise = state.held[:, : self._count], state.held[:, self._count : self._all] / self._stated
         roles = self.specified.roles
+        scored = self._scored(state, seen) if self.specified.most else state
+        squares = noise[:, ~roles.shaped] ** 2
+        sizes = abs(noise[:, roles.shaped])
+        first = state.steps - HELD
+        number = (first + jnp.arange(HELD)) % MOST_STEPS
+        signs = jnp.packbits(noise[:, roles.signed] > 0, axis=1, bitorder="little")
+        whole = state.held[:, self._all :] / (self._stated * np.sqrt(roles.sizes))
+        room = first + jnp.arange(HELD) < MOST_STEPS
+        return scored._replace(
+            sums=state.sums + seen.sum(axis=0),
+            by_step=state.by_step.at[number].add(squares.sum(axis=1)),
+            by_place=state.by_place + squares.sum(axis=0),
+            beyond=state.beyond + (sizes[..., None] > jnp.array(EDGES)).sum(axis=(0, 1), dtype=jnp.int32),
+            signs=state.signs.at[number].set(jnp.where(room[:, None], signs, state.signs[number])),
+            totals=state.totals.at[number].set(jnp.where(room[:, None], whole, state.totals[number])),
+        )
+
+    def _scored(self, state: Accumulated, seen: Array) -> Accumulated:
+        """The state with the likelihoods of these steps in its table."""
         factors = jnp.where(state.steps == HELD, self._believed_factors(seen), state.factors)
         sigma = self._stated * jnp.repeat(
             factors, np.array(self.specified.layers), total_repeat_length=self._count
@@ -89,23 +108,7 @@ class Accumulator:
             jnp.zeros_like(state.table),
             seen,
         )[0]
-        squares = noise[:, ~roles.shaped] ** 2
-        sizes = abs(noise[:, roles.shaped])
-        first = state.steps - HELD
-        number = (first + jnp.arange(HELD)) % MOST_STEPS
-        signs = jnp.packbits(noise[:, roles.signed] > 0, axis=1, bitorder="little")
-        whole = state.held[:, self._all :] / (self._stated * np.sqrt(roles.sizes))
-        room = first + jnp.arange(HELD) < MOST_STEPS
-        return state._replace(
-            factors=factors,
-            sums=state.sums + seen.sum(axis=0),
-            table=state.table + block,
-            by_step=state.by_step.at[number].add(squares.sum(axis=1)),
-            by_place=state.by_place + squares.sum(axis=0),
-            beyond=state.beyond + (sizes[..., None] > jnp.array(EDGES)).sum(axis=(0, 1), dtype=jnp.int32),
-            signs=state.signs.at[number].set(jnp.where(room[:, None], signs, state.signs[number])),
-            totals=state.totals.at[number].set(jnp.where(room[:, None], whole, state.totals[number])),
-        )
+        return state._replace(factors=factors, table=state.table + block)
 
     def _believed_factors(self, seen: Array) -> Array:
         """How many times the stated noise each parameter has, as the specification says."""
@@ -135,7 +138,7 @@ class Accumulator:
         stated = np.full(len(held), self._stated)
         sums = np.asarray(kept.sums, np.float64) + seen.sum(axis=0)
         table = np.asarray(kept.table, np.float64)
-        if len(held):
+        if len(held) and self.specified.most:
             factors = np.asarray(kept.factors, np.float64).tolist()
             if steps < HELD:
                 factors = self.specified.believed_factors(seen, stated)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -134,9 +135,11 @@ class Audit:
         rng = np.random.default_rng(derived(seed, PLACES))
         places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
         self._injection = self._injected(shapes, places)
+        specified = accumulator.Accumulator.of(
+            design, places.layers, places.roles, sample_rate=stated.sample_rate
+        )
         self._accumulator = Accumulator(
-            accumulator.Accumulator.of(design, places.layers, places.roles, sample_rate=stated.sample_rate),
-            self._unit,
+            specified if correlation is None else replace(specified, most=0), self._unit
         )
         self._whitening: Whitening | None = None
         made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
@@ -295,7 +298,7 @@ class Audit:
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
         steps, noise = int(ours.accumulated.steps), self.noise_multiplier
         contradictions = self._contradictions
-        table = accumulator.table_of(likelihoods) if isinstance(self.design, Dirac) else None
+        table = accumulator.table_of(likelihoods) if len(likelihoods) else None
         correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
         if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
             noise = correlation.mechanism.noise_multiplier
