@@ -180,7 +180,7 @@ def of_dirac(
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
     often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
-    slope = _slope(included, seen) / often
+    slope = _slope(included, seen) / often if often > 0 else 1.0
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
     shown = math.sqrt(max(variance, 0.0) / steps)

@@ -128,7 +128,7 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     often, spread = sum(part.mean for part in coins), sum(part.variance for part in coins)
     centred = included - included.mean()
     total = float(centred @ centred)
-    if total == 0:
+    if total == 0 or often == 0:
         return None
     sums = recording.sampling.levelled(recording.sums, recording.bits > 0, steps)
     slope = float(centred @ sums) / total / often
