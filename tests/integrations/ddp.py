@@ -11,6 +11,7 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch import distributed, nn
 from torch.utils.data import DataLoader
 
+from canaria import InputError
 from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
 from tests.integrations import together
 from tests.integrations.digits import SIGMA, digits
@@ -21,6 +22,8 @@ CASES = (
     ("rows", "hooks", "right"),
     ("head", "hooks", "right"),
     ("sum", "hooks", "noiseless"),
+    ("rows", "hooks", "loose"),
+    ("sum", "hooks", "ended"),
 )
 
 
@@ -60,8 +63,12 @@ def train(this: int, injection: str, mode: str, fault: str) -> dict[str, Any]:
         wrapped, optimizer, loader = made
     if fault == "noiseless":
         optimizer.rank = 1
+    if fault == "loose" and this == 1:
+        _loosen(optimizer)
     audit = attach(optimizer, loader, injection=injection, canaries=1000, rng=this)
-    while audit.steps < 20:
+    for number in range(4):
+        if (fault, this, number) == ("ended", 1, 2):
+            _break(audit)
         for rows, labels in loader:
             criterion(wrapped(rows), labels).backward()
             optimizer.step()
@@ -73,4 +80,27 @@ def train(this: int, injection: str, mode: str, fault: str) -> dict[str, Any]:
         "sums": record.sums,
         "weights": weights,
         "found": np.array([found.p_value, found.noise, found.weight]),
+        "contradictions": np.array(record.contradictions, dtype=str),
+        "ended": np.array(audit.ended),
     }
+
+
+def _loosen(optimizer: Any) -> None:
+    """Clip to twice the norm."""
+    clip = optimizer.clip_and_accumulate
+
+    def looser() -> None:
+        optimizer.max_grad_norm *= 2
+        clip()
+        optimizer.max_grad_norm /= 2
+
+    optimizer.clip_and_accumulate = looser
+
+
+def _break(audit: Any) -> None:
+    """Let the audit of this rank fail."""
+
+    def fail() -> None:
+        raise InputError("what only this rank sees")
+
+    audit._injection.before_noise = fail

@@ -365,6 +365,14 @@ class TestPlan:
         assert len(found) == contradicted
         assert all("the plan's accountant was told of ε = " in one for one in found)
 
+    def test_rows_that_an_even_split_leaves_out(self) -> None:
+        audit = attach_plan(self.plan(), weights(), canaries=303, injection="head", rng=0)
+        with pytest.raises(
+            InputError, match=r"must be a multiple of the 4 groups, got 403: .* 3 would never"
+        ):
+            audit.rows([1], real=100)
+        assert audit.rows([1, 101], real=101)[0].tolist() == [-1, 0]
+
     def test_a_noising_matrix_that_looks_ahead(self) -> None:
         full = np.eye(STEPS) + 0.1
         changed = {"noise_addition_transform": matrix_factorization_privatizer(full, stddev=1.0, prng_key=0)}

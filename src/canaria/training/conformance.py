@@ -180,7 +180,7 @@ def of_dirac(
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
     often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
-    slope = _slope(included, seen) / often if often > 0 else 1.0
+    slope = _slope(included, often, seen)
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
     shown = math.sqrt(max(variance, 0.0) / steps)
@@ -273,10 +273,10 @@ def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -
     return seen
 
 
-def _slope(included: Integers, seen: Floats) -> float:
-    """The least-squares weight of one included canary; 1 if it cannot be estimated."""
+def _slope(included: Integers, often: float, seen: Floats) -> float:
+    """The least-squares weight of an included canary, over that expected; 1 if it cannot be estimated."""
     centred = included - included.mean()
-    total = float(centred @ centred)
+    total = often * float(centred @ centred)
     return float(centred @ seen) / total if total > 0 else 1.0
 
 

@@ -137,23 +137,31 @@ class Correlation(Sampling):
         """Whether included canaries have the losses of rows that take part as stated.
 
         With known steps they are normal, exactly. Else they are compared with those of canaries that are
-        drawn (Mann and Whitney). `ratio` is the noise that is tested, over the stated one.
+        drawn (Mann and Whitney, ties broken at random). `ratio` is the tested noise over the stated one.
         """
-        strategy, law = self.mechanism.strategy, self.mechanism.participation
-        believed = _believed(witnessed)
+        law, believed = self.mechanism.participation, _believed(witnessed)
+        if not included.any():
+            return Part(1.0, _WHEN)
         if isinstance(law, InOrder):
-            middle = law.added(strategy, len(losses)) / 2 / (self.mechanism.deviation * believed) ** 2
-            own = included & (middle > 0)
-            scores = (losses - middle)[own] / np.sqrt(2 * middle[own]) * believed / ratio
-            return Part(_two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1))), _WHEN)
+            middle = law.added(self.mechanism.strategy, len(losses)) / 2
+            middle /= (self.mechanism.deviation * believed) ** 2
+            taking = included & (middle > 0)
+            scores = (losses - middle)[taking] / np.sqrt(2 * middle[taking]) * believed / ratio
+            p_value = _two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1)))
+        else:
+            own, drawn = losses[included], self._losses_drawn(ratio, believed, rng)
+            ranks = _ranks(np.concatenate([own, drawn]), rng)
+            test = stats.mannwhitneyu(ranks[: len(own)], ranks[len(own) :], method="asymptotic")
+            p_value = float(test.pvalue)
+        return Part(p_value, _WHEN)
+
+    def _losses_drawn(self, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
+        """Losses of included canaries by the stated law, under `ratio` times the stated noise."""
+        strategy, law = self.mechanism.strategy, self.mechanism.participation
         count = max(1000, min(_DRAWN, _LARGEST // self.steps))
         drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
         statistic = strategy.statistic(drawn.release(np.ones(count, np.int8), rng))
-        expected = law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
-        if not included.any():
-            return Part(1.0, _WHEN)
-        test = stats.mannwhitneyu(losses[included], expected, method="asymptotic")
-        return Part(float(test.pvalue), _WHEN)
+        return law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
 
     def table(self, seen: Floats, witnessed: Seen | None = None) -> Floats:
         """The likelihood table of a `Recording`, from what canaries' weights show, (steps, canaries).
@@ -177,6 +185,16 @@ def _believed(witnessed: Seen | None) -> float:
     if abs(square - 1) <= CLEAR * math.sqrt(2 / count):
         return 1.0
     return math.sqrt(max(square, 1 / 400))
+
+
+def _ranks(values: Floats, rng: np.random.Generator) -> Floats:
+    """The place of each value in their order; equal ones are in random order.
+
+    With little noise, rows that never take part have equal losses.
+    """
+    ranks = np.empty(len(values))
+    ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
+    return ranks
 
 
 def _two_sided(score: float) -> float:

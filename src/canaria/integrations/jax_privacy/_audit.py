@@ -33,7 +33,7 @@ from canaria.integrations.jax_privacy._injections import INJECTIONS, Head, Sum, 
 from canaria.integrations.jax_privacy._internals import key_of
 from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
-from canaria.integrations.jax_privacy._sampling import correlation_of
+from canaria.integrations.jax_privacy._sampling import correlation_of, groups_of_one_size
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
 from canaria.mechanisms import Strategy
@@ -121,7 +121,9 @@ class Audit:
         coarse: list[int],
         correlation: Correlation | None = None,
         contradictions: tuple[str, ...] = (),
+        groups: int = 1,
     ) -> None:
+        self._groups = groups
         self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
         self.correlation, self._contradictions = correlation, contradictions
@@ -241,7 +243,7 @@ class Audit:
 
         -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
         """
-        return rows_of(indices, real, self.design.count)
+        return rows_of(indices, real, self.design.count, self._groups)
 
     def watch(
         self,
@@ -429,7 +431,14 @@ def attach(
     correlation = correlation_of(strategy, sampling, noise_multiplier)
     settings = stated(clip_norm, noise_multiplier, correlation.sample_rate)
     return audit_of(
-        privatizer, params, design, settings, injection=injection, rng=rng, correlation=correlation
+        privatizer,
+        params,
+        design,
+        settings,
+        injection=injection,
+        rng=rng,
+        correlation=correlation,
+        groups=groups_of_one_size(sampling),
     )
 
 
@@ -443,8 +452,9 @@ def audit_of(
     rng: Seed,
     correlation: Correlation | None = None,
     contradictions: tuple[str, ...] = (),
+    groups: int = 1,
 ) -> Audit:
-    """The audit, if all that it was given can be used."""
+    """The audit, if all that it was given can be used; rows are split into so many groups of one size."""
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
     if correlation is not None and (isinstance(design, Dense) or design.most > 1):
@@ -466,6 +476,7 @@ def audit_of(
         coarse=coarse_in(params),
         correlation=correlation,
         contradictions=contradictions,
+        groups=groups,
     )
 
 

@@ -13,7 +13,12 @@ from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, audit_of
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
 from canaria.integrations.jax_privacy._internals import is_plan, noise_deviation, noising_matrix
-from canaria.integrations.jax_privacy._sampling import correlation_of, participation_of, steps_of
+from canaria.integrations.jax_privacy._sampling import (
+    correlation_of,
+    groups_of_one_size,
+    participation_of,
+    steps_of,
+)
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries import design_of
 
@@ -106,6 +111,7 @@ def attach_plan(
         rng=rng,
         correlation=None if independent else correlation,
         contradictions=_disagreements(plan.dp_event, correlation.mechanism),
+        groups=groups_of_one_size(sampling),
     )
 
 

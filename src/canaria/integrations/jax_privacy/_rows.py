@@ -8,10 +8,18 @@ from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
 
 
-def rows_of(indices: npt.ArrayLike, real: int, canaries: int) -> tuple[Integers, Integers]:
-    """For indices sampled from `real` rows and the canaries after them: which canary, and which real row."""
+def rows_of(indices: npt.ArrayLike, real: int, canaries: int, groups: int) -> tuple[Integers, Integers]:
+    """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
+
+    The sampler splits them into so many `groups` of one size.
+    """
     drawn = np.asarray(indices, dtype=np.int64)
     rows = checks.integer("real", real, 1) + canaries
+    if rows % groups:
+        raise InputError(
+            f"rows and canaries together must be a multiple of the {groups} groups, got {rows}: the sampler "
+            f"splits them evenly, and {rows % groups} would never take part; or use PartitionType.INDEPENDENT"
+        )
     if drawn.size and drawn.max() >= rows:
         raise InputError(
             f"indices must be below {rows}, {real} real rows and {canaries} canaries, got {drawn.max()}"

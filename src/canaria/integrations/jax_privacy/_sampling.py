@@ -1,7 +1,12 @@
 """How rows take part where noise is correlated, by laws of ours and by samplers of JAX Privacy."""
 
 import numpy.typing as npt
-from jax_privacy.batch_selection import BallsInBinsSampling, BMinSepSampling, CyclicPoissonSampling
+from jax_privacy.batch_selection import (
+    BallsInBinsSampling,
+    BMinSepSampling,
+    CyclicPoissonSampling,
+    PartitionType,
+)
 
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, MinSeparation, Strategy
@@ -39,6 +44,13 @@ def participation_of(sampling: object) -> Participation:
         "sampling must be InOrder, BallsInBins, CyclicPoisson or MinSeparation of canaria.mechanisms, or "
         f"such a sampler of jax_privacy.batch_selection, got {shown(sampling)}"
     )
+
+
+def groups_of_one_size(sampling: object) -> int:
+    """Into how many groups of one size rows are split: those that are left over never take part; else 1."""
+    if not isinstance(sampling, CyclicPoissonSampling):
+        return 1
+    return int(sampling.cycle_length) if sampling.partition_type == PartitionType.EQUAL_SPLIT else 1
 
 
 def steps_of(sampling: object) -> int | None:

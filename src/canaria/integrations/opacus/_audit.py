@@ -117,7 +117,7 @@ class Audit(Recorded):
         self._build(seed)
         self._undo = [
             before_noise(optimizer, lambda: self._guarded(self._before_noise)),
-            before_update(optimizer, lambda: self._guarded(self._read)),
+            before_update(optimizer, self._before_update),
         ]
         if self._injection.sees_rows:
             seen = before_clipping(optimizer, lambda: self._guarded(self._injection.before_clipping))
@@ -141,6 +141,7 @@ class Audit(Recorded):
         held = HELD if places.together == 1 else 2 * HELD
         kept = Accumulator(specified, self.optimizer.params[0].device, held=held)
         self._several, self._ghost = processes(self.optimizer) > 1, clips_by_ghost(self.optimizer)
+        self._together = is_together(self.optimizer)
         self._reader = Reader(places, kept, seed, totals=not self._several)
         self._layer_norms = layer_norms(self.optimizer)
         self._rounding: Tensor | float = 0.0
@@ -160,9 +161,31 @@ class Audit(Recorded):
         except Exception as error:
             if self._on_error == "raise" or (self._watched and error is self._watched.watch.raised):
                 raise
-            self._draws.release()
-            self._ended = f"nothing was seen after step {self.steps}: {error}"
-            warnings.warn(f"the audit ended, training goes on: {error}", AuditWarning, stacklevel=4)
+            self._end(error)
+
+    def _end(self, why: object) -> None:
+        self._draws.release()
+        self._ended = f"nothing was seen after step {self.steps}: {why}"
+        warnings.warn(f"the audit ended, training goes on: {why}", AuditWarning, stacklevel=5)
+
+    def _before_update(self) -> None:
+        if self._together:
+            self._tell_others()
+        self._guarded(self._read)
+
+    def _tell_others(self) -> None:
+        """Processes share the heaviest canary that one has seen; where one audit has ended, all do.
+
+        Else the others would wait for its sums, or take a gradient for them.
+        """
+        own = self._injection.heaviest.float()
+        shared = torch.stack([own, torch.full_like(own, bool(self._ended))])
+        torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
+        self._injection.heaviest, ended = shared
+        if ended > 0:
+            self._together = False
+            if not self._ended:
+                self._end("the audit of another process has ended")
 
     def _noise(self) -> float:
         """The noise multiplier that is stated for this step."""
@@ -353,7 +376,7 @@ class Audit(Recorded):
         )
 
     def detach(self) -> None:
-        """Leave the optimizer as it was; what was seen stays."""
+        """Leave the optimizer as it was; what was seen stays. Of several processes, all must."""
         self._ended = self._ended or f"the audit was detached after step {self.steps}"
         self._injection.release()
         self._draws.release()

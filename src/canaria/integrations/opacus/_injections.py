@@ -54,10 +54,12 @@ class Injection:
     """How canaries get into the sums.
 
     `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
-    too small to have a weight for every canary.
+    too small to have a weight for every canary. `heaviest` is the most that was seen of what clipping bounds,
+    over its bound: 0 at first.
     """
 
     places: Places
+    heaviest: Tensor
     share: float = 1.0
     sees_rows: ClassVar[bool] = False
 
@@ -211,7 +213,7 @@ class _Sum(Injection):
         )
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
         self._compared, self._rows = 0, 0
-        self._heaviest: Tensor | None = None
+        self.heaviest = torch.zeros((), device=device)
 
     def before_clipping(self) -> None:
         self._rows += rows_waiting(self._optimizer)
@@ -231,10 +233,10 @@ class _Sum(Injection):
         """How many clip norms this step has to a row: at most one if rows are clipped."""
         self._compared += 1
         heaviest = self.places.norm() / (self._rows * clip_norm_of(self._optimizer))
-        self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
+        self.heaviest = torch.maximum(self.heaviest, heaviest)
 
     def contradictions(self) -> tuple[str, ...]:
-        return () if self._heaviest is None else unclipped(float(self._heaviest))
+        return unclipped(float(self.heaviest))
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -251,7 +253,7 @@ class _ByRows(Injection):
         self._apart = bool(layer_norms(optimizer))
         self._device = optimizer.params[0].device
         self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
-        self._heaviest: Tensor | None = None
+        self.heaviest = torch.zeros((), device=self._device)
 
     def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor) -> Tensor:
         """The canaries' part of the clipped sums, which are taken, less that of the real rows.
@@ -271,13 +273,11 @@ class _ByRows(Injection):
             seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
             own = seen - real
             heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
-        self._heaviest = heaviest if self._heaviest is None else torch.maximum(self._heaviest, heaviest)
+        self.heaviest = torch.maximum(self.heaviest, heaviest)
         return own
 
     def contradictions(self) -> tuple[str, ...]:
-        if self._heaviest is None:
-            return ()
-        return too_heavy(float(self._heaviest), self._design, apart=self._apart)
+        return too_heavy(float(self.heaviest), self._design, apart=self._apart)
 
 
 class _Rows(_ByRows):
