@@ -14,6 +14,8 @@ os.environ.setdefault(
 import pytest
 from hypothesis import settings
 
+collect_ignore = ["programs"]
+"""Scripts, which import what lies beside them."""
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")

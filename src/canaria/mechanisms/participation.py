@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
@@ -352,8 +352,9 @@ def _overlaps(strategy: Strategy, period: int) -> Floats:
 def _of_turns(period: int, steps: int, rate: float) -> Floats:
     """The chances of rows that take turns: one in each period, and one more for some, who are not known."""
     turns, left = divmod(steps, period)
-    one_more = rate * left / period
-    whole = stats.binom.pmf(np.arange(turns + 1), turns, rate)
+    one_more, counts = rate * left / period, np.arange(turns + 1)
+    ways = -special.betaln(counts + 1, turns - counts + 1) - math.log(turns + 1)
+    whole = np.exp(ways + special.xlogy(counts, rate) + special.xlog1py(turns - counts, -rate))
     return np.convolve(whole, [1 - one_more, one_more])
 
 

@@ -141,7 +141,7 @@ class Recording:
                 self.ended or "no training step was seen; train between attaching the audit and asking for it"
             )
         checks.require_converged(self.sums)
-        if (seen := self.witnessed) is not None:
+        if (seen := self.witnessed) is not None and self.noise_multiplier > 0:
             checks.require_converged(seen.by_step, seen.by_place, seen.totals, seen.released)
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
