@@ -123,7 +123,7 @@ class Audit:
         contradictions: tuple[str, ...] = (),
         groups: int = 1,
     ) -> None:
-        self._groups = groups
+        self._groups = groups if injection == "head" else 1
         self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
         self.correlation, self._contradictions = correlation, contradictions
