@@ -22,6 +22,7 @@ from canaria.integrations.opacus._internals import accountant_of
 from canaria.training import Watch
 from tests.cli.command import canaria, installed
 from tests.integrations.digits import digits
+from tests.programs.faults import halve_noise
 
 ROWS, BATCH, PASSES = 600, 60, 2
 
@@ -150,14 +151,7 @@ def test_faults_of_the_program_are_found(fault: str) -> None:
     def broken() -> None:
         model, optimizer, loader = _asked()
         if fault == "half":
-            added = optimizer.add_noise
-
-            def less() -> None:
-                optimizer.noise_multiplier /= 2
-                added()
-                optimizer.noise_multiplier *= 2
-
-            optimizer.add_noise = less
+            halve_noise(optimizer)
         else:
             optimizer.max_grad_norm = 4.0
             optimizer.noise_multiplier = 0.25

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from canaria.integrations.opacus import Audit, attach
 from tests.integrations.digits import DELTA, SIGMA, digits
+from tests.programs.faults import halve_noise
 
 STEPS: Final = 20
 MORE_STEPS: Final = 60
@@ -55,18 +56,6 @@ def many_seeds(this: int, ranks: int, folder: str, seeds: int) -> None:
     distributed.destroy_process_group()
 
 
-def _halved(optimizer: Any) -> None:
-    """Half of the noise is added."""
-    own = optimizer.add_noise
-
-    def add_noise() -> None:
-        optimizer.noise_multiplier /= 2
-        own()
-        optimizer.noise_multiplier *= 2
-
-    optimizer.add_noise = add_noise
-
-
 def _alike(optimizer: Any) -> None:
     """Every process makes the noise of its own shard, from the same seed."""
 
@@ -82,7 +71,7 @@ def _alike(optimizer: Any) -> None:
     optimizer.add_noise = add_noise
 
 
-FAULTS: Final[dict[str, Callable[[Any], None]]] = {"halved": _halved, "alike": _alike}
+FAULTS: Final[dict[str, Callable[[Any], None]]] = {"halved": halve_noise, "alike": _alike}
 
 
 def train(

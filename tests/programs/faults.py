@@ -1,4 +1,4 @@
-"""A fault that programs of this folder have if they are asked to; they find this file beside them."""
+"""A fault of training with Opacus, for tests, and for programs of this folder, which find it beside them."""
 
 from typing import Any
 
