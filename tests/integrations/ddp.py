@@ -100,7 +100,7 @@ def _loosen(optimizer: Any) -> None:
 def _break(audit: Any) -> None:
     """Let the audit of this rank fail."""
 
-    def fail() -> None:
+    def fail(clip_norm: float) -> None:
         raise InputError("what only this rank sees")
 
     audit._injection.before_noise = fail

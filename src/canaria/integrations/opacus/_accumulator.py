@@ -61,7 +61,7 @@ class Accumulator:
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
         self._cuts: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self._scratch = torch.zeros(2, held, self._count, device=device)
+        self._scratch = torch.zeros(1 if specified.draws <= 1 else 2, held, self._count, device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
@@ -182,7 +182,7 @@ class Accumulator:
 
         The ratio of densities is a polynomial in e^(y / sigma^2) with coefficients Bin(j; m, q) e^(-j^2 / (2
         sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; they are
-        cut at a height that only a fault reaches.
+        cut at a height that only a fault reaches. With m = 1 alone the odds are used once, and overwritten.
         """
         most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
@@ -203,7 +203,7 @@ class Accumulator:
             return
         odds = scaled.exp_()
         for m in range(self._each, most + 1, self._each):
-            ratio = self._scratch[1, : len(seen)]
+            ratio = self._scratch[-1, : len(seen)]
             first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
             if isinstance(first, Tensor) or isinstance(second, Tensor):
                 torch.mul(odds, first, out=ratio).add_(second)

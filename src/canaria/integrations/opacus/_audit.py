@@ -112,6 +112,7 @@ class Audit(Recorded):
         self._watched_before: dict[str, Any] | None = None
         self.sample_rate = rate_of(data_loader)
         self._own: Tensor | None = None
+        self._clip_norm = clip_norm_of(optimizer)
         self._waits = False
         optimizer.canaria_audit = self
         self._build(seed)
@@ -138,7 +139,7 @@ class Audit(Recorded):
             sample_rate=self.sample_rate,
             sampling=self.sampling,
         )
-        held = HELD if places.together == 1 else 2 * HELD
+        held = HELD if places.together == 1 else 4 * HELD
         kept = Accumulator(specified, self.optimizer.params[0].device, held=held)
         self._several, self._ghost = processes(self.optimizer) > 1, clips_by_ghost(self.optimizer)
         self._together = is_together(self.optimizer)
@@ -203,13 +204,14 @@ class Audit(Recorded):
         if not self._ghost and places.accumulated():
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         places.require_trained()
-        if layer_norms(self.optimizer) != self._layer_norms:
+        if self._layer_norms and layer_norms(self.optimizer) != self._layer_norms:
             raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if not self._begun:
             require_unused(self.optimizer)
         self._begun = True
         self._reader.begin()
-        self._own, self._waits = self._injection.before_noise(), True
+        self._clip_norm = clip_norm_of(self.optimizer)
+        self._own, self._waits = self._injection.before_noise(self._clip_norm), True
         self._draws.count_step()
 
     def _read(self) -> None:
@@ -225,7 +227,7 @@ class Audit(Recorded):
         scale = divisor(optimizer)
         places.subtract_gradients(scale)
         share = self._injection.share
-        clip_norm = clip_norm_of(optimizer) * share
+        clip_norm = self._clip_norm * share
         if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
@@ -417,13 +419,13 @@ class Audit(Recorded):
         require_counted(self.optimizer, int(state["steps"]))
         self._injection.release()
         self._build(int(state["seed"]))
+        self._injection.restore_draws(state["draws"])
         self._accumulator.load_state_dict(state)
         self._account, self._begun = Account.of(state["account"]), True
         self._earlier = tuple(state["contradictions"])
         self._watched_before = state.get("watched")
         if (rounded := state.get("rounding")) is not None:
             self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
-        self._injection.restore_draws(state["draws"])
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -66,7 +66,7 @@ class Injection:
     def before_clipping(self) -> None:
         """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
 
-    def before_noise(self) -> Tensor | None:
+    def before_noise(self, clip_norm: float) -> Tensor | None:
         """Take the clipped sums, and add the canaries, if that is to be done now; else tell their part."""
         raise NotImplementedError
 
@@ -218,21 +218,21 @@ class _Sum(Injection):
     def before_clipping(self) -> None:
         self._rows += rows_waiting(self._optimizer)
 
-    def before_noise(self) -> Tensor | None:
+    def before_noise(self, clip_norm: float) -> Tensor | None:
         self.places.take_sums()
         if self._rows and self._compared < _COMPARED:
-            self._compare()
+            self._compare(clip_norm)
         self._rows = 0
         counts = self._poisson.counts(self.places.row)
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
-            self._add(added, clip_norm_of(self._optimizer) * self.share)
+            self._add(added, clip_norm * self.share)
         return None
 
-    def _compare(self) -> None:
+    def _compare(self, clip_norm: float) -> None:
         """How many clip norms this step has to a row: at most one if rows are clipped."""
         self._compared += 1
-        heaviest = self.places.norm() / (self._rows * clip_norm_of(self._optimizer))
+        heaviest = self.places.norm() / (self._rows * clip_norm)
         self.heaviest = torch.maximum(self.heaviest, heaviest)
 
     def contradictions(self) -> tuple[str, ...]:
@@ -317,11 +317,11 @@ class _Rows(_ByRows):
         read = self.places.read_rows_at_weights if self._apart else self.places.read_rows
         self._sum = self._sum + read(real)
 
-    def before_noise(self) -> Tensor | None:
+    def before_noise(self, clip_norm: float) -> Tensor | None:
         self._draws.finish()
         real, self._sum = self._sum, 0.0
         taking, self._taking = self._taking, torch.zeros_like(self._taking)
-        return self._part(real, clip_norm_of(self._optimizer) * self.share, taking)
+        return self._part(real, clip_norm * self.share, taking)
 
 
 class _Head(_ByRows):
@@ -337,8 +337,7 @@ class _Head(_ByRows):
         self._head.scale.twice = clips_by_ghost(optimizer)
         self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
-    def before_noise(self) -> Tensor | None:
-        clip_norm = float(self._optimizer.max_grad_norm)
+    def before_noise(self, clip_norm: float) -> Tensor | None:
         self._head.scale.strength = raw_norm(clip_norm)
         return self._part(0.0, clip_norm, self._head.taken())
 

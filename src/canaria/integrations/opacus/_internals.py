@@ -43,6 +43,10 @@ _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
 """What adaptive clipping changes, of optimizer and model."""
+copy_each: Final = torch._foreach_copy_
+"""Copies tensors, the second into the first, in one call."""
+add_each: Final = torch._foreach_add_
+"""Adds `alpha` times tensors, the second to the first, in one call."""
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
@@ -50,7 +54,7 @@ PoissonSampler: TypeAlias = UniformWithReplacementSampler
 Undo = Callable[[], None]
 OnBatch = Callable[[list[int] | None], None]
 """Is told the rows of every batch of a pass, and None at its end."""
-Tensors = list[Tensor] | tuple[Tensor, ...]
+_DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
 
 
 def clips_flat(optimizer: DPOptimizer) -> bool:
@@ -66,9 +70,8 @@ def layer_norms(optimizer: DPOptimizer) -> list[float]:
 
 def clip_norm_of(optimizer: DPOptimizer) -> float:
     """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded."""
-    norms = layer_norms(optimizer)
-    if norms:
-        return math.hypot(*norms)
+    if isinstance(optimizer, DPPerLayerOptimizer):
+        return math.hypot(*layer_norms(optimizer))
     norm = float(optimizer.max_grad_norm)
     return norm / torch.distributed.get_world_size() if is_sharded(optimizer) else norm
 
@@ -146,7 +149,7 @@ def is_sharded(optimizer: DPOptimizer) -> bool:
 
 def is_distributed(optimizer: DPOptimizer) -> bool:
     """Whether several processes hold the model and reduce their gradients (DDP)."""
-    return isinstance(optimizer, DistributedDPOptimizer | DistributedDPOptimizerFastGradientClipping)
+    return isinstance(optimizer, _DISTRIBUTED)
 
 
 def processes(optimizer: DPOptimizer) -> int:
@@ -217,9 +220,7 @@ def averages_losses(optimizer: DPOptimizer) -> bool:
 
 def divisor(optimizer: DPOptimizer) -> float:
     """By what a noisy sum is divided on its way to `GRADIENT`, over all processes."""
-    if not averages_losses(optimizer):
-        return 1.0
-    return float(optimizer.expected_batch_size * processes(optimizer))
+    return float(optimizer.expected_batch_size * processes(optimizer)) if averages_losses(optimizer) else 1.0
 
 
 def waiting_batches(parameter: Tensor) -> bool:
@@ -237,16 +238,6 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
     """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
     gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
     return gradients
-
-
-def copy_each(into: Tensors, tensors: Tensors) -> None:
-    """Copy tensors, in one call."""
-    torch._foreach_copy_(into, tensors)
-
-
-def add_each(to: Tensors, tensors: Tensors, scale: float) -> None:
-    """Add `scale` times tensors to others, in one call."""
-    torch._foreach_add_(to, tensors, alpha=scale)
 
 
 def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class _Vector:
         before = self._added[self._row]
         parts = before.parts if before and before.values is added else self._split(added)
         self._added[self._row] = _Added(added, parts, scale)
-        add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], parts, scale)
+        add_each([getattr(p, CLIPPED_SUM) for p in self.parameters], parts, alpha=scale)
         if self.coarse:
             after = torch.zeros_like(self.values)
             copy_each(self._split(after), [getattr(p, CLIPPED_SUM) for p in self.parameters])
@@ -103,7 +103,7 @@ class _Vector:
             if (added := self._added[row]) is not None:
                 by_scale.setdefault(added.scale, []).append((self._rows[row][0], added.values))
         for scale, pairs in by_scale.items():
-            add_each([left for left, _ in pairs], [added for _, added in pairs], scale)
+            add_each([left for left, _ in pairs], [added for _, added in pairs], alpha=scale)
         blocks = self.kept[rows.start : rows.stop].view(-1, _BLOCK).sum(1)
         ends = self._ends[: len(rows) * len(self.parameters) + 1]
         totals: Tensor = segment_sums(blocks, ends).view(len(rows), -1)
@@ -204,6 +204,8 @@ class Places:
         deferred = deferred and self._direct and device.type in DEFERRING and list(kinds) == [torch.float32]
         self.together = _TOGETHER if deferred and _TOGETHER * bytes_of_a_step <= _MOST_BYTES else 1
         self._vectors = [_Vector(parameters, some, layout, together=self.together) for some in members]
+        self._trained = [parameter for vector in self._vectors for parameter in vector.parameters]
+        self._coarse = any(vector.coarse for vector in self._vectors)
         self.row = 0
         self._index = torch.cat([self._vectors[0].canaries, self._vectors[0].witnesses])
         if self.size < 2**31:
@@ -211,7 +213,7 @@ class Places:
 
     def require_trained(self) -> None:
         """Canaries in a parameter that is frozen would stay in its sum without noise."""
-        if not all(parameter.requires_grad for vector in self._vectors for parameter in vector.parameters):
+        if not all(parameter.requires_grad for parameter in self._trained):
             raise InputError(
                 "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
                 "changing what is trained"
@@ -219,7 +221,7 @@ class Places:
 
     def accumulated(self) -> bool:
         """Whether per-sample gradients of several batches wait for one step."""
-        return waiting_batches(self._vectors[0].parameters[0])
+        return waiting_batches(self._trained[0])
 
     def turn_to(self, row: int) -> None:
         """Go on with this row of those that are kept."""
@@ -246,7 +248,7 @@ class Places:
     def subtract_gradients(self, scale: float) -> None:
         """Take `scale` times the gradients that the optimizer will use from what was taken before."""
         for vector in self._vectors:
-            add_each(vector.parts, [getattr(p, GRADIENT) for p in vector.parameters], -scale)
+            add_each(vector.parts, [getattr(p, GRADIENT) for p in vector.parameters], alpha=-scale)
 
     def read(self, out: Tensor) -> Tensor:
         """Write what is left of this step at all places into `out`."""
@@ -279,7 +281,7 @@ class Places:
 
         `scale` makes noisy sums of gradients. None where sums are precise enough.
         """
-        if not any(vector.coarse for vector in self._vectors):
+        if not self._coarse:
             return None
         raw = torch.zeros(2, self._weights, device=self._vectors[0].values.device)
         for vector in self._vectors:
