@@ -87,8 +87,11 @@ class Correlation(Sampling):
         return self.mechanism.participation.share
 
     @property
-    def family(self) -> Family | None:
-        """The claims that are exactly about such mechanisms, where the loss is Gaussian; else None."""
+    def noise_words(self) -> str:
+        return "as stated" if self.planned is None else "the stated noise over the sensitivity of these steps"
+
+    def family(self, steps: int, sample_rate: float) -> Family | None:
+        """Those of Gaussian noise, where the steps of a row are known; else None."""
         return gaussian() if isinstance(self.mechanism.participation, InOrder) else None
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Chances, ...]:
@@ -131,14 +134,25 @@ class Correlation(Sampling):
         """Sums of squares of the noise of steps, in clip norms, over what is expected of one square."""
         return np.asarray(squares / (self.mechanism.deviation * self.mechanism.strategy.spread_of_steps) ** 2)
 
+    def require_own(self, steps: int | None, sample_rate: float | None) -> None:
+        if (steps, sample_rate) != (None, None):
+            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
+
     def timing(
-        self, losses: Floats, included: Hits, ratio: float, witnessed: Seen | None, rng: np.random.Generator
+        self,
+        table: Floats | None,
+        included: Hits,
+        noise_multiplier: float,
+        witnessed: Seen | None,
+        rng: np.random.Generator,
     ) -> Part:
         """Whether included canaries have the losses of rows that take part as stated.
 
         With known steps they are normal, exactly. Else they are compared with those of canaries that are
-        drawn (Mann and Whitney, ties broken at random). `ratio` is the tested noise over the stated one.
+        drawn (Mann and Whitney, ties broken at random).
         """
+        assert table is not None
+        losses, ratio = table[:, 1], noise_multiplier / self.mechanism.noise_multiplier
         law, believed = self.mechanism.participation, _believed(witnessed)
         if not included.any():
             return Part(1.0, _WHEN)
@@ -156,7 +170,7 @@ class Correlation(Sampling):
         return Part(p_value, _WHEN)
 
     def _losses_drawn(self, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
-        """Losses of included canaries by the stated law, under `ratio` times the stated noise."""
+        """Losses of included canaries by the stated law, under so many times the stated noise."""
         strategy, law = self.mechanism.strategy, self.mechanism.participation
         count = max(1000, min(_DRAWN, _LARGEST // self.steps))
         drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Final
 
 from canaria.training.canaries import exercised
-from canaria.training.correlated import Correlation
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
@@ -30,9 +29,7 @@ def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
 
 def _training(run: "Recording") -> str:
     sampling = "" if run.sampling.is_poisson else f" ({run.sampling.words})"
-    stated = "as stated, root mean square" if run.noise_changes else "as stated"
-    if isinstance(run.sampling, Correlation) and run.sampling.planned is not None:
-        stated = "the stated noise over the sensitivity of these steps"
+    stated = "as stated, root mean square" if run.noise_changes else run.sampling.noise_words
     return (
         f"{run.steps} steps, sample rate {run.sample_rate:.6g}{sampling}, "
         f"noise multiplier {run.noise_multiplier:.6g} ({stated})"

@@ -30,7 +30,6 @@ from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived
 from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
-from canaria.training.correlated import Correlation
 from canaria.training.draws import Drawn, part_of
 from canaria.training.facts import facts_of
 from canaria.training.noise import Part, parts_of, untested
@@ -280,9 +279,7 @@ class Recording:
     @property
     def own_family(self) -> Family | None:
         """The claims that are about training of this kind; None if there are none."""
-        if isinstance(self.sampling, Correlation):
-            return self.sampling.family
-        return self.family() if self._is_dpsgd else None
+        return self.sampling.family(self.steps, self.sample_rate) if self.rows == 1 else None
 
     def promise_of(self, noise_multiplier: float) -> Claim:
         """What this noise promises, by the claims that are about training of this kind."""
@@ -313,8 +310,7 @@ class Recording:
         """
         if self.excuse:
             raise InputError(f"conformance is {self.excuse}")
-        if isinstance(self.sampling, Correlation) and (steps, sample_rate) != (None, None):
-            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
+        self.sampling.require_own(steps, sample_rate)
         noise = self.noise_multiplier if noise_multiplier is None else noise_multiplier
         settings = (
             checks.integer("steps", self.steps if steps is None else steps, 1),
@@ -330,11 +326,9 @@ class Recording:
         drawn = part_of(self.drawn, settings[1], rng, self.sampling) if self.drawn is not None else None
         if drawn is not None:
             parts["sampling"] = drawn
-        if isinstance(self.sampling, Correlation):
-            assert self.table is not None
-            parts["timing"] = self.sampling.timing(
-                self.table[:, 1], included, noise / self.noise_multiplier, self.witnessed, rng
-            )
+        timing = self.sampling.timing(self.table, included, noise, self.witnessed, rng)
+        if timing is not None:
+            parts["timing"] = timing
         if isinstance(self.design, Dense):
             return self._in_units(
                 of_dense(

@@ -10,6 +10,9 @@ from scipy import special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
+from canaria.claims.families import DpSgdFamily, Family
+from canaria.training.noise import Part
+from canaria.training.witnesses import Seen
 
 KINDS: Final = ("poisson", "shuffled", "fixed-size")
 _WORDS: Final = {
@@ -122,6 +125,31 @@ class Sampling:
         """The sampling in words."""
         each = f", {self.accumulated} batches to a step" if self.accumulated > 1 else ""
         return f"{_WORDS[self.kind]}{each}"
+
+    @property
+    def noise_words(self) -> str:
+        """Where the noise multiplier of a run comes from, in words."""
+        return "as stated"
+
+    def family(self, steps: int, sample_rate: float) -> Family | None:
+        """The claims that are about training of this kind; None if there are none."""
+        return DpSgdFamily(steps, sample_rate) if self.is_poisson else None
+
+    def require_own(self, steps: int | None, sample_rate: float | None) -> None:
+        """Refuse to test other steps, or another rate, than were stated, where everything depends on them."""
+
+    def timing(
+        self,
+        table: Floats | None,
+        included: Hits,
+        noise_multiplier: float,
+        witnessed: Seen | None,
+        rng: np.random.Generator,
+    ) -> Part | None:
+        """Whether canaries took part when they should, under this noise; None where that makes no difference.
+
+        `table` is that of a `Recording`.
+        """
 
     def steps_of_a_pass(self, sample_rate: float) -> int:
         """How many steps a pass of shuffled batches has; a row is in one of them at most."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROUNDED: Final = 1e-5
 """Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
+_MOST_WRONG: Final = 1e-4
+"""What rounding may change at most, by a bound that is about ten times what it does."""
 _CLOSE: Final = 1e-4
 """What the accountant was told may differ from the plan by so much, which rounding explains."""
 _DELTA, _CLOSE_EPSILON = 1e-5, 1e-2
@@ -123,7 +125,14 @@ def strategy_of(noising: Floats) -> Strategy:
             f"the plan's noising matrix must be square and lower triangular, got {shown(noising)}"
         )
     matrix = linalg.solve_triangular(noising, np.eye(len(noising)), lower=True)
-    least = _ROUNDED * float(abs(matrix).max())
+    largest = float(abs(matrix).max())
+    wrong = float(np.finfo(np.float32).eps * (abs(matrix) @ abs(noising) @ abs(matrix)).max())
+    if wrong > _MOST_WRONG * largest:
+        raise InputError(
+            f"the plan's noising matrix grows to {abs(noising).max():.3g} and is rounded, so the strategy "
+            "does not follow from it; use attach, with strategy and sampling"
+        )
+    least = _ROUNDED * largest
     matrix = np.where(abs(matrix) > least, matrix, 0.0)
     column = np.trim_zeros(matrix[:, 0], "b")
     toeplitz = Strategy.toeplitz(column, len(matrix))
