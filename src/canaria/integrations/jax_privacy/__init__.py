@@ -12,7 +12,8 @@ print(audit.report(noise_state, claimed=2.0, delta=1e-5))
 from canaria._core.extras import needed_for
 
 with needed_for("an audit of training with JAX Privacy", "jax"):
-    from canaria.integrations.jax_privacy._audit import Audit, AuditState, attach
+    from canaria.integrations.jax_privacy._attach import attach
+    from canaria.integrations.jax_privacy._audit import Audit, AuditState
     from canaria.integrations.jax_privacy._head import CanaryHead
     from canaria.integrations.jax_privacy._isolation import check_isolation
     from canaria.integrations.jax_privacy._plan import attach_plan

@@ -10,7 +10,8 @@ from scipy import linalg
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
-from canaria.integrations.jax_privacy._audit import Audit, audit_of
+from canaria.integrations.jax_privacy._attach import audit_of
+from canaria.integrations.jax_privacy._audit import Audit
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
 from canaria.integrations.jax_privacy._internals import is_plan, noise_deviation, noising_matrix
 from canaria.integrations.jax_privacy._sampling import (

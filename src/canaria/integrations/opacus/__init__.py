@@ -9,7 +9,8 @@ print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
 from canaria._core.extras import needed_for
 
 with needed_for("an audit of training with Opacus", "opacus"):
-    from canaria.integrations.opacus._audit import Audit, attach
+    from canaria.integrations.opacus._attach import attach
+    from canaria.integrations.opacus._audit import Audit
     from canaria.integrations.opacus._auditing import ProgramAudit, auditing
     from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
     from canaria.integrations.opacus._isolation import check_isolation

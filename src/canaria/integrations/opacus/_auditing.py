@@ -13,7 +13,8 @@ from canaria._core import seeds
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim
-from canaria.integrations.opacus._audit import Audit, attach
+from canaria.integrations.opacus._attach import attach
+from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._internals import (
     OnBatch,
     Undo,

@@ -1,0 +1,149 @@
+"""Attaching an audit to a privatizer."""
+
+from typing import Any, Final
+
+import numpy.typing as npt
+from jax_privacy.batch_selection import BatchSelectionStrategy
+
+from canaria._core import seeds
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
+from canaria.integrations.jax_privacy._audit import Audit, PyTree
+from canaria.integrations.jax_privacy._checks import (
+    Stated,
+    coarse_in,
+    require_private,
+    require_room,
+    shapes_of,
+    stated,
+)
+from canaria.integrations.jax_privacy._injections import INJECTIONS
+from canaria.integrations.jax_privacy._sampling import correlation_of, groups_of_one_size
+from canaria.mechanisms import Strategy
+from canaria.mechanisms.participation import Participation
+from canaria.training.canaries import Dense, Design, Dirac, design_of
+from canaria.training.correlated import Correlation
+
+_ATTACH: Final = 0x61747461
+
+
+def attach(
+    privatizer: PyTree,
+    params: PyTree,
+    *,
+    canaries: int | Dense | Dirac,
+    clip_norm: Any,
+    noise_multiplier: float,
+    sample_rate: float | None = None,
+    strategy: Strategy | npt.ArrayLike | None = None,
+    sampling: Participation | BatchSelectionStrategy | None = None,
+    per_coordinate: int = 1,
+    injection: str = "sum",
+    rng: Seed = None,
+) -> Audit:
+    """An audit whose `privatizer` takes the place of `privatizer` in a training step.
+
+    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` or `sampling`
+    say. If these are above what training does, so is the bound; conformance shows a wrong clip norm. On
+    several devices, the sum must be that of all, and the noise all of the noise. Correlated noise (matrix
+    factorization) needs `strategy` and `sampling`; of an execution plan, `attach_plan` knows them.
+
+    Args:
+        privatizer: What adds the noise, such as `gaussian_privatizer` makes, and nothing else: no scaling,
+            no other audit.
+        params: The parameters that are trained.
+        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        clip_norm: The most that one row adds to the clipped sum: a number, or the function that
+            `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises).
+        noise_multiplier: The noise that training states, in clip norms. Of correlated noise, in clip norms
+            times the sensitivity of the strategy: the noise multiplier of the accountant.
+        sample_rate: How often training draws a row, by Poisson sampling; for independent noise.
+        strategy: The matrix C of correlated noise, by whose inverse independent noise is multiplied.
+        sampling: How rows take part where noise is correlated: `InOrder`, `BallsInBins`, `CyclicPoisson` or
+            `MinSeparation` of `canaria.mechanisms`, or a sampler of `jax_privacy.batch_selection`. With
+            `InOrder`, injection "sum" puts canaries into the steps in which a row leaks most; with "head",
+            canary i must take part in the steps i modulo the period.
+        per_coordinate: How many Dirac canaries share a weight; 1 where noise is correlated.
+        injection: How canaries are injected. "sum": added to the clipped sum by a draw of our own, by the
+            stated sampling; the data are left alone. "head": a parameter of its own, see
+            `Audit.with_canary_head`; your sampler and clipper decide.
+        rng: A seed for the hidden bits, the places and the draws of the canaries.
+
+    Returns:
+        The audit; ask it for a bound or a report of the last state of its privatizer.
+
+    Raises:
+        InputError: If an argument cannot be used.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from jax_privacy.noise_addition import gaussian_privatizer
+        >>> params = jnp.zeros(400)
+        >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
+        >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
+        >>> state = audit.privatizer.init(params)
+        >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
+        >>> audit.bound(state, delta=1e-5).epsilon > 2
+        True
+
+    """
+    require_private(privatizer, independent=strategy is None)
+    design = design_of(canaries, per_coordinate)
+    if strategy is None and sampling is None:
+        if sample_rate is None:
+            raise InputError("sample_rate must be given, or strategy and sampling if noise is correlated")
+        settings = stated(clip_norm, noise_multiplier, sample_rate)
+        return audit_of(privatizer, params, design, settings, injection=injection, rng=rng)
+    if strategy is None or sampling is None or sample_rate is not None:
+        raise InputError("strategy and sampling go together, in the place of sample_rate")
+    correlation = correlation_of(strategy, sampling, noise_multiplier)
+    settings = stated(clip_norm, noise_multiplier, correlation.sample_rate)
+    return audit_of(
+        privatizer,
+        params,
+        design,
+        settings,
+        injection=injection,
+        rng=rng,
+        correlation=correlation,
+        groups=groups_of_one_size(sampling),
+    )
+
+
+def audit_of(
+    privatizer: PyTree,
+    params: PyTree,
+    design: Design,
+    settings: Stated,
+    *,
+    injection: str,
+    rng: Seed,
+    correlation: Correlation | None = None,
+    contradictions: tuple[str, ...] = (),
+    groups: int = 1,
+) -> Audit:
+    """The audit, if all that it was given can be used; rows are split into so many groups of one size."""
+    if injection not in INJECTIONS:
+        raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
+    if correlation is not None and (isinstance(design, Dense) or design.most > 1):
+        raise InputError(
+            "where noise is correlated, canaries must be Dirac ones, each with a weight of its own"
+        )
+    shapes = shapes_of(params)
+    if injection == "sum":
+        require_room(shapes, design, several=correlation is None)
+        correlation = None if correlation is None else correlation.at_worst()
+    seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
+    return Audit(
+        privatizer,
+        shapes,
+        design,
+        injection,
+        seed,
+        stated=settings,
+        coarse=coarse_in(params),
+        correlation=correlation,
+        contradictions=contradictions,
+        groups=groups,
+    )

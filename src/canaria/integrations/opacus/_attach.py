@@ -1,0 +1,115 @@
+"""Attaching an audit to training with Opacus."""
+
+from typing import Any, Final
+
+import torch
+from opacus.data_loader import DPDataLoader
+from opacus.optimizers import DPOptimizer
+
+from canaria._core import checks, seeds
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
+from canaria.integrations.opacus._audit import Audit
+from canaria.integrations.opacus._checks import (
+    require_fitting,
+    require_fresh,
+    require_private,
+    require_sampling,
+)
+from canaria.integrations.opacus._internals import is_together
+from canaria.training.canaries import INJECTIONS, Dense, Dirac, design_of
+from canaria.training.sampling import Sampling
+
+_ATTACH: Final = 0x61747461
+
+
+def attach(
+    optimizer: DPOptimizer,
+    data_loader: DPDataLoader,
+    *,
+    injection: str,
+    canaries: int | Dense | Dirac,
+    per_coordinate: int = 1,
+    rng: Seed = None,
+    noise_multiplier: float | None = None,
+    state: dict[str, Any] | None = None,
+    on_error: str = "warn",
+    begun: bool = False,
+    sampling: str | Sampling = "poisson",
+) -> Audit:
+    """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
+
+    Args:
+        optimizer: The private optimizer.
+        data_loader: The private data loader, which draws batches by Poisson sampling; with "head", any.
+        injection: How canaries are injected. "rows": canary rows in the data set, made by `with_canary_rows`,
+            whose gradient is replaced. "sum": added to the clipped sum by a Poisson draw of our own; the data
+            set is left alone, and ghost clipping works. "head": an embedding of its own, made by
+            `with_canary_head`.
+        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        per_coordinate: How many Dirac canaries share a weight.
+        rng: A seed for the hidden bits and the places of the canaries.
+        noise_multiplier: What training states, if that is not what the optimizer holds.
+        state: The `state_dict()` of an interrupted audit to go on from.
+        on_error: What happens if training cannot be audited any further. "warn": a warning, training goes on,
+            and the report says what was not seen. "raise": an error.
+        begun: Whether the data loader is being iterated over already; that pass is not seen.
+        sampling: How rows are claimed to take part, whatever the loader does: "poisson", "shuffled",
+            "fixed-size", or a `Sampling` that also says how many batches make a step. Others than Poisson
+            need `injection="head"`, where nothing of real rows is to be subtracted.
+
+    Returns:
+        The audit, to be asked for a bound or a report when training is done.
+
+    Raises:
+        InputError: If training cannot be audited as it is; the message says what to change.
+
+    Example:
+        ```python
+        model, optimizer, loader = engine.make_private(...)
+        audit = attach(optimizer, loader, injection="sum", canaries=1000)
+        ...  # train as always
+        print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
+        ```
+
+    """
+    if injection not in INJECTIONS:
+        raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")
+    if on_error not in ("warn", "raise"):
+        raise InputError(f"on_error must be 'warn' or 'raise', got {shown(on_error)}")
+    design = design_of(canaries, per_coordinate)
+    claimed = sampling if isinstance(sampling, Sampling) else Sampling(sampling)
+    require_private(optimizer)
+    require_sampling(data_loader, claimed, design, injection)
+    if state is None:
+        require_fresh(optimizer)
+    require_fitting(optimizer, data_loader, design, injection)
+    stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
+    seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
+    audit = Audit(
+        optimizer,
+        data_loader,
+        design,
+        injection,
+        _agreed(optimizer, seed),
+        noise_multiplier=stated,
+        on_error=on_error,
+        begun=begun,
+        sampling=claimed,
+    )
+    if state is not None:
+        try:
+            audit.load_state_dict(state)
+        except InputError:
+            audit.detach()
+            raise
+    return audit
+
+
+def _agreed(optimizer: DPOptimizer, seed: int) -> int:
+    """All ranks audit with the seed of the first."""
+    if not is_together(optimizer):
+        return seed
+    shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)
+    torch.distributed.broadcast(shared, 0)
+    return int(shared.item())
