@@ -379,8 +379,9 @@ class TestPlan:
         with pytest.raises(InputError, match="must be square and lower triangular"):
             attach_plan(replace(self.plan(), **changed), jnp.zeros(900), canaries=300)
 
-    def test_a_noising_matrix_that_grows(self) -> None:
-        plan = self.plan(iterations=64, strategy=np.array([1.0, 1.2, 0.8, 1.1]))
+    @pytest.mark.parametrize(("column", "steps"), [([1.0, 1.2, 0.8, 1.1], 64), ([1.0, 1.5], 300)])
+    def test_a_noising_matrix_that_grows(self, column: list[float], steps: int) -> None:
+        plan = self.plan(iterations=steps, strategy=np.array(column))
         with pytest.raises(InputError, match="the strategy does not follow from it"):
             attach_plan(plan, jnp.zeros(900), canaries=300)
 

@@ -181,6 +181,22 @@ def test_state_of_another_audit_is_refused() -> None:
     attach(other.optimizer, other.loader, injection="sum", canaries=200)
 
 
+def test_state_of_an_audit_of_another_model_is_refused() -> None:
+    """And nothing stays attached, whatever went wrong."""
+    begun, _ = audited("sum", steps=10, canaries=100)
+    other = private("sum", hidden=8)
+    broken = {**begun.state_dict(), "trained weights": 610, "seed": None}
+    for state, wrong, message in (
+        (begun.state_dict(), InputError, "has trained weights = 1210, but this audit 610"),
+        (broken, TypeError, "NoneType"),
+    ):
+        other.engine.accountant.history = [(begun.noise_multiplier, 0.1, 10)]
+        with pytest.raises(wrong, match=message):
+            attach(other.optimizer, other.loader, injection="sum", canaries=100, state=state)
+    other.engine.accountant.history = []
+    attach(other.optimizer, other.loader, injection="sum", canaries=100)
+
+
 @each_way
 def test_empty_batches_are_audited_too(injection: str) -> None:
     """Poisson batches of 30 rows at rate 1/50 are empty every second time."""

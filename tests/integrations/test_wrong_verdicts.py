@@ -198,6 +198,23 @@ class TestTheAccountant:
         made.one_pass()
         assert audit.recording().contradictions == ()
 
+    @pytest.mark.parametrize("mode", ["hooks", "ghost"])
+    def test_the_noise_of_the_next_step_may_be_set_in_the_step_hook(self, mode: str) -> None:
+        """After this step's noise was added and told."""
+        made = private("sum", mode=mode)
+        accountant = made.engine.accountant
+
+        def hook(optimizer: Any) -> None:
+            accountant.step(noise_multiplier=optimizer.noise_multiplier, sample_rate=0.1)
+            optimizer.noise_multiplier *= 0.9
+
+        made.optimizer.step_hook = hook
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        while audit.steps < 30:
+            made.one_pass()
+        assert audit.recording().contradictions == ()
+        assert audit.conformance().p_value >= 1e-4
+
     def test_the_optimizer_resumed_after_attaching_is_reported(self) -> None:
         """Adam has a state; without one, the accountant disagrees."""
         before, made = audited("sum", steps=20, adam=True)
@@ -235,6 +252,21 @@ class TestErrorsWhileTraining:
                 made.criterion(made.model(rows), labels).backward()
                 made.optimizer.step()
                 made.optimizer.zero_grad()
+
+    def test_an_audit_that_ended_goes_on_as_ended(self) -> None:
+        """A parameter was frozen; the checkpoint of that training is resumed."""
+        audit, made = audited("rows", canaries=100, steps=10)
+        next(made.model.parameters()).requires_grad_(False)
+        with pytest.warns(AuditWarning, match="a parameter that carries canaries was frozen"):
+            made.one_pass()
+        again = private("rows", canaries=100)
+        again.engine.accountant.load_state_dict(made.engine.accountant.state_dict())
+        with pytest.warns(AuditWarning, match="had ended: nothing was seen after step 10"):
+            resumed = attach(
+                again.optimizer, again.loader, injection="rows", canaries=100, state=audit.state_dict()
+            )
+        again.one_pass()
+        assert resumed.report(2.0, DELTA).facts["unseen"] == audit.ended
 
     def test_or_it_is_an_error(self) -> None:
         made = private("rows", canaries=100)
@@ -291,6 +323,21 @@ def test_ghost_adaptive_clipping_adds_the_noise_that_it_says(injection: str) -> 
     assert report.conformance.p_value > 1e-4
     assert report.contradictions == ()
     assert audit.noise_multiplier > 1.001
+
+
+@pytest.mark.parametrize(("norms", "said"), [([1.0], ""), ([0.1, 10.0], "or clip norms of steps, differ")])
+def test_clip_norms_that_jump_leave_canaries_unclipped(norms: list[float], said: str) -> None:
+    """A head scales them by the norm of the step before; that after the last step does not matter."""
+    made = private("head", canaries=200)
+    audit = attach(made.optimizer, made.loader, injection="head", canaries=200, rng=0)
+    for step, (rows, labels) in enumerate(made.loader):
+        made.optimizer.max_grad_norm = norms[step % len(norms)]
+        made.criterion(made.model(rows), labels).backward()
+        made.optimizer.step()
+        made.optimizer.zero_grad()
+    made.optimizer.max_grad_norm = 100.0
+    assert said in audit.recording().excuse
+    assert bool(said) == bool(audit.recording().excuse)
 
 
 class Tokens(nn.Module):

@@ -235,6 +235,21 @@ def test_without_noise_there_is_nothing_to_correlate() -> None:
         Correlation(mechanism=Correlated(BANDS, CyclicPoisson(4), 1e-4))
 
 
+def test_the_last_rung_claims_no_more_than_a_row_can_leak() -> None:
+    """Where steps overlap negatively, the sensitivity is an upper bound, which no gradients reach.
+
+    Gradients of norm 1 add at most the root of T times the largest eigenvalue of C'C.
+    """
+    steps, share = 20, 0.99 / 19
+    overlaps = (1 + share) * np.eye(steps) - share
+    strategy = Strategy(np.linalg.cholesky(overlaps[::-1, ::-1])[::-1, ::-1].T)
+    training = Correlated(strategy, InOrder(1), 1.0)
+    reached = np.sqrt(steps * np.linalg.eigvalsh(overlaps).max())
+    truth = GaussianDP(reached / training.deviation).epsilon_at(DELTA)
+    last = correlated(training, 300, 0, ((2000,),)).report(delta=DELTA).rungs[3]
+    assert last.least < truth < last.most
+
+
 class TestRecorder:
     """A loop of one's own, whose noise is correlated."""
 

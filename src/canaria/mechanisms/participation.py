@@ -103,6 +103,10 @@ class InOrder(Participation):
         """
         return math.sqrt(float(_overlaps(strategy, self.period).max()))
 
+    def reached(self, strategy: Strategy) -> float:
+        """What a row with the same gradient in all its steps adds, where it adds most."""
+        return math.sqrt(float(_added(strategy, self.period).max()))
+
     def worst(self, strategy: Strategy) -> "InOrder":
         """All canaries where |C u| is largest, unless `first` is given."""
         if self.first is not None:

@@ -90,6 +90,12 @@ class Correlation(Sampling):
     def noise_words(self) -> str:
         return "as stated" if self.planned is None else "the stated noise over the sensitivity of these steps"
 
+    @property
+    def reached(self) -> float:
+        """All of it, unless steps are known and C has negative entries: then it is an upper bound."""
+        law, strategy = self.mechanism.participation, self.mechanism.strategy
+        return law.reached(strategy) / law.sensitivity(strategy) if isinstance(law, InOrder) else 1.0
+
     def family(self, steps: int, sample_rate: float) -> Family | None:
         """Those of Gaussian noise, where the steps of a row are known; else None."""
         return gaussian() if isinstance(self.mechanism.participation, InOrder) else None

@@ -89,7 +89,7 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     weight = weight_of(recording, (low + high) / 2 / recording.canary_norm, confidence)
     if weight is not None:
         words += f", canary weight {weight[0]:.2f} to {weight[1]:.2f} (expected 1)"
-    least = _claim(recording, high).least_epsilon_at(delta)
+    least = _claim(recording, high / recording.sampling.reached).least_epsilon_at(delta)
     if recording.ended:
         words += "; of the steps that were seen"
         return Rung(name=NAMES[3], assumes=assumes, least=least, measured=words)

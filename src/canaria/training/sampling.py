@@ -131,6 +131,11 @@ class Sampling:
         """Where the noise multiplier of a run comes from, in words."""
         return "as stated"
 
+    @property
+    def reached(self) -> float:
+        """The share of the sensitivity that rows with some gradients surely reach."""
+        return 1.0
+
     def family(self, steps: int, sample_rate: float) -> Family | None:
         """The claims that are about training of this kind; None if there are none."""
         return DpSgdFamily(steps, sample_rate) if self.is_poisson else None

@@ -100,7 +100,7 @@ def attach(
     if state is not None:
         try:
             audit.load_state_dict(state)
-        except InputError:
+        except Exception:
             audit.detach()
             raise
     return audit

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from canaria.integrations.opacus._internals import (
     clips_adaptively,
     clips_by_ghost,
     divisor,
+    is_distributed,
     is_together,
     layer_norms,
     noise_added,
@@ -49,6 +50,15 @@ from canaria.training.watch import Reading, Watch
 _VERSION: Final = 1
 _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
+
+
+class _Begun(NamedTuple):
+    """A step whose noise is being added: what it is stated to be, and the canaries' part of its sum."""
+
+    clip_norm: float
+    noise: float
+    told: float
+    own: Tensor | None
 
 
 class Audit(Recorded):
@@ -93,9 +103,8 @@ class Audit(Recorded):
         self._watched: Watched | None = None
         self._watched_before: dict[str, Any] | None = None
         self.sample_rate = rate_of(data_loader)
-        self._own: Tensor | None = None
-        self._clip_norm = clip_norm_of(optimizer)
-        self._waits = False
+        self._weights = sum(parameter.numel() for parameter in optimizer.params)
+        self._step: _Begun | None = None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
@@ -192,41 +201,42 @@ class Audit(Recorded):
             require_unused(self.optimizer)
         self._begun = True
         self._reader.begin()
-        self._clip_norm = clip_norm_of(self.optimizer)
-        self._own, self._waits = self._injection.before_noise(self._clip_norm), True
+        clip_norm, told = clip_norm_of(self.optimizer), float(self.optimizer.noise_multiplier)
+        own = self._injection.before_noise(clip_norm)
+        self._step = _Begun(clip_norm, self._noise(), told, own)
         self._draws.count_step()
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
-        optimizer, places = self.optimizer, self._injection.places
-        if not self._waits:
+        step, places = self._step, self._injection.places
+        if step is None:
             raise InputError(
                 "a step was made past the audit: the private optimizer's add_noise was replaced after "
                 "attaching, or the original optimizer was stepped itself"
             )
-        self._waits = False
-        everybody = self._reduced_sums() if self._several else None
-        scale = divisor(optimizer)
+        self._step = None
+        everybody = self._reduced_sums(step.own) if self._several else None
+        scale = divisor(self.optimizer)
         places.subtract_gradients(scale)
         share = self._injection.share
-        clip_norm = self._clip_norm * share
+        clip_norm = step.clip_norm * share
         if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
-        self._reader.add(Step(everybody, self._own, clip_norm, self._noise() / share))
-        self._account.add(float(optimizer.noise_multiplier), self.sample_rate)
+        self._reader.add(Step(everybody, step.own, clip_norm, step.noise / share))
+        self._account.add(step.told, self.sample_rate)
         if self._watched is not None and self._watched.due():
             values, told = self._accumulator.witnesses(self._watched.watch.every)
             self._watched.add(values, [(stated * share, unit) for stated, unit in told])
 
-    def _reduced_sums(self) -> Tensor:
+    def _reduced_sums(self, own: Tensor | None) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
         places = self._injection.places
         sums = places.read(torch.empty(places.all, device=self.optimizer.params[0].device))
         torch.distributed.all_reduce(sums)
         places.forget_sums()
-        if self._own is not None:
-            torch.distributed.all_reduce(self._own)
+        if own is not None:
+            torch.distributed.all_reduce(own)
         return sums
 
     def watch(
@@ -380,6 +390,7 @@ class Audit(Recorded):
             "contradictions": list(self._seen_contradictions()),
             "watched": self._watched_state(),
             "rounding": self._rounding.tolist() if isinstance(self._rounding, Tensor) else None,
+            "ended": self._ended,
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -389,7 +400,7 @@ class Audit(Recorded):
         return self._watched.watch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: same bits, same canaries, same draws."""
+        """Go on from a checkpoint: same bits, same canaries, same draws. What had ended stays so."""
         version = state.get("version") if isinstance(state, dict) else None
         if version != _VERSION:
             raise InputError(f"the audit's state must have version {_VERSION}, got {shown(version)}")
@@ -398,7 +409,8 @@ class Audit(Recorded):
                 raise InputError(
                     f"the audit's state has {name} = {shown(state.get(name))}, but this audit {value!r}"
                 )
-        require_counted(self.optimizer, int(state["steps"]))
+        if not state["ended"]:
+            require_counted(self.optimizer, int(state["steps"]))
         self._injection.release()
         self._build(int(state["seed"]))
         self._injection.restore_draws(state["draws"])
@@ -408,6 +420,10 @@ class Audit(Recorded):
         self._watched_before = state.get("watched")
         if (rounded := state.get("rounding")) is not None:
             self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
+        if state["ended"]:
+            self._ended = state["ended"]
+            self._draws.release()
+            warnings.warn(f"the audit that goes on had ended: {self._ended}", AuditWarning, stacklevel=3)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -415,4 +431,7 @@ class Audit(Recorded):
             "injection": self.injection,
             "sample_rate": self.sample_rate,
             "sampling": self.sampling.words,
+            "trained weights": self._weights,
+            "distributed": is_distributed(self.optimizer),
+            "steps kept": self._injection.places.together,
         }

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.canaries import HEAD_PARAMETERS, Design, design_of
+from canaria.training.canaries import HEAD_PARAMETERS, Design, design_of, raw_norm
 
 _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7
@@ -109,7 +109,8 @@ class _Scale:
 
     A loss that is averaged over T tokens has a gradient of about 1 / sqrt(T). The smallest norm of the first
     batch with canaries is made `strength`, `RAW_NORM` clip norms; included or not, rows are the same here.
-    Ghost clipping goes back `twice`, and only the first time with the losses as they are.
+    Ghost clipping goes back `twice`, and only the first time with the losses as they are. `weakest` is the
+    smallest norm of a canary row before clipping, in clip norms of its step; infinite if none was seen.
     """
 
     def __init__(self) -> None:
@@ -119,6 +120,7 @@ class _Scale:
         self._calls = 0
         self._unit: Tensor | None = None
         self._least: Tensor | None = None
+        self._weakest: Tensor | float = torch.inf
 
     def of(self, norms: Tensor, canary: Tensor) -> Tensor | float:
         """The factor for this batch, of which these are the norms; averaged losses are scaled back later."""
@@ -137,29 +139,32 @@ class _Scale:
                 self._least = own.new_zeros(())
                 return 0.0
             self._unit = positive.amin()
-        self._least = least if self._least is None else torch.minimum(self._least.to(least), least)
-        return self.strength / self._unit.to(least)
+        factor = self.strength / self._unit.to(least)
+        self._least = least * factor if self._least is None else torch.minimum(self._least, least * factor)
+        return factor
+
+    def end_step(self, clip_norm: float) -> None:
+        """A step was made that clips to this norm, and the next one likely will."""
+        if self._least is not None:
+            self._weakest = (self._least / clip_norm).clamp(max=self._weakest)
+        self._least, self.strength = None, raw_norm(clip_norm)
+
+    @property
+    def weakest(self) -> float:
+        return float(self._weakest)
 
     def state(self) -> dict[str, float | None]:
         """What a checkpoint needs."""
         return {
             "unit": None if self._unit is None else float(self._unit),
-            "least": None if self._least is None else float(self._least),
+            "weakest": self.weakest,
         }
 
     def restore(self, state: dict[str, float | None]) -> None:
         """Go on from a checkpoint."""
-        self._unit, self._least = (
-            None if state[name] is None else torch.tensor(state[name]) for name in ("unit", "least")
-        )
-
-    def least(self, clip_norm: float) -> float:
-        """The smallest norm of a canary row before clipping, in clip norms; infinite if none was seen."""
-        if self._least is None:
-            return torch.inf
-        if self._unit is None:
-            return 0.0
-        return float(self._least / self._unit) * self.strength / clip_norm
+        unit, weakest = state["unit"], state["weakest"]
+        self._unit = None if unit is None else torch.tensor(unit)
+        self._weakest = torch.inf if weakest is None else weakest
 
 
 def _like(mask: Tensor, other: Tensor) -> Tensor:

@@ -299,6 +299,7 @@ class _Rows(_ByRows):
 
     @torch.no_grad()
     def before_clipping(self) -> None:
+        self.places.require_trained()
         parameters = self._optimizer.params
         if any(map(waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
@@ -338,16 +339,17 @@ class _Head(_ByRows):
         self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
-        self._head.scale.strength = raw_norm(clip_norm)
+        self._head.scale.end_step(clip_norm)
         return self._part(0.0, clip_norm, self._head.taken())
 
     def excuse(self) -> str:
-        least = self._head.scale.least(float(self._optimizer.max_grad_norm))
-        if least >= _SURELY_CLIPPED:
+        weakest = self._head.scale.weakest
+        if weakest >= _SURELY_CLIPPED:
             return ""
         return (
-            f"not tested (a canary row had a gradient of {least:.2g} clip norms, and {_SURELY_CLIPPED:g} are "
-            "needed for it to be surely clipped: losses of rows differ too much; use 'rows' or 'sum')"
+            f"not tested (a canary row had a gradient of {weakest:.2g} clip norms, and {_SURELY_CLIPPED:g} "
+            "are needed for it to be surely clipped: losses of rows, or clip norms of steps, differ too "
+            "much; use 'rows' or 'sum')"
         )
 
     def draws_state(self) -> Any:
