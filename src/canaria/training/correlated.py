@@ -27,8 +27,9 @@ from canaria.training.witnesses import Roles, Seen
 
 KIND: Final = "correlated"
 _WHEN: Final = "when canaries take part"
-_DRAWN, _LARGEST = 20_000, 2**22
-"""So many canaries are drawn to know the law of losses; fewer if that would be more numbers than this."""
+_FOR_EACH, _FEWEST, _MOST, _LARGEST = 20, 1000, 20_000, 2**22
+"""So many canaries are drawn for each that is included, to know the law of losses: not fewer or more than
+these, and fewer if they would be more numbers than the last."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,16 +170,17 @@ class Correlation(Sampling):
             scores = (losses - middle)[taking] / np.sqrt(2 * middle[taking]) * believed / ratio
             p_value = _two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1)))
         else:
-            own, drawn = losses[included], self._losses_drawn(ratio, believed, rng)
+            own = losses[included]
+            drawn = self._losses_drawn(_FOR_EACH * len(own), ratio, believed, rng)
             ranks = _ranks(np.concatenate([own, drawn]), rng)
             test = stats.mannwhitneyu(ranks[: len(own)], ranks[len(own) :], method="asymptotic")
             p_value = float(test.pvalue)
         return Part(p_value, _WHEN)
 
-    def _losses_drawn(self, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
-        """Losses of included canaries by the stated law, under so many times the stated noise."""
+    def _losses_drawn(self, many: int, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
+        """Losses of about so many included canaries, by the stated law with `ratio` times the noise."""
         strategy, law = self.mechanism.strategy, self.mechanism.participation
-        count = max(1000, min(_DRAWN, _LARGEST // self.steps))
+        count = max(_FEWEST, min(many, _MOST, _LARGEST // self.steps))
         drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
         statistic = strategy.statistic(drawn.release(np.ones(count, np.int8), rng))
         return law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
