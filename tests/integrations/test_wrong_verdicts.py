@@ -215,6 +215,25 @@ class TestTheAccountant:
         assert audit.recording().contradictions == ()
         assert audit.conformance().p_value >= 1e-4
 
+    @pytest.mark.parametrize("mode", ["hooks", "ghost"])
+    @pytest.mark.parametrize("halved", ["noise_multiplier", "max_grad_norm"])
+    def test_what_holds_while_noise_is_added_is_not_what_is_stated(self, halved: str, mode: str) -> None:
+        """Put around `add_noise` after the audit was attached, so that it sees it halved."""
+        made = private("sum", mode=mode)
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        added = made.optimizer.add_noise
+
+        def less() -> None:
+            stated = getattr(made.optimizer, halved)
+            setattr(made.optimizer, halved, stated / 2)
+            added()
+            setattr(made.optimizer, halved, stated)
+
+        made.optimizer.add_noise = less
+        while audit.steps < 30:
+            made.one_pass()
+        assert audit.conformance().p_value <= 1e-6
+
     def test_the_optimizer_resumed_after_attaching_is_reported(self) -> None:
         """Adam has a state; without one, the accountant disagrees."""
         before, made = audited("sum", steps=20, adam=True)

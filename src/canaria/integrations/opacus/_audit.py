@@ -19,6 +19,7 @@ from canaria.integrations.opacus._checks import disagreements_with, require_coun
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
     OnBatch,
+    after_noise,
     batches_of,
     before_clipping,
     before_noise,
@@ -52,13 +53,12 @@ _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 
 
-class _Begun(NamedTuple):
-    """A step whose noise is being added: what it is stated to be, and the canaries' part of its sum."""
+class _Stated(NamedTuple):
+    """What is stated for a step, and what its accountant is told."""
 
     clip_norm: float
     noise: float
     told: float
-    own: Tensor | None
 
 
 class Audit(Recorded):
@@ -104,11 +104,14 @@ class Audit(Recorded):
         self._watched_before: dict[str, Any] | None = None
         self.sample_rate = rate_of(data_loader)
         self._weights = sum(parameter.numel() for parameter in optimizer.params)
-        self._step: _Begun | None = None
+        self._own: Tensor | None = None
+        self._now: _Stated | None
+        self._waits, self._now = False, None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
             before_noise(optimizer, lambda: self._guarded(self._before_noise)),
+            after_noise(optimizer, self._after_noise),
             before_update(optimizer, self._before_update),
         ]
         if self._injection.sees_rows:
@@ -201,42 +204,52 @@ class Audit(Recorded):
             require_unused(self.optimizer)
         self._begun = True
         self._reader.begin()
-        clip_norm, told = clip_norm_of(self.optimizer), float(self.optimizer.noise_multiplier)
-        own = self._injection.before_noise(clip_norm)
-        self._step = _Begun(clip_norm, self._noise(), told, own)
+        self._own = self._injection.before_noise(clip_norm_of(self.optimizer))
+        self._waits, self._now = True, None
         self._draws.count_step()
+
+    def _after_noise(self) -> None:
+        """Take what is stated as the accountant is told it: what holds while noise is added may be a fault.
+
+        And step hooks may set that of the next step.
+        """
+        self._now = self._stated_now()
+
+    def _stated_now(self) -> _Stated:
+        told = float(self.optimizer.noise_multiplier)
+        return _Stated(clip_norm_of(self.optimizer), self._noise(), told)
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
-        step, places = self._step, self._injection.places
-        if step is None:
+        now, places = self._now or self._stated_now(), self._injection.places
+        if not self._waits:
             raise InputError(
                 "a step was made past the audit: the private optimizer's add_noise was replaced after "
                 "attaching, or the original optimizer was stepped itself"
             )
-        self._step = None
-        everybody = self._reduced_sums(step.own) if self._several else None
+        self._waits = False
+        everybody = self._reduced_sums() if self._several else None
         scale = divisor(self.optimizer)
         places.subtract_gradients(scale)
         share = self._injection.share
-        clip_norm = step.clip_norm * share
+        clip_norm = now.clip_norm * share
         if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
-        self._reader.add(Step(everybody, step.own, clip_norm, step.noise / share))
-        self._account.add(step.told, self.sample_rate)
+        self._reader.add(Step(everybody, self._own, clip_norm, now.noise / share))
+        self._account.add(now.told, self.sample_rate)
         if self._watched is not None and self._watched.due():
             values, told = self._accumulator.witnesses(self._watched.watch.every)
             self._watched.add(values, [(stated * share, unit) for stated, unit in told])
 
-    def _reduced_sums(self, own: Tensor | None) -> Tensor:
+    def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
         places = self._injection.places
         sums = places.read(torch.empty(places.all, device=self.optimizer.params[0].device))
         torch.distributed.all_reduce(sums)
         places.forget_sums()
-        if own is not None:
-            torch.distributed.all_reduce(own)
+        if self._own is not None:
+            torch.distributed.all_reduce(self._own)
         return sums
 
     def watch(

@@ -327,6 +327,11 @@ def before_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
     return _before(optimizer, ADD_NOISE, do)
 
 
+def after_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
+    """Call `do` each time after noise was added, before the step is counted by the accountant."""
+    return _before(optimizer, "scale_grad", do)
+
+
 def _before(optimizer: DPOptimizer, method: str, do: Callable[[], None]) -> Undo:
     own: Callable[[], None] = getattr(optimizer, method)
 
