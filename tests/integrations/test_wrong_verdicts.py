@@ -287,6 +287,17 @@ class TestErrorsWhileTraining:
         again.one_pass()
         assert resumed.report(2.0, DELTA).facts["unseen"] == audit.ended
 
+    def test_an_audit_that_was_detached_goes_on(self) -> None:
+        audit, made = audited("sum", canaries=100, steps=10)
+        audit.detach()
+        again = private("sum", canaries=100)
+        again.engine.accountant.load_state_dict(made.engine.accountant.state_dict())
+        resumed = attach(
+            again.optimizer, again.loader, injection="sum", canaries=100, state=audit.state_dict()
+        )
+        again.one_pass()
+        assert resumed.steps == 20
+
     def test_or_it_is_an_error(self) -> None:
         made = private("rows", canaries=100)
         attach(made.optimizer, made.loader, injection="rows", canaries=100, rng=0, on_error="raise")

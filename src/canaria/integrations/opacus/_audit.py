@@ -97,7 +97,7 @@ class Audit(Recorded):
         )
         self._draws = Draws(data_loader, self.sampling, begun=begun, followed=injection == "rows")
         self._account = Account()
-        self._begun, self._ended = False, ""
+        self._begun, self._ended, self._failed = False, "", ""
         self.shares_accountant: Callable[[], bool] = lambda: False
         self._earlier: tuple[str, ...] = ()
         self._watched: Watched | None = None
@@ -105,8 +105,8 @@ class Audit(Recorded):
         self.sample_rate = rate_of(data_loader)
         self._weights = sum(parameter.numel() for parameter in optimizer.params)
         self._own: Tensor | None = None
-        self._now: _Stated | None
-        self._waits, self._now = False, None
+        self._waits = False
+        self._now: _Stated | None = None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
@@ -160,7 +160,7 @@ class Audit(Recorded):
 
     def _end(self, why: object) -> None:
         self._draws.release()
-        self._ended = f"nothing was seen after step {self.steps}: {why}"
+        self._ended = self._failed = f"nothing was seen after step {self.steps}: {why}"
         warnings.warn(f"the audit ended, training goes on: {why}", AuditWarning, stacklevel=5)
 
     def _before_update(self) -> None:
@@ -403,7 +403,7 @@ class Audit(Recorded):
             "contradictions": list(self._seen_contradictions()),
             "watched": self._watched_state(),
             "rounding": self._rounding.tolist() if isinstance(self._rounding, Tensor) else None,
-            "ended": self._ended,
+            "failed": self._failed,
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -413,7 +413,7 @@ class Audit(Recorded):
         return self._watched.watch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: same bits, same canaries, same draws. What had ended stays so."""
+        """Go on from a checkpoint: same bits, same canaries, same draws. What had failed stays so."""
         version = state.get("version") if isinstance(state, dict) else None
         if version != _VERSION:
             raise InputError(f"the audit's state must have version {_VERSION}, got {shown(version)}")
@@ -422,7 +422,7 @@ class Audit(Recorded):
                 raise InputError(
                     f"the audit's state has {name} = {shown(state.get(name))}, but this audit {value!r}"
                 )
-        if not state["ended"]:
+        if not state["failed"]:
             require_counted(self.optimizer, int(state["steps"]))
         self._injection.release()
         self._build(int(state["seed"]))
@@ -433,8 +433,8 @@ class Audit(Recorded):
         self._watched_before = state.get("watched")
         if (rounded := state.get("rounding")) is not None:
             self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
-        if state["ended"]:
-            self._ended = state["ended"]
+        if state["failed"]:
+            self._ended = self._failed = state["failed"]
             self._draws.release()
             warnings.warn(f"the audit that goes on had ended: {self._ended}", AuditWarning, stacklevel=3)
 

@@ -153,18 +153,14 @@ class _Scale:
     def weakest(self) -> float:
         return float(self._weakest)
 
-    def state(self) -> dict[str, float | None]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {
-            "unit": None if self._unit is None else float(self._unit),
-            "weakest": self.weakest,
-        }
+        return {"unit": None if self._unit is None else float(self._unit), "weakest": self.weakest}
 
-    def restore(self, state: dict[str, float | None]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        unit, weakest = state["unit"], state["weakest"]
-        self._unit = None if unit is None else torch.tensor(unit)
-        self._weakest = torch.inf if weakest is None else weakest
+        self._unit = None if state["unit"] is None else torch.tensor(state["unit"])
+        self._weakest = state["weakest"]
 
 
 def _like(mask: Tensor, other: Tensor) -> Tensor:
