@@ -290,10 +290,10 @@ def test_epochs_in_order_show_the_share_of_a_plain_gaussian(name: str, seeds: in
 
 @pytest.mark.full
 def test_how_much_a_plain_gaussian_shows() -> None:
-    """Why no more is asked of epochs in order: epsilon 8, 600 canaries, means of 200 games.
+    """What can be asked of epochs in order: epsilon 8, 600 canaries, means of 200 games.
 
-    Soft guesses at delta 0 are the most powerful test of every claim, so no valid bound has a larger mean. Of
-    rankings, the best number of guesses, chosen with hindsight, stays below 2.7.
+    Soft guesses at delta 0 are the most powerful test of every claim, so no valid bound has a larger mean.
+    The best number of guesses, chosen with hindsight, shows 0.15 less.
     """
     plain = LocalGaussian(2 / gaussian_mu(8.0, DELTA))
 
@@ -301,8 +301,8 @@ def test_how_much_a_plain_gaussian_shows() -> None:
         games = [play(plain, n=600, rule=rule, rng=seed) for seed in range(200)]
         return float(np.mean([game.bound(delta).epsilon for game in games]))
 
-    assert 2.75 < mean(Soft(), 0.0) < 2.9
-    assert 2.55 < max(mean(Tails(k), DELTA) for k in range(60, 161, 20)) < 2.7
+    assert 2.75 < mean(Soft(), 0.0) < 2.95
+    assert 2.6 < max(mean(Tails(k), DELTA) for k in range(60, 161, 20)) < 2.8
 
 
 class TestPlan:
