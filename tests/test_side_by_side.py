@@ -107,7 +107,15 @@ def known() -> dict[str, Any]:
         },
         "second look": {},
         "rest": [
-            {"n": 1000, "shift": 1.0, "ours": 1.0, "one order": 1.1, "best number": 1.2, "hindsight": 1.4}
+            {
+                "n": 1000,
+                "shift": 1.0,
+                "ours": 1.0,
+                "one order": 1.1,
+                "best number": 1.2,
+                "planned": 1.3,
+                "hindsight": 1.4,
+            }
         ],
         "speed": {
             "counts": counts,

@@ -8,6 +8,7 @@ from canaria import Counts, lower_bound
 from canaria.evidence.ranking import looks
 from canaria.lab.validity.invalid import best_k
 from canaria.rules import Ranked
+from canaria.training.plan import planned_rule
 from side_by_side.settings import DELTA, gaussian
 
 SHIFTS, SIZES = (1.0, 2.0, 3.0), {1000: 100, 5000: 40}
@@ -15,7 +16,11 @@ LEVEL = 0.05
 
 
 def measured() -> list[dict[str, Any]]:
-    """Mean bounds: ours; of one order without the split; of the number of guesses that is best on average."""
+    """Mean bounds.
+
+    Ours; of one order without the split; of the number of guesses that is best on average; of numbers around
+    one that is planned, for Gaussian noise as it is.
+    """
     found = []
     for n, audits in SIZES.items():
         for shift in SHIFTS:
@@ -24,6 +29,8 @@ def measured() -> list[dict[str, Any]]:
             rng = np.random.default_rng(0)
             evidence = [Ranked()(scored, rng).reveal(hidden) for scored, hidden in pairs]
             orders = [split.parts[0] for split in evidence]
+            rule = planned_rule((1, 1.0, 1 / shift), n, delta=DELTA)
+            planned = [rule(scored, rng).reveal(hidden) for scored, hidden in pairs]
             by_number = [
                 np.mean([_of_counts(order, place, n) for order in orders]) for place in range(len(looks(n)))
             ]
@@ -34,6 +41,7 @@ def measured() -> list[dict[str, Any]]:
                     "ours": float(np.mean([lower_bound(one, DELTA).epsilon for one in evidence])),
                     "one order": float(np.mean([lower_bound(one, DELTA).epsilon for one in orders])),
                     "best number": float(max(by_number)),
+                    "planned": float(np.mean([lower_bound(one, DELTA).epsilon for one in planned])),
                     "hindsight": float(np.mean([best_k(*pair, DELTA, 1 - LEVEL) for pair in pairs])),
                 }
             )

@@ -34,7 +34,10 @@ def test_plan_for_scarce_coordinates_as_json() -> None:
     ("words", "message"),
     [
         (PLAN[:-2], "Missing option '--sample-rate'"),
-        ([*PLAN, "--rule", "bet"], "rule must be Ranked(), Soft() or Matched(...) for a plan, got Bet("),
+        (
+            [*PLAN, "--rule", "bet"],
+            "rule must be Ranked(), Around(k), Soft() or Matched(...) for a plan, got Bet(",
+        ),
         (
             [*PLAN, "--canaries", "9", "--coordinates", "9"],
             "canaries must be left out where coordinates are given",

@@ -12,7 +12,7 @@ from canaria.game.classic import Repeated
 from canaria.mechanisms import (
     Symmetric,
 )
-from canaria.rules import All, Bet, Online, Ranked, Soft, Surest, Tails, Threshold, Top, UpTo
+from canaria.rules import All, Around, Bet, Online, Ranked, Soft, Surest, Tails, Threshold, Top, UpTo
 from tests.game.audited import PRIVATE, refusal_rate
 
 N = 24
@@ -47,7 +47,7 @@ def test_true_claims_are_kept(mechanism: Any, rule: Any, adaptive: bool, audits:
 
 
 @pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+@pytest.mark.parametrize("rule", [Ranked(), Around(8), Soft(), Online(3)], ids=repr)
 @pytest.mark.parametrize("audits", [200, pytest.param(10_000, marks=pytest.mark.full)])
 def test_true_claims_are_kept_by_rules_that_look_at_everything(
     mechanism: Any, rule: Any, audits: int
@@ -68,7 +68,7 @@ def test_classic_auditing_keeps_true_claims(mechanism: Any, audits: int) -> None
 
 @pytest.mark.full
 @pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(m)[:28])
-@pytest.mark.parametrize("rule", [Ranked(), Soft(), Online(3)], ids=repr)
+@pytest.mark.parametrize("rule", [Ranked(), Around(8), Soft(), Online(3)], ids=repr)
 def test_classic_auditing_by_rules_that_look_at_everything(mechanism: Any, rule: Any) -> None:
     """10,000 classic audits of 24 runs each."""
     repeated = Repeated(mechanism, np.where(np.arange(6) % 2, 1, -1).astype(np.int8), 2)

@@ -25,6 +25,7 @@ from canaria.results.read import read_result
 from canaria.results.verify import check, read_checked
 from canaria.rules import (
     All,
+    Around,
     Bet,
     Online,
     Ranked,
@@ -99,6 +100,16 @@ SIX_OF_SEVEN = {"correct": 6, "taken": 7, "elements": 500}
 COUNTED = {"kind": "Counts", "correct": 90, "taken": 100, "elements": 500}
 
 
+RANKED = {
+    "kind": "Ranking",
+    "grid": [3, 4, 5, 6],
+    "counts": [3, 4, 5, 6],
+    "elements": 500,
+    "committed": 6,
+    "one_sided": False,
+}
+
+
 BETTED = {"kind": "Bets", "confidences": [0.9, 0.8], "hits": "11", "elements": 500}
 
 
@@ -117,6 +128,11 @@ BETTED = {"kind": "Bets", "confidences": [0.9, 0.8], "hits": "11", "elements": 5
         ("Soft()", COUNTED),
         ("Ranked()", COUNTED),
         ("Tails(k=7)", COUNTED),
+        ("Around(k=7)", COUNTED),
+        ("Around(k=3)", RANKED),
+        ("Around(k=4)", {**RANKED, "one_sided": True}),
+        ("Around(k=4)", {**RANKED, "committed": 7}),
+        ("Around(k=501)", RANKED),
         ("Top(k=7)", COUNTED),
         ("Surest(k=7)", COUNTED),
         ("Tails(k=7)", {"kind": "UncommittedCounts", **SIX_OF_SEVEN}),
@@ -156,7 +172,8 @@ def test_every_rule_knows_what_it_made(tmp_path: Path) -> None:
         bits = rng.choice([-1, 1], n)
         for scores in (rng.normal(scale * bits), np.round(rng.normal(scale * bits)), np.zeros(n)):
             k = np.int64(max(1, n // 3))
-            one_shot = (Ranked(), Soft(), Online(), Top(k), Tails(k), Surest(k), Threshold(np.float64(1)))
+            fixed = (Top(k), Tails(k), Around(k), Surest(k))
+            one_shot = (Ranked(), Soft(), Online(), *fixed, Threshold(np.float64(1)))
             for rule in (*one_shot, Bet(), All(), UpTo(k), SurestFirst(k)):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", CoinWarning)
@@ -299,7 +316,9 @@ def test_a_rule_that_borrows_a_name_of_ours_is_recorded_with_its_module(tmp_path
         assert check(read_result(Result(bound).save(tmp_path / "result.json"))).holds
 
 
-@pytest.mark.parametrize("rule", [Top(30), Top(60), Tails(31), Tails(60), Soft(), Ranked()], ids=repr)
+@pytest.mark.parametrize(
+    "rule", [Top(30), Top(60), Tails(31), Tails(60), Around(21), Soft(), Ranked()], ids=repr
+)
 def test_a_histogram_cannot_show_more_included_elements_than_the_evidence(rule: Any, tmp_path: Path) -> None:
     """Every possible number of included elements is tried on a histogram, against all bits that fit."""
     rng, path = np.random.default_rng(6), tmp_path / "result.json"
@@ -338,7 +357,7 @@ def test_a_verdict_is_that_of_the_recomputed_bound(tmp_path: Path) -> None:
     assert check(read_result(path)).faults == ("refuted is stored as True, but its evidence says False",)
 
 
-@pytest.mark.parametrize("rule", [Ranked(), Soft()], ids=str)
+@pytest.mark.parametrize("rule", [Ranked(), Around(133), Soft()], ids=str)
 def test_a_histogram_that_shows_another_order_does_not_hold(rule: Any, tmp_path: Path) -> None:
     """Of the highest scores the evidence says how many are included; mirrored, or swapped, they are not."""
     bits, path = np.random.default_rng(0).permutation(np.arange(400) % 2), tmp_path / "result.json"

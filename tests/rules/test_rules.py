@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError
-from canaria.evidence import Bets, Split
-from canaria.rules import Online, Ranked, Soft, Tails, Threshold, Top, parse_rule
+from canaria.evidence import Bets, Ranking, Split
+from canaria.rules import Around, Online, Ranked, Soft, Tails, Threshold, Top, parse_rule
 from canaria.rules._guesses import falling
 
 SCORES = np.array([0.3, -2.0, 1.5, 0.1, -0.4, 2.5])
@@ -26,6 +26,34 @@ def test_tails_alternate() -> None:
     guesses = Tails(5)(SCORES, rng()).guesses
     assert guesses.order.tolist() == [5, 1, 2, 4, 0]
     assert guesses.signs.tolist() == [1, -1, 1, -1, 1]
+
+
+def test_around_looks_at_numbers_near_its_own() -> None:
+    commitment = Around(3)(SCORES, rng())
+    assert commitment.guesses.order.tolist() == [5, 1, 2, 4]
+    assert commitment.guesses.signs.tolist() == [1, -1, 1, -1]
+    evidence = commitment.reveal(BITS)
+    assert isinstance(evidence, Ranking)
+    assert (evidence.grid.tolist(), evidence.counts.tolist()) == ([2, 3, 4], [2, 3, 3])
+    assert (evidence.elements, evidence.committed, evidence.one_sided) == (6, 4, False)
+
+
+@pytest.mark.parametrize("elements", [1, 2, 6, 100, 600, 10**6])
+def test_around_looks_at_few_numbers_of_those_there_are(elements: int) -> None:
+    for k in {1, 2, elements // 5, elements // 2, elements} - {0}:
+        grid = Around(min(k, elements)).looks(elements)
+        assert 1 <= len(grid) <= 21
+        assert (
+            max(k / 1.5 - 0.5, 1) <= grid[0] <= min(k, elements) <= grid[-1] <= min(1.5 * k + 0.5, elements)
+        )
+        assert (np.diff(grid) > 0).all()
+
+
+def test_around_needs_so_many_elements() -> None:
+    with pytest.raises(InputError, match="k must be an integer between 1 and elements = 6, got 7"):
+        Around(7)(SCORES, rng())
+    with pytest.raises(InputError, match="k must be"):
+        Around(0)
 
 
 def test_threshold_guesses_large_scores_only() -> None:
@@ -91,6 +119,7 @@ def test_online_learns_from_the_middle_outward() -> None:
         ("ranked", Ranked()),
         ("soft", Soft()),
         ("online", Online()),
+        ("around:100", Around(100)),
         ("tails:100", Tails(100)),
         ("top:5", Top(5)),
         ("threshold:1.5", Threshold(1.5)),
@@ -101,7 +130,19 @@ def test_rules_by_name(text: str, rule: object) -> None:
     assert parse_rule(text) == rule
 
 
-PLAIN = ["", "best", "tails", "tails:", "tails:x", "top:0", "top:1.5", "ranked:3", "threshold:nan"]
+PLAIN = [
+    "",
+    "best",
+    "tails",
+    "tails:",
+    "tails:x",
+    "around",
+    "around:0",
+    "top:0",
+    "top:1.5",
+    "ranked:3",
+    "threshold:nan",
+]
 STRANGE = [
     "tails:١٠",
     "tails:1_0",

@@ -19,12 +19,12 @@ from canaria.evidence import Ranking, Split, Weighted
 from canaria.game import play_many
 from canaria.mechanisms import Correlated, CyclicPoisson, DpSgd, Strategy
 from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
-from canaria.rules import Matched, Ranked, Soft, Surest
+from canaria.rules import Around, Matched, Ranked, Soft, Surest
 from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac, hidden_bits
 from canaria.training.conformance import of_dirac
-from canaria.training.plan import Expected, Plan, expected_bound, refutation_power
+from canaria.training.plan import Expected, Plan, expected_bound, planned_rule, refutation_power
 from canaria.training.plan import _law as laws
 from canaria.training.plan._law import Training, law_of_losses
 from canaria.training.plan._ranked import RankedAudits
@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     sample_rate: float
     canaries: int
     per_coordinate: int
-    rule: Ranked | Soft
+    rule: Ranked | Around | Soft
     trials: int
 
     @property
@@ -166,7 +166,7 @@ def test_ranked_bounds_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
 ) -> None:
     law = law_of_losses(Training(*training), per_coordinate)
-    drawn = RankedAudits.draw(law, canaries, 2000, np.random.default_rng(0))
+    drawn = RankedAudits.draw(law, canaries, 2000, np.random.default_rng(0), Ranked())
     quick = drawn.bounds(delta, 0.05)[:20]
     grid = Ranking(np.ones(canaries)).grid
     exact = np.array(
@@ -188,6 +188,56 @@ def test_ranked_bounds_are_those_of_the_library(
     assert quick.mean() == pytest.approx(exact.mean(), rel=0.015)
     claim = float(np.median(exact))
     assert np.mean(drawn.refuted(claim, delta, 0.05)[:20] != (exact > claim)) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("training", "canaries", "per_coordinate", "delta"),
+    [
+        (USUAL, 1000, 1, 1e-5),
+        ((100, 0.1, 4.28), 2000, 2, 1e-5),
+        ((1, 1.0, 0.7), 500, 1, 0.0),
+        ((1, 1.0, 0.7), 1000, 1, 1e-2),
+    ],
+    ids=["usual", "small bounds", "large bounds", "large delta"],
+)
+def test_bounds_around_a_number_are_those_of_the_library(
+    training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
+) -> None:
+    rule = planned_rule(training, canaries, per_coordinate, delta)
+    law, grid = law_of_losses(Training(*training), per_coordinate), rule.looks(canaries)
+    drawn = RankedAudits.draw(law, canaries, 2000, np.random.default_rng(0), rule)
+    quick, (counts,) = drawn.bounds(delta, 0.05)[:20], drawn.counts
+    rankings = [Ranking.of_counts(grid, row, canaries, int(grid[-1])) for row in counts[:20]]
+    exact = np.array([lower_bound(ranking, delta).epsilon for ranking in rankings])
+    assert np.quantile(np.abs(quick - exact), 0.9) <= 0.05
+    assert quick.mean() == pytest.approx(exact.mean(), rel=0.015)
+    claim = float(np.median(exact))
+    assert np.mean(drawn.refuted(claim, delta, 0.05)[:20] != (exact > claim)) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("training", "canaries", "delta"),
+    [
+        (USUAL, 1000, 1e-5),
+        ((1, 1.0, 0.6), 600, 1e-5),
+        ((1, 1.0, 3.0), 100_000, 1e-5),
+        ((1, 1.0, 0.7), 1000, 1e-2),
+        ((1, 1.0, 0.7), 12, 0.0),
+    ],
+    ids=["usual", "one step", "many", "large delta", "few"],
+)
+def test_the_planned_number_of_guesses_is_a_good_one(
+    training: tuple[int, float, float], canaries: int, delta: float
+) -> None:
+    """No other of a few numbers has a mean bound that is larger by more than 3%, and `Ranked` shows less."""
+
+    def mean(rule: Ranked | Around) -> float:
+        return expected_bound(training, canaries, delta=delta, rule=rule).mean
+
+    k = planned_rule(training, canaries, delta=delta).k
+    others = {min(round(k * factor), canaries) for factor in (0.5, 0.7, 1.4, 2.0)}
+    assert max(mean(Around(other)) for other in others) <= 1.03 * mean(Around(k))
+    assert mean(Ranked()) < mean(Around(k))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +284,9 @@ FULL = (
     Setting(8, 1e-5, 1, 1.0, 10_000, 1, Ranked(), 200),
     Setting(1, 1e-5, 10, 1.0, 3000, 3, Ranked(), 1500),
     Setting(3, 1e-5, 300, 0.02, 500, 5, Soft(), 2500),
+    Setting(2, 1e-5, 100, 0.1, 1000, 1, Around(121), 1500),
+    Setting(8, 1e-5, 1, 1.0, 600, 1, Around(101), 200),
+    Setting(4, 1e-5, 10, 0.5, 2000, 4, Around(180), 600),
 )
 
 
@@ -295,6 +348,8 @@ def test_plan_for_a_number_of_canaries() -> None:
     assert (made.canaries, made.per_coordinate, made.coordinates, made.advised) == (400, 1, 400, 1)
     assert made.rule == "Ranked()"
     assert made.expected == made.rules["Ranked()"]
+    assert list(made.rules) == ["Ranked()", "Around(k=93)", "Soft()"]
+    assert made.rules["Ranked()"].mean < made.rules["Around(k=93)"].mean
     assert made.best_rule == "Soft()"
     assert [choice.per_coordinate for choice in made.elements] == [1, 2, 4, 8]
     assert {choice.canaries for choice in made.elements} == {400}
@@ -368,7 +423,11 @@ def test_a_plan_is_the_same_every_time() -> None:
         ({"coordinates": 0}, "coordinates must be an integer between 1 and 1000000, got 0"),
         ({"canaries": 10, "coordinates": 10}, "canaries must be left out where coordinates are given"),
         ({"confidence": 1.0}, "confidence must be strictly between 0 and 1, got 1.0"),
-        ({"rule": Surest(10)}, "rule must be Ranked(), Soft() or Matched(...) for a plan, got Surest(k=10)"),
+        (
+            {"rule": Surest(10)},
+            "rule must be Ranked(), Around(k), Soft() or Matched(...) for a plan, got Surest(k=10)",
+        ),
+        ({"rule": Around(1001)}, "k must be an integer between 1 and canaries = 1000, got 1001"),
         ({"too_small": (0.5,)}, "too_small must be between 1 and 1000, got 0.5"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -473,8 +532,8 @@ class TestCorrelatedNoise:
         assert refutation_power(plain, 3.0, 2.0, 1000, delta=1e-5) == pytest.approx(power, abs=0.04)
         assert 0.02 < power < 0.98
 
-    @pytest.mark.parametrize("rule", [Ranked(), Soft()], ids=repr)
-    def test_expected_bounds_are_those_of_games(self, rule: Ranked | Soft) -> None:
+    @pytest.mark.parametrize("rule", [Ranked(), Around(100), Soft()], ids=repr)
+    def test_expected_bounds_are_those_of_games(self, rule: Ranked | Around | Soft) -> None:
         """Means of 40 games; four standard errors."""
         games = play_many(self.TRAINING, None, rule, 500, 40, rng=0)
         bounds = [game.bound(1e-5).epsilon for game in games]
@@ -485,5 +544,5 @@ class TestCorrelatedNoise:
     def test_what_does_not_fit_is_refused(self) -> None:
         with pytest.raises(InputError, match="per_coordinate must be 1 where noise is correlated"):
             expected_bound(self.TRAINING, 500, 2, 1e-5)
-        with pytest.raises(InputError, match=r"rule must be Ranked\(\) or Soft\(\)"):
+        with pytest.raises(InputError, match=r"rule must be Ranked\(\), Around\(k\) or Soft\(\)"):
             expected_bound(self.TRAINING, 500, delta=1e-5, rule=Matched("gaussian"))

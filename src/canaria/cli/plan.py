@@ -24,7 +24,7 @@ def plan(
         int | None, typer.Option(help="Model weights available, instead of --canaries.")
     ] = None,
     noise_multiplier: Annotated[float | None, typer.Option(help="Default: computed from the claim.")] = None,
-    rule: Annotated[str, typer.Option(help="Guessing rule: ranked, soft or matched.")] = "ranked",
+    rule: Annotated[str, typer.Option(help="Guessing rule: ranked, around:K, soft or matched.")] = "ranked",
     too_small: Annotated[
         list[float] | None,
         typer.Option(metavar="FACTOR", help="Also predict for noise / FACTOR; repeatable."),

@@ -29,7 +29,8 @@ def scores(
     rule: Annotated[
         str | None,
         typer.Option(
-            help="ranked (the default without --family), tails:K, top:K, surest:K, threshold:T, soft, online."
+            help="ranked (the default without --family), around:K, tails:K, top:K, surest:K, threshold:T, "
+            "soft, online."
         ),
     ] = None,
     family: Family = None,

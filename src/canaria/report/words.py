@@ -128,6 +128,10 @@ KINDS: Final = {
     "Bets": "from an anytime-valid betting test",
 }
 RULES: Final = {
+    "Around": (
+        ": guesses from both ends of the ranked scores, and counts them at numbers of guesses near one that "
+        "was planned"
+    ),
     "Matched": (
         ": guesses from both ends of the ranked scores, and tests every claim of the family at numbers of "
         "guesses that were chosen for it in advance (86% of the error probability for one of them)"

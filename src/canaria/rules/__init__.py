@@ -7,6 +7,7 @@ with the bits and return the evidence.
 from canaria.rules._guesses import Commitment, Guesses, Ordering, Rule, Telling, TwoEnded
 from canaria.rules._parse import parse_rule, rule_of, written
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
+from canaria.rules.around import Around
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.matched import Matched
 from canaria.rules.online import Online, OnlineRounds
@@ -15,6 +16,7 @@ from canaria.rules.ranked import Ranked
 __all__ = [
     "AdaptiveRule",
     "All",
+    "Around",
     "Bet",
     "ChoosingRule",
     "Commitment",

@@ -186,6 +186,21 @@ def between(known: Integers, counts: Integers, asked: Integers) -> tuple[Integer
     return fewest, np.minimum(counted[after], counted[before] + (asked - places[before]))
 
 
+def ends_fit(
+    taken: Integers, correct: Integers, elements: int, highest: Integers, included: Integers
+) -> bool:
+    """Whether bins of scores can show so many right guesses, half of them at each end.
+
+    The bins have so many included elements among so many highest scores.
+    """
+    lowest = (elements - highest)[::-1]
+    excluded = lowest - (included[-1] - included)[::-1]
+    above = between(highest, included, -(-taken // 2))
+    below = between(np.append(lowest, elements), np.append(excluded, elements - included[-1]), taken // 2)
+    fewest, most = (top + bottom for top, bottom in zip(above, below, strict=True))
+    return bool(((fewest <= correct) & (correct <= most)).all())
+
+
 def between_tails(right: int, taken: int, elements: int) -> tuple[int, int]:
     """The fewest and the most included elements: all right guesses at the lower end, or all at the upper."""
     lower = taken // 2

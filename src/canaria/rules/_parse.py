@@ -8,6 +8,7 @@ from typing import Final
 from canaria._core.errors import InputError, nearest, shown
 from canaria.rules._guesses import Checkable, Rule
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, SurestFirst, UpTo
+from canaria.rules.around import Around
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
 from canaria.rules.matched import Matched
 from canaria.rules.online import Online
@@ -21,6 +22,7 @@ _PLAIN: Final[Mapping[str, Callable[[], Rule | AdaptiveRule]]] = {
     "online": Online,
 }
 _WITH_NUMBER: Final[Mapping[str, Callable[[str], Rule | AdaptiveRule]]] = {
+    "around": lambda text: Around(_whole(text)),
     "budget": lambda text: _up_to(*text.split(":")),
     "surest": lambda text: Surest(_whole(text)),
     "tails": lambda text: Tails(_whole(text)),
@@ -52,8 +54,8 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
     """The rule of that name.
 
     Args:
-        text: ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K or budget:K:T,
-            where K is an integer and T a number.
+        text: ranked, around:K, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K or
+            budget:K:T, where K is an integer and T a number.
 
     Returns:
         The rule.
@@ -80,8 +82,8 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
         raise InputError(f"rule {name} needs a number, as in {name}:{_EXAMPLES.get(name, 100)}")
     meant = nearest(name, [*_PLAIN, *_WITH_NUMBER]) if name not in (*_PLAIN, *_WITH_NUMBER) else ""
     raise InputError(
-        "rule must be ranked, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K "
-        f"or budget:K:T (K an integer, T a number), got {shown(text)}{meant}"
+        "rule must be ranked, around:K, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, "
+        f"budget:K or budget:K:T (K an integer, T a number), got {shown(text)}{meant}"
     )
 
 
@@ -89,7 +91,21 @@ _EXAMPLES: Final = {"threshold": "0.5"}
 """A number for an error message, where 100 would not be one that people use."""
 _OURS: Final[dict[str, Callable[..., Checkable]]] = {
     rule.__name__: rule
-    for rule in (All, Bet, Matched, Online, Ranked, Soft, Surest, SurestFirst, Tails, Threshold, Top, UpTo)
+    for rule in (
+        All,
+        Around,
+        Bet,
+        Matched,
+        Online,
+        Ranked,
+        Soft,
+        Surest,
+        SurestFirst,
+        Tails,
+        Threshold,
+        Top,
+        UpTo,
+    )
 }
 
 

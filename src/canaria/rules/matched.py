@@ -11,8 +11,8 @@ from canaria.claims.families import Family, parse_family, require_constant, writ
 from canaria.evidence import Evidence, MatchedCounts
 from canaria.rules._guesses import (
     OneShot,
-    between,
     between_tails,
+    ends_fit,
     falling,
     nothing_guessed,
     tails_alternating,
@@ -83,15 +83,7 @@ class Matched:
         """Whether the counts at all looks can be those of such bins of scores."""
         if not isinstance(evidence, MatchedCounts):
             return True
-        total = evidence.elements
-        lowest = (total - highest)[::-1]
-        excluded = lowest - (included[-1] - included)[::-1]
-        above = between(highest, included, -(-evidence.taken // 2))
-        below = between(
-            np.append(lowest, total), np.append(excluded, total - included[-1]), evidence.taken // 2
-        )
-        fewest, most = (top + bottom for top, bottom in zip(above, below, strict=True))
-        return bool(((fewest <= evidence.correct) & (evidence.correct <= most)).all())
+        return ends_fit(evidence.taken, evidence.correct, evidence.elements, highest, included)
 
     def __repr__(self) -> str:
         alone = ", independent=True" if self.independent else ""

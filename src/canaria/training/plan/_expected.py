@@ -11,7 +11,8 @@ from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import DpSgdFamily
 from canaria.mechanisms.correlated import Correlated
-from canaria.rules import Matched, Ranked, Soft
+from canaria.rules import Around, Matched, Ranked, Soft
+from canaria.training.plan._around import suited
 from canaria.training.plan._law import Law, Training, law_of_losses
 from canaria.training.plan._matched import MatchedAudits
 from canaria.training.plan._ranked import RankedAudits
@@ -27,7 +28,7 @@ QUICK: Final = 2_000_000
 _FEWEST_AUDITS: Final = 40
 _PLANNING: Final = 0x706C616E
 
-Rule = Ranked | Soft | Matched
+Rule = Ranked | Around | Soft | Matched
 Audits = RankedAudits | SoftAudits | MatchedAudits
 
 
@@ -98,14 +99,20 @@ class PlannedAudit:
         """How many coordinates carry canaries."""
         return -(-self.canaries // self.per_coordinate)
 
+    def around(self) -> Around:
+        """The rule for the number of guesses that suits training as stated."""
+        return Around(suited(self.law(), self.canaries, self.delta, self.level))
+
     def _drawn(self, too_small: float, in_all: int) -> Audits:
-        kinds: dict[type, type[Audits]] = {Ranked: RankedAudits, Soft: SoftAudits, Matched: MatchedAudits}
-        kind = kinds[type(self.rule)]
+        kinds: dict[type, type[Audits]] = {Soft: SoftAudits, Matched: MatchedAudits}
+        kind = kinds.get(type(self.rule), RankedAudits)
         audits = max(in_all // max(self.canaries, CAREFUL // kind.most_audits), _FEWEST_AUDITS)
         drawn = (self.law(too_small), self.canaries, audits, seeds.generator(0, _PLANNING))
         if isinstance(self.rule, Matched):
             return MatchedAudits.draw(*drawn, self.rule)
-        return RankedAudits.draw(*drawn) if kind is RankedAudits else SoftAudits.draw(*drawn)
+        if isinstance(self.rule, Soft):
+            return SoftAudits.draw(*drawn)
+        return RankedAudits.draw(*drawn, self.rule)
 
 
 _law = lru_cache(maxsize=32)(law_of_losses)
@@ -128,7 +135,7 @@ def expected_bound(
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
         confidence: The confidence of the bound, strictly between 0 and 1.
-        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
+        rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
 
     Returns:
         The mean of the bound, its standard deviation and its quantiles.
@@ -143,6 +150,40 @@ def expected_bound(
 
     """
     return checked_audit(training, canaries, per_coordinate, delta, confidence, rule).expected(CAREFUL)
+
+
+def planned_rule(
+    training: tuple[int, float, float] | Correlated,
+    canaries: int,
+    per_coordinate: int = 1,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+) -> Around:
+    """The rule `Around` for the number of guesses that suits training as stated.
+
+    It depends on what is stated alone, so it is fixed before training.
+
+    Args:
+        training: The number of steps, the sampling rate and the noise multiplier of DP-SGD; or training with
+            correlated noise, `canaria.mechanisms.Correlated`.
+        canaries: The number of canaries.
+        per_coordinate: The number of canaries on each coordinate.
+        delta: The delta of the bound.
+        confidence: The confidence of the bound, strictly between 0 and 1.
+
+    Returns:
+        The rule.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> from canaria.training.plan import planned_rule
+        >>> planned_rule((100, 0.1, 2.42), canaries=1000, delta=1e-5)
+        Around(k=121)
+
+    """
+    return checked_audit(training, canaries, per_coordinate, delta, confidence, None).around()
 
 
 def refutation_power(
@@ -169,7 +210,7 @@ def refutation_power(
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the claim.
         confidence: The confidence of the bound, strictly between 0 and 1.
-        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
+        rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
 
     Returns:
         The probability.
@@ -203,6 +244,8 @@ def checked_audit(
     checks.integer("canaries", canaries, 1, LARGEST)
     checks.integer("per_coordinate", per_coordinate, 1, canaries, "canaries")
     checks.integer("per_coordinate", per_coordinate, 1, MOST_ON_ONE)
+    if isinstance(chosen, Around):
+        checks.integer("k", chosen.k, 1, canaries, "canaries")
     level = 1 - checks.confidence(confidence)
     return PlannedAudit(
         training=stated,
@@ -221,7 +264,9 @@ def _checked_correlated(training: object, per_coordinate: int, rule: Rule) -> Co
     if per_coordinate != 1:
         raise InputError(f"per_coordinate must be 1 where noise is correlated, got {shown(per_coordinate)}")
     if isinstance(rule, Matched):
-        raise InputError(f"rule must be Ranked() or Soft() where noise is correlated, got {shown(rule)}")
+        raise InputError(
+            f"rule must be Ranked(), Around(k) or Soft() where noise is correlated, got {shown(rule)}"
+        )
     return training
 
 
@@ -240,8 +285,10 @@ def _checked_dpsgd(training: Any, rule: Rule) -> Training:
 def checked_rule(rule: object) -> Rule:
     """A rule that plans are made for; `Ranked()` if none is given."""
     chosen = Ranked() if rule is None else rule
-    if not isinstance(chosen, Ranked | Soft | Matched) or getattr(chosen, "independent", False):
-        raise InputError(f"rule must be Ranked(), Soft() or Matched(...) for a plan, got {shown(rule)}")
+    if not isinstance(chosen, Ranked | Around | Soft | Matched) or getattr(chosen, "independent", False):
+        raise InputError(
+            f"rule must be Ranked(), Around(k), Soft() or Matched(...) for a plan, got {shown(rule)}"
+        )
     return chosen
 
 

@@ -10,13 +10,14 @@ from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.evidence.reach import reach
-from canaria.rules import Ranked, Soft
+from canaria.rules import Around, Ranked, Soft
 from canaria.training.plan._expected import (
     CAREFUL,
     LARGEST,
     MOST_ON_ONE,
     QUICK,
     PlannedAudit,
+    Rule,
     checked_audit,
     checked_factor,
     checked_rule,
@@ -64,7 +65,8 @@ def plan(
         coordinates: The number of coordinates that may carry canaries.
         noise_multiplier: The noise multiplier; by default the one that the RDP accountant asks for.
         confidence: The confidence of the bounds, strictly between 0 and 1.
-        rule: `Ranked()` (the default), `Soft()`, or `Matched` with the family of this training.
+        rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
+            Audits of other sizes are planned with the k that suits them.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
 
     Returns:
@@ -103,8 +105,8 @@ def plan(
         audit = audit if per_coordinate else _crowded(audit, advised, coordinates)
     main = _choice(audit, claimed, factor, CAREFUL)
     elements = [main if one.per_coordinate == main.per_coordinate else one for one in elements]
-    other = replace(audit, rule=Soft() if isinstance(audit.rule, Ranked) else Ranked())
-    faults = tuple(_fault((audit, other), claimed, tried) for tried in factors)
+    others = [replace(audit, rule=rule) for rule in _others(audit)]
+    faults = tuple(_fault((audit, *others), claimed, tried) for tried in factors)
     growth = [main, *(_choice(larger, claimed, factor) for larger in _larger_and_smaller(audit))]
     return Plan(
         epsilon=claimed,
@@ -119,7 +121,7 @@ def plan(
         coordinates_given=coordinates is not None,
         rule=audit.named,
         expected=main.expected,
-        rules={audit.named: main.expected, other.named: other.expected(QUICK)},
+        rules={audit.named: main.expected} | {other.named: other.expected(QUICK) for other in others},
         elements=tuple(elements),
         advised=advised,
         growth=tuple(sorted(growth, key=lambda choice: choice.canaries)),
@@ -180,7 +182,19 @@ def _choice(audit: PlannedAudit, claimed: float, factor: float | None, drawn: in
 def _crowded(audit: PlannedAudit, per_coordinate: int, coordinates: int | None) -> PlannedAudit:
     """The same audit with another number to a coordinate: as many canaries, or on as many coordinates."""
     canaries = audit.canaries if coordinates is None else per_coordinate * coordinates
-    return replace(audit, per_coordinate=per_coordinate, canaries=canaries)
+    return _resized(audit, canaries, per_coordinate)
+
+
+def _resized(audit: PlannedAudit, canaries: int, per_coordinate: int) -> PlannedAudit:
+    """The same audit of another size, with a number of guesses that suits it."""
+    resized = replace(audit, canaries=canaries, per_coordinate=per_coordinate)
+    return replace(resized, rule=resized.around()) if isinstance(audit.rule, Around) else resized
+
+
+def _others(audit: PlannedAudit) -> list[Rule]:
+    """The rules that a plan compares with its own."""
+    compared: tuple[Rule, ...] = (Ranked(), audit.around(), Soft())
+    return [rule for rule in compared if not isinstance(rule, type(audit.rule))]
 
 
 def _elements(
@@ -202,13 +216,13 @@ def _elements(
 def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
     counts = dict.fromkeys(round(times * audit.canaries) for times in _TIMES)
     return [
-        replace(audit, canaries=count)
+        _resized(audit, count, audit.per_coordinate)
         for count in counts
         if audit.per_coordinate <= count <= LARGEST and count != audit.canaries
     ]
 
 
-def _fault(audits: tuple[PlannedAudit, PlannedAudit], claimed: float, factor: float) -> Fault:
+def _fault(audits: tuple[PlannedAudit, ...], claimed: float, factor: float) -> Fault:
     training, delta = audits[0].dpsgd, audits[0].delta
     epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
     return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})

@@ -1,4 +1,4 @@
-"""Bounds of many drawn audits by the rule `Ranked`, all at once.
+"""Bounds of many drawn audits by the rules `Ranked` and `Around`, all at once.
 
 The p-value of a `Ranking` depends on the hits only through the smallest of the scores of its looks. So for
 each claim there is one strictness below which the claim is refuted; it is found from `Ranking` itself at a
@@ -23,6 +23,7 @@ from canaria.evidence import Ranking
 from canaria.evidence.boundaries import PER_EXCESS, scores
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.ranking import looks
+from canaria.rules import Around, Ranked
 from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.training.plan._law import Coordinates, Law, draws
 
@@ -38,24 +39,27 @@ _CLOSE_ENOUGH: Final = 1.02
 
 @dataclass(frozen=True, eq=False)
 class RankedAudits:
-    """Right guesses at the looks, for each of the three orders: (audits, looks)."""
+    """Right guesses at the looks, for each order of the rule: (audits, looks)."""
 
+    rule: Ranked | Around
     canaries: int
     counts: tuple[Floats, ...]
     most_audits: ClassVar[int] = 10_000
 
     @classmethod
-    def draw(cls, law: Law, canaries: int, audits: int, rng: np.random.Generator) -> "RankedAudits":
+    def draw(
+        cls, law: Law, canaries: int, audits: int, rng: np.random.Generator, rule: Ranked | Around
+    ) -> "RankedAudits":
         """Audits drawn from the law."""
-        grid = looks(canaries)
+        grid, orders = _grid(rule, canaries), len(_orders(rule))
         coordinates = -(-canaries // law.per_coordinate)
-        parts = [counts_at(drawn, law, grid, rng) for drawn in draws(law, coordinates, audits, rng)]
-        return cls(canaries, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
+        parts = [counts_at(drawn, law, grid, rng)[:orders] for drawn in draws(law, coordinates, audits, rng)]
+        return cls(rule, canaries, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def bounds(self, delta: float, level: float) -> Floats:
         """The bound of every audit."""
         knots: Floats = np.zeros(1)
-        strict = np.log(level / _FIRST_GUESS * np.array(SHARES))[None]
+        strict = np.log([[level / _FIRST_GUESS * share for share, _ in _orders(self.rule)]])
         found = self._invert(knots, strict, math.log(self.canaries) + 2, delta)
         asked: list[float] = []
         for quantiles in ((0.5,), (0.05, 0.95)):
@@ -72,17 +76,18 @@ class RankedAudits:
             return verdict
         following = float(EPSILON_GRID[np.searchsorted(EPSILON_GRID, claim, side="right")])
         strict = self._strict(following, delta, level)
-        for counts, own, one_sided in zip(self.counts, strict, ONE_SIDED, strict=True):
+        grid = _grid(self.rule, self.canaries)
+        for counts, own, (_, one_sided) in zip(self.counts, strict, _orders(self.rule), strict=True):
             budget = self._budget(np.array([following]), delta, one_sided)
-            critical = _critical_counts(looks(self.canaries), np.array([following]), own[None], budget)[:, 0]
+            critical = _critical_counts(grid, np.array([following]), own[None], budget)[:, 0]
             verdict |= (counts >= critical - 1e-9).any(axis=1)
         return verdict
 
     def _strict(self, claim: float, delta: float, level: float) -> Floats:
         return np.array(
             [
-                _strictness(self.canaries, claim, delta, level * share, one_sided)
-                for share, one_sided in zip(SHARES, ONE_SIDED, strict=True)
+                _strictness(self.rule, self.canaries, claim, delta, level * share, one_sided)
+                for share, one_sided in _orders(self.rule)
             ]
         )
 
@@ -94,15 +99,25 @@ class RankedAudits:
         """For each audit the largest claim up to `top` with a critical count that was reached, else 0."""
         claims = np.linspace(0, top, _CLAIMS)
         best = np.zeros(len(self.counts[0]))
-        grid = looks(self.canaries)
+        grid = _grid(self.rule, self.canaries)
         critical: dict[bool, Floats] = {}
-        for counts, one_sided, own in zip(self.counts, ONE_SIDED, strict.T, strict=True):
+        for counts, own, (_, one_sided) in zip(self.counts, strict.T, _orders(self.rule), strict=True):
             if one_sided not in critical:
                 budget = self._budget(claims, delta, one_sided)
                 critical[one_sided] = _critical_counts(grid, claims, np.interp(claims, knots, own), budget)
             for column, rising in zip(counts.T, critical[one_sided], strict=True):
                 np.maximum(best, np.interp(column, rising, claims, left=0.0), out=best)
         return best
+
+
+def _grid(rule: Ranked | Around, canaries: int) -> Integers:
+    """The numbers of guesses that the rule looks at."""
+    return rule.looks(canaries) if isinstance(rule, Around) else looks(canaries)
+
+
+def _orders(rule: Ranked | Around) -> tuple[tuple[float, bool], ...]:
+    """What each order may spend of the error probability, and whether it has one sign; first both tails."""
+    return ((1.0, False),) if isinstance(rule, Around) else tuple(zip(SHARES, ONE_SIDED, strict=True))
 
 
 def counts_at(drawn: Coordinates, law: Law, grid: Integers, rng: np.random.Generator) -> tuple[Floats, ...]:
@@ -161,18 +176,18 @@ def _critical_counts(grid: Integers, claims: Floats, strict: Floats, budget: Flo
 class _PValues:
     """P-values of rankings with c right guesses in all, the wrong ones first: points of a curve over c."""
 
-    def __init__(self, canaries: int, claim: float, delta: float, one_sided: bool) -> None:
-        chance = float(special.expit(claim))
-        self.canaries, self.claim, self.one_sided = canaries, ApproximateDP(claim, delta), one_sided
-        self.mean, self.spread = canaries * chance, math.sqrt(canaries * chance * (1 - chance))
+    def __init__(self, grid: Integers, canaries: int, claim: ApproximateDP, one_sided: bool) -> None:
+        self.grid, self.canaries, self.claim, self.one_sided = grid, canaries, claim, one_sided
+        self.taken, chance = int(grid[-1]), float(special.expit(claim.epsilon))
+        self.mean, self.spread = self.taken * chance, math.sqrt(self.taken * chance * (1 - chance))
         self.points = [(0.0, 0.0, 0.0)]
 
     def ask(self, deviations: float) -> bool:
         """Add a point: deviations of c from its mean, ln of the smallest score, ln p; whether c can grow."""
-        grid = looks(self.canaries)
-        right = min(self.canaries, math.ceil(self.mean + deviations * self.spread))
-        counts = np.maximum(0, right - (self.canaries - grid))
-        ranking = Ranking.of_counts(grid, counts, self.canaries, self.canaries, self.one_sided)
+        grid, taken = self.grid, self.taken
+        right = min(taken, math.ceil(self.mean + deviations * self.spread))
+        counts = np.maximum(0, right - (taken - grid))
+        ranking = Ranking.of_counts(grid, counts, self.canaries, taken, self.one_sided)
         bounds = ranking.closer(self.claim)
         low, high = next((low, high) for low, high in bounds if high <= low * _CLOSE_ENOUGH)
         epsilon, p_value = self.claim.epsilon, math.sqrt(low * high)
@@ -180,7 +195,7 @@ class _PValues:
         smallest = float(scores(counts, grid, epsilon, budget).min())
         if math.isfinite(smallest):
             self.points.append((deviations, math.log(smallest), math.log(max(p_value, 1e-300))))
-        return right < self.canaries
+        return right < taken
 
     def where(self, log_level: float) -> tuple[float, float]:
         """Deviations and ln of the smallest score at which ln p is that, by interpolation."""
@@ -192,12 +207,14 @@ class _PValues:
 
 
 @lru_cache(maxsize=1024)
-def _strictness(canaries: int, claim: float, delta: float, level: float, one_sided: bool) -> float:
+def _strictness(
+    rule: Ranked | Around, canaries: int, claim: float, delta: float, level: float, one_sided: bool
+) -> float:
     """Ln of how small the smallest score must be for the p-value to be at most the level.
 
     `Ranking` computes the p-value for more and more right guesses, and twice more near the level.
     """
-    curve = _PValues(canaries, claim, delta, one_sided)
+    curve = _PValues(_grid(rule, canaries), canaries, ApproximateDP(claim, delta), one_sided)
     deviations, growing = _FIRST_DEVIATIONS, True
     while growing and curve.points[-1][2] > math.log(level):
         growing = curve.ask(deviations)

@@ -177,8 +177,10 @@ class Plan:
         lines = [self._title]
         for part in self._parts():
             lines.append(f"  {part.name:<12} {part.text}")
+            width = max((len(row[0]) + 1 for row in part.rows), default=0)
             lines += [
-                f"    {title:<19}" + "".join(f"{cell:>8}" for cell in cells) for title, *cells in part.rows
+                f"    {title:<{max(width, 19)}}" + "".join(f"{cell:>8}" for cell in cells)
+                for title, *cells in part.rows
             ]
         return "\n".join(lines)
 
@@ -200,7 +202,7 @@ class Plan:
         )
 
     def _parts(self) -> list[_Part]:
-        means = ", ".join(f"{rule} {one.mean:.2f}" for rule, one in self.rules.items())
+        means = tuple((rule, f"{one.mean:.2f}") for rule, one in self.rules.items())
         alone = "; a bound for DP-SGD of these steps and this rate alone" * self.rule.startswith("Matched")
         return [
             _Part(
@@ -211,7 +213,7 @@ class Plan:
             _Part(
                 "expected", f"epsilon >= {self.expected} by {self.rule}, if training keeps the claim{alone}"
             ),
-            _Part("rules", f"{means}: {self._rules_in_words()}; choose before you look"),
+            _Part("rules", f"{self._rules_in_words()}; choose before you look", (("rule", "bound"), *means)),
             self._elements_in_words(),
             *self._growth_in_words(),
             *self._faults_in_words(),
@@ -222,7 +224,7 @@ class Plan:
         strongest = max(powers, key=lambda rule: powers[rule])
         if powers[strongest] <= powers[self.best_rule]:
             return f"{self.best_rule} is expected to be best"
-        return f"{self.best_rule} gives larger bounds, {strongest} detects more faults"
+        return f"{self.best_rule} gives the largest bounds, {strongest} finds the most faults"
 
     def _elements_in_words(self) -> _Part:
         fixed = f"{self.canaries} canaries in all"

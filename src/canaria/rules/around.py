@@ -1,0 +1,88 @@
+"""The rule for a number of guesses that was planned: both tails, counted at numbers near it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.arrays import Floats, Integers
+from canaria.evidence import Evidence, Ranking
+from canaria.rules._guesses import (
+    Guesses,
+    OneShot,
+    between_tails,
+    ends_fit,
+    falling,
+    nothing_guessed,
+    tails_alternating,
+)
+
+WIDTH: Final = 1.5
+"""Numbers from k / 1.5 to 1.5 k are looked at."""
+_LOOKS: Final = 21
+
+
+@dataclass(frozen=True)
+class Around:
+    """Guess both tails alternating, and look at about 21 numbers of guesses from k / 1.5 to 1.5 k.
+
+    `Tails(k)` with some slack: numbers so close together rise and fall together, so that looking at all of
+    them costs little, and the best of them brings more. Where k suits the leak, the bound is larger than that
+    of `Ranked`, which looks at every number; a leak of another size shows less, above all a larger one.
+    `canaria.training.plan.planned_rule` finds k for a training run. Only the order of the scores is used, and
+    ties are broken at random. Gives a `Ranking`.
+
+    Attributes:
+        k: The number of guesses, fixed in advance.
+
+    Example:
+        >>> from canaria import play
+        >>> from canaria.mechanisms import LocalGaussian
+        >>> from canaria.rules import Around
+        >>> print(play(LocalGaussian(1.2), rule=Around(100), n=600, rng=0).bound(1e-5))
+        ε ≥ 2.290 at δ = 1e-05, with 95% confidence: 104 of 108 guesses right, 600 elements
+
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        checks.assign(self, k=checks.integer("k", self.k, 1))
+
+    def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
+        """Commit to both tails."""
+        total = len(scores)
+        grid = self.looks(total)
+        taken = int(grid[-1])
+        both = tails_alternating(falling(scores, rng))
+        guesses = Guesses(both.order[:taken], both.signs[:taken])
+        return OneShot(guesses, lambda hits: Ranking(hits, total, grid, committed=taken))
+
+    def looks(self, elements: int) -> Integers:
+        """The numbers of guesses that are looked at where there are so many elements."""
+        checks.integer("k", self.k, 1, elements, "elements")
+        spaced = np.geomspace(max(self.k / WIDTH, 1), min(self.k * WIDTH, elements), _LOOKS)
+        return np.unique(np.rint(spaced).astype(np.int64))
+
+    def could_have_made(self, evidence: Evidence) -> bool:
+        """Whether the evidence is a ranking of both tails with the looks of the rule."""
+        return nothing_guessed(evidence) or (
+            isinstance(evidence, Ranking)
+            and not evidence.one_sided
+            and self.k <= evidence.elements
+            and np.array_equal(evidence.grid, self.looks(evidence.elements))
+            and evidence.committed == evidence.grid[-1]
+        )
+
+    def included(self, evidence: Evidence) -> tuple[int, int]:
+        """The fewest and the most that right guesses at the last look leave open, as for `Tails`."""
+        if not isinstance(evidence, Ranking):
+            return 0, evidence.elements
+        return between_tails(int(evidence.counts[-1]), int(evidence.grid[-1]), evidence.elements)
+
+    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
+        """Whether the counts at all looks can be those of such bins of scores."""
+        if not isinstance(evidence, Ranking):
+            return True
+        return ends_fit(evidence.grid, evidence.counts, evidence.elements, highest, included)
