@@ -69,7 +69,7 @@ KINDS = {
     "Counts": ("tails:50", "top:20", "surest:50", "all"),
     "PublishedCounts": ("published",),
     "UncommittedCounts": ("threshold:2",),
-    "Ranking": ("ranked", "ranking", "ranking of half"),
+    "Ranking": ("ranked", "around:50", "ranking", "ranking of half"),
     "MatchedCounts": ("matched", "matched by size"),
     "Split": ("ranked", "together"),
     "Weighted": ("soft", "by rank"),

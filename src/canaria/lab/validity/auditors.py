@@ -32,6 +32,7 @@ from canaria.lab.validity._games import KNOWN, Known
 from canaria.rules import (
     AdaptiveRule,
     All,
+    Around,
     Bet,
     Commitment,
     Matched,
@@ -443,6 +444,7 @@ OURS: Final = (
     Ours("ranked", Ranked()),
     Ours("ranking", BySize()),
     Ours("ranking of half", BySize(share=0.5)),
+    Ours("around:50", Around(_COMMITTED)),
     Ours("tails:50", Tails(_COMMITTED)),
     Ours("top:20", Top(20)),
     Ours("surest:50", Surest(_COMMITTED)),
