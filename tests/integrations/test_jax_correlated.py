@@ -39,7 +39,7 @@ from canaria.mechanisms import (
     MinSeparation,
     Strategy,
 )
-from canaria.rules import Around, Soft
+from canaria.rules import Around, Ranked, Soft
 from canaria.training.plan import planned_rule
 from canaria.training.recording import Recording
 
@@ -271,7 +271,7 @@ TRAININGS: dict[str, Callable[[int], Recording]] = {
 }
 
 
-def mean_bound(records: list[Recording], rule: Around | Soft | None) -> float:
+def mean_bound(records: list[Recording], rule: Around | Ranked | Soft | None) -> float:
     assert min(one.conformance().p_value for one in records) >= 1e-4
     return float(np.mean([one.bound(DELTA, rule=rule).epsilon for one in records]))
 
@@ -321,7 +321,7 @@ def test_how_much_a_plain_gaussian_shows() -> None:
     """
     plain = LocalGaussian(2 / gaussian_mu(8.0, DELTA))
 
-    def mean(rule: Around | Soft, delta: float) -> float:
+    def mean(rule: Around | Ranked | Soft, delta: float) -> float:
         games = [play(plain, n=600, rule=rule, rng=seed) for seed in range(200)]
         return float(np.mean([game.bound(delta).epsilon for game in games]))
 

@@ -123,6 +123,7 @@ def test_detached_optimizer_is_as_before(injection: str) -> None:
     audit, made = audited(injection, steps=10)
     before = audit.recording().sums
     audit.detach()
+    audit.detach()
     made.one_pass()
     assert (audit.recording().sums == before).all()
     assert made.optimizer.add_noise.__self__ is made.optimizer
@@ -175,7 +176,11 @@ def test_resumed_run_gives_the_same_bits_and_scores(injection: str) -> None:
 def test_state_of_another_audit_is_refused() -> None:
     begun, _ = audited("sum", steps=10, canaries=100)
     other = private("sum")
-    for state, message in ((begun.state_dict(), "design"), ({"version": 1}, "design"), ({}, "version")):
+    for state, message in (
+        (begun.state_dict(), "design"),
+        ({"version": 2}, "design"),
+        ({"version": 1}, "version"),
+    ):
         with pytest.raises(InputError, match=message):
             attach(other.optimizer, other.loader, injection="sum", canaries=200, state=state)
     attach(other.optimizer, other.loader, injection="sum", canaries=200)

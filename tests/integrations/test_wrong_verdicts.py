@@ -1,6 +1,7 @@
 """Trainings about which an audit once said something wrong, or nothing: each has its test."""
 
 import copy
+import functools
 from typing import Any
 
 import pytest
@@ -233,6 +234,50 @@ class TestTheAccountant:
         while audit.steps < 30:
             made.one_pass()
         assert audit.conformance().p_value <= 1e-6
+
+    @pytest.mark.parametrize("mode", ["hooks", "ghost"])
+    @pytest.mark.parametrize("before", [True, False])
+    def test_noise_is_for_the_norm_that_rows_are_clipped_to(self, before: bool, mode: str) -> None:
+        """Another norm holds while noise is added, until gradients are scaled; attached before, or after."""
+        made = private("sum", mode=mode)
+        if before:
+            audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        added, scaled = made.optimizer.add_noise, made.optimizer.scale_grad
+
+        def less() -> None:
+            made.optimizer.max_grad_norm /= 2
+            added()
+
+        def as_before() -> None:
+            scaled()
+            made.optimizer.max_grad_norm *= 2
+
+        made.optimizer.add_noise, made.optimizer.scale_grad = less, as_before
+        if not before:
+            audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        while audit.steps < 30:
+            made.one_pass()
+        assert audit.conformance().p_value <= 1e-6
+
+    @pytest.mark.parametrize("around", [lambda hook: hook, functools.partial, lambda hook: hook.__call__])
+    def test_the_accountant_is_found_behind_other_hooks(self, around: Any) -> None:
+        """Noise is halved while it is added, and as stated again when the accountant is told."""
+        made = private("sum")
+        added, told = made.optimizer.add_noise, around(made.optimizer.step_hook)
+
+        def less() -> None:
+            made.optimizer.noise_multiplier /= 2
+            added()
+
+        def hook(optimizer: Any) -> None:
+            optimizer.noise_multiplier *= 2
+            told(optimizer)
+
+        made.optimizer.add_noise, made.optimizer.step_hook = less, hook
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        made.one_pass()
+        said = "told noise multiplier 2.4224 where it is 1.2112"
+        assert said in audit.report(2.0, DELTA).verdict
 
     def test_the_optimizer_resumed_after_attaching_is_reported(self) -> None:
         """Adam has a state; without one, the accountant disagrees."""

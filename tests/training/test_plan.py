@@ -204,6 +204,7 @@ def test_bounds_around_a_number_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
 ) -> None:
     rule = planned_rule(training, canaries, per_coordinate, delta)
+    assert isinstance(rule, Around)
     law, grid = law_of_losses(Training(*training), per_coordinate), rule.looks(canaries)
     drawn = RankedAudits.draw(law, canaries, 2000, np.random.default_rng(0), rule)
     quick, (counts,) = drawn.bounds(delta, 0.05)[:20], drawn.counts
@@ -234,10 +235,31 @@ def test_the_planned_number_of_guesses_is_a_good_one(
     def mean(rule: Ranked | Around) -> float:
         return expected_bound(training, canaries, delta=delta, rule=rule).mean
 
-    k = planned_rule(training, canaries, delta=delta).k
+    planned = planned_rule(training, canaries, delta=delta)
+    assert isinstance(planned, Around)
+    k = planned.k
     others = {min(round(k * factor), canaries) for factor in (0.5, 0.7, 1.4, 2.0)}
     assert max(mean(Around(other)) for other in others) <= 1.03 * mean(Around(k))
     assert mean(Ranked()) < mean(Around(k))
+
+
+def test_where_high_scores_alone_tell_every_order_is_looked_at() -> None:
+    """At low sampling rates, few canaries are ever seen."""
+    training = (100, 0.01, 0.5)
+    assert planned_rule(training, 10_000, delta=1e-5) == Ranked()
+    both_tails = expected_bound(training, 10_000, delta=1e-5, rule=Around(400)).mean
+    assert both_tails < 0.9 * expected_bound(training, 10_000, delta=1e-5).mean
+
+
+def test_a_number_of_guesses_is_for_one_number_of_canaries() -> None:
+    """Where the number of canaries is left open, it is refused; others have a number as far from the best."""
+    with pytest.raises(InputError, match=r"per_coordinate must be given for Around\(k=20\)"):
+        plan(2.0, 1e-5, 100, 0.1, coordinates=100, rule=Around(20))
+    made = plan(2.0, 1e-5, 100, 0.1, canaries=400, rule=Around(23), too_small=())
+    assert made.rule == "Around(k=23)"
+    means = [choice.expected.mean for choice in made.growth]
+    assert means == sorted(means)
+    assert made.elements[0].expected.mean == max(choice.expected.mean for choice in made.elements)
 
 
 @pytest.mark.parametrize(
@@ -480,7 +502,7 @@ def test_a_plan_that_no_outcome_could_fulfil_says_so() -> None:
     """5,000 right guesses of 5,000 at delta 1e-6 prove 7.2; a claim of 8 stands whatever is seen."""
     made = plan(8.0, 1e-6, 10, 0.1, canaries=5000, too_small=(2.0,))
     assert 7 < made.perfect < 8
-    assert "NONE can be refuted: even 5000 right guesses of 5000" in str(made)
+    assert "NONE can be refuted by Ranked(): if every guess were right, it would prove only" in str(made)
 
 
 @pytest.fixture(scope="module")

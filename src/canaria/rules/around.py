@@ -28,10 +28,10 @@ class Around:
     """Guess both tails alternating, and look at about 21 numbers of guesses from k / 1.5 to 1.5 k.
 
     `Tails(k)` with some slack: numbers so close together rise and fall together, so that looking at all of
-    them costs little, and the best of them brings more. Where k suits the leak, the bound is larger than that
-    of `Ranked`, which looks at every number; a leak of another size shows less, above all a larger one.
-    `canaria.training.plan.planned_rule` finds k for a training run. Only the order of the scores is used, and
-    ties are broken at random. Gives a `Ranking`.
+    them costs little, and the best of them brings more. Where both tails tell and k suits the leak, the bound
+    is larger than that of `Ranked`, which looks at every number and at each tail alone. A leak of another
+    size shows less, above all a larger one. `canaria.training.plan.planned_rule` finds k for a training run.
+    Only the order of the scores is used, and ties are broken at random. Gives a `Ranking`.
 
     Attributes:
         k: The number of guesses, fixed in advance.

@@ -48,15 +48,14 @@ from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 
 
 class _Stated(NamedTuple):
-    """What is stated for a step, and what its accountant is told."""
+    """The noise that is stated for a step, and what its accountant is told."""
 
-    clip_norm: float
     noise: float
     told: float
 
@@ -106,17 +105,16 @@ class Audit(Recorded):
         self._weights = sum(parameter.numel() for parameter in optimizer.params)
         self._own: Tensor | None = None
         self._waits = False
+        self._clip_norm = 0.0
         self._now: _Stated | None = None
         optimizer.canaria_audit = self
         self._build(seed)
         self._undo = [
+            before_clipping(optimizer, lambda: self._guarded(self._before_clipping)),
             before_noise(optimizer, lambda: self._guarded(self._before_noise)),
-            after_noise(optimizer, self._after_noise),
+            after_noise(optimizer, lambda: self._guarded(self._after_noise)),
             before_update(optimizer, self._before_update),
         ]
-        if self._injection.sees_rows:
-            seen = before_clipping(optimizer, lambda: self._guarded(self._injection.before_clipping))
-            self._undo.append(seen)
 
     def _build(self, seed: int) -> None:
         """Everything that follows from the seed: bits, places, draws."""
@@ -193,6 +191,12 @@ class Audit(Recorded):
             return self._noise()
         return self._injection.share * math.sqrt(self._accumulator.noise_square / self.steps)
 
+    def _before_clipping(self) -> None:
+        """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
+        self._clip_norm = max(self._clip_norm, clip_norm_of(self.optimizer))
+        if self._injection.sees_rows:
+            self._injection.before_clipping()
+
     def _before_noise(self) -> None:
         places = self._injection.places
         if not self._ghost and places.accumulated():
@@ -204,7 +208,8 @@ class Audit(Recorded):
             require_unused(self.optimizer)
         self._begun = True
         self._reader.begin()
-        self._own = self._injection.before_noise(clip_norm_of(self.optimizer))
+        self._clip_norm = self._clip_norm or clip_norm_of(self.optimizer)
+        self._own = self._injection.before_noise(self._clip_norm)
         self._waits, self._now = True, None
         self._draws.count_step()
 
@@ -216,8 +221,7 @@ class Audit(Recorded):
         self._now = self._stated_now()
 
     def _stated_now(self) -> _Stated:
-        told = float(self.optimizer.noise_multiplier)
-        return _Stated(clip_norm_of(self.optimizer), self._noise(), told)
+        return _Stated(self._noise(), float(self.optimizer.noise_multiplier))
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
@@ -232,7 +236,7 @@ class Audit(Recorded):
         scale = divisor(self.optimizer)
         places.subtract_gradients(scale)
         share = self._injection.share
-        clip_norm = now.clip_norm * share
+        clip_norm, self._clip_norm = self._clip_norm * share, 0.0
         if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
@@ -384,6 +388,8 @@ class Audit(Recorded):
 
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays. Of several processes, all must."""
+        if getattr(self.optimizer, "canaria_audit", None) is not self:
+            return
         self._ended = self._ended or f"the audit was detached after step {self.steps}"
         self._injection.release()
         self._draws.release()

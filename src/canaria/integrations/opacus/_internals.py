@@ -7,7 +7,7 @@ changes, this is the file to read again, and `_programs.py`, which patches metho
 import copyreg
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -197,10 +197,30 @@ def noise_added(optimizer: DPOptimizer) -> float:
 
 
 def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
-    """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it."""
-    closure = getattr(optimizer.step_hook, "__closure__", None) or ()
-    held = [cell.cell_contents for cell in closure]
-    return next((content for content in held if isinstance(content, IAccountant)), None)
+    """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it.
+
+    Programs put hooks of their own around that one.
+    """
+    waiting: list[object] = [optimizer.step_hook]
+    seen: list[object] = []
+    while waiting:
+        hook = waiting.pop(0)
+        if any(hook is one for one in seen):
+            continue
+        seen.append(hook)
+        held = list(_captured(hook))
+        if (found := next((one for one in held if isinstance(one, IAccountant)), None)) is not None:
+            return found
+        waiting += [one for one in held if callable(one)]
+    return None
+
+
+def _captured(function: object) -> Iterator[object]:
+    """What a function, a method or a partial function holds on to."""
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):
+            yield cell.cell_contents
+    yield from (getattr(function, name) for name in ("__self__", "func") if hasattr(function, name))
 
 
 def steps_counted(accountant: IAccountant) -> int:
@@ -318,8 +338,8 @@ def clipped_to(model: nn.Module, optimizer: DPOptimizer, norm: float) -> Iterato
 
 
 def before_clipping(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
-    """Call `do` each time before per-sample gradients are clipped and added up."""
-    return _before(optimizer, "clip_and_accumulate", do)
+    """Call `do` each time before gradients of a batch are clipped and added up; by ghost, only added up."""
+    return _before(optimizer, "accumulate" if clips_by_ghost(optimizer) else "clip_and_accumulate", do)
 
 
 def before_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:

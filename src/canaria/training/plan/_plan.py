@@ -66,7 +66,7 @@ def plan(
         noise_multiplier: The noise multiplier; by default the one that the RDP accountant asks for.
         confidence: The confidence of the bounds, strictly between 0 and 1.
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
-            Audits of other sizes are planned with the k that suits them.
+            Audits of other sizes are planned with a k as many times the one that suits them.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
 
     Returns:
@@ -90,7 +90,8 @@ def plan(
         raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
     factors = tuple(checked_factor(factor) for factor in too_small)
     crowd, count = _sizes(canaries, per_coordinate, coordinates)
-    checked_rule(rule)
+    if isinstance(checked_rule(rule), Around) and coordinates is not None and per_coordinate is None:
+        raise InputError(f"per_coordinate must be given for {rule}, which is for one number of canaries")
     noise = noise_multiplier
     if noise is None:
         noise = dpsgd_noise_multiplier(claimed, delta, steps, sample_rate)
@@ -186,9 +187,12 @@ def _crowded(audit: PlannedAudit, per_coordinate: int, coordinates: int | None) 
 
 
 def _resized(audit: PlannedAudit, canaries: int, per_coordinate: int) -> PlannedAudit:
-    """The same audit of another size, with a number of guesses that suits it."""
+    """The same audit of another size, with a number of guesses that suits it as well."""
     resized = replace(audit, canaries=canaries, per_coordinate=per_coordinate)
-    return replace(resized, rule=resized.around()) if isinstance(audit.rule, Around) else resized
+    if not isinstance(audit.rule, Around):
+        return resized
+    guesses = round(audit.rule.k / audit.around().k * resized.around().k)
+    return replace(resized, rule=Around(min(max(guesses, 1), canaries)))
 
 
 def _others(audit: PlannedAudit) -> list[Rule]:

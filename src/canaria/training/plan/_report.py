@@ -282,7 +282,7 @@ class Plan:
         found += f" with a probability of {100 * POWER:g}%"
         if self.perfect <= self.epsilon:
             found = (
-                f"NONE can be refuted: even {self.canaries} right guesses of {self.canaries} prove only "
+                f"NONE can be refuted by {self.rule}: if every guess were right, it would prove only "
                 f"epsilon >= {rounded_down(self.perfect)} at this delta"
             )
         epsilons = [_at_most(fault.epsilon, 100, ".3g") for fault in self.faults if fault.epsilon is not None]
