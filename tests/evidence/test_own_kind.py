@@ -69,7 +69,7 @@ def test_it_can_be_asserted_and_how_far_it_reaches_is_not_known() -> None:
 def test_no_plan_is_made_for_it() -> None:
     with pytest.raises(
         InputError,
-        match=r"rule must be Ranked\(\), Soft\(\) or Matched\(\.\.\.\) for a plan, got Streaks\(\)",
+        match=r"rule must be Ranked\(\), Around\(k\), Soft\(\) or Matched\(\.\.\.\) for a plan, got Streaks\(\)",
     ):
         plan(epsilon=2.0, delta=1e-5, steps=100, sample_rate=0.1, rule=Streaks())
 
