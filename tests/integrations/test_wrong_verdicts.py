@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from canaria import InputError, assert_private_training
 from canaria.evidence import AuditWarning
-from canaria.integrations.opacus import attach, with_canary_head, with_canary_rows
+from canaria.integrations.opacus import attach, auditing, with_canary_head, with_canary_rows
 from tests.integrations.digits import DELTA, Private, audited, digits, private
 
 TOKENS = 12
@@ -258,6 +258,29 @@ class TestTheAccountant:
         while audit.steps < 30:
             made.one_pass()
         assert audit.conformance().p_value <= 1e-6
+
+    @pytest.mark.parametrize("injection", ["sum", "head"])
+    @pytest.mark.parametrize("both", [True, False])
+    def test_by_ghost_it_is_the_model_that_clips(self, both: bool, injection: str) -> None:
+        """A schedule that lowers the optimizer's norm lowers the noise; rows are clipped to the model's."""
+        made = private(injection, mode="ghost")
+        how: dict[str, Any] = {"injection": injection, "canaries": 1000, "rng": 0, "model": made.model}
+        audit = attach(made.optimizer, made.loader, **how)
+        while audit.steps < 30:
+            made.one_pass()
+            made.optimizer.max_grad_norm *= 0.9
+            made.model.max_grad_norm *= 0.9 if both else 1
+        assert (audit.conformance().p_value >= 1e-4) == both
+
+    def test_programs_are_held_against_the_norm_of_their_model(self) -> None:
+        with auditing(canaries=1000, rng=0) as program:
+            made = private("sum", mode="ghost")
+            for _ in range(3):
+                made.one_pass()
+                made.optimizer.max_grad_norm *= 0.9
+        report = program.report(2.0, DELTA)
+        assert report.alarming
+        assert "Training does NOT match what was stated: noise multiplier" in report.verdict
 
     @pytest.mark.parametrize("around", [lambda hook: hook, functools.partial, lambda hook: hook.__call__])
     def test_the_accountant_is_found_behind_other_hooks(self, around: Any) -> None:

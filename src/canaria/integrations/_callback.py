@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from torch import nn
 
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
@@ -63,6 +64,7 @@ class AttachesAudit:
         self,
         optimizer: DPOptimizer,
         loader: DPDataLoader,
+        model: nn.Module,
         *,
         begun: bool,
         stop: Callable[[], None],
@@ -76,7 +78,8 @@ class AttachesAudit:
             accountant = accountant_of(optimizer)
             if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
                 accountant.load_state_dict(self._state["accountant"])
-        self._audit = attach(optimizer, loader, **self._how, state=self._state, begun=begun)
+        how = {**self._how, "state": self._state, "begun": begun, "model": model}
+        self._audit = attach(optimizer, loader, **how)
         if self._watch is not None:
             self._watch.under(stop, logger)
             self._audit.watch_with(self._watch)

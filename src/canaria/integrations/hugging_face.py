@@ -72,6 +72,7 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         self._attach(
             private,
             loader,
+            kwargs["model"],
             begun=False,
             stop=lambda: setattr(control, "should_training_stop", True),
             logger=lambda metrics, step: state.log_history.append({**metrics, "step": step}),

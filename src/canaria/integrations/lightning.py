@@ -57,6 +57,7 @@ class CanaryAudit(AttachesAudit, Callback):
         self._attach(
             trainer.optimizers[0],
             trainer.train_dataloader,
+            pl_module,
             begun=True,
             stop=lambda: setattr(trainer, "should_stop", True),
             logger=trainer.logger,

@@ -5,6 +5,7 @@ from typing import Any, Final
 import torch
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from torch import nn
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
@@ -16,7 +17,7 @@ from canaria.integrations.opacus._checks import (
     require_private,
     require_sampling,
 )
-from canaria.integrations.opacus._internals import is_together
+from canaria.integrations.opacus._internals import GhostClipper, clipper_in, is_together
 from canaria.training.canaries import INJECTIONS, Dense, Dirac, design_of
 from canaria.training.sampling import Sampling
 
@@ -36,6 +37,7 @@ def attach(
     on_error: str = "warn",
     begun: bool = False,
     sampling: str | Sampling = "poisson",
+    model: nn.Module | GhostClipper | None = None,
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
@@ -57,6 +59,8 @@ def attach(
         sampling: How rows are claimed to take part, whatever the loader does: "poisson", "shuffled",
             "fixed-size", or a `Sampling` that also says how many batches make a step. Others than Poisson
             need `injection="head"`, where nothing of real rows is to be subtracted.
+        model: The private model. With ghost clipping it is the model that clips: give it, and noise is held
+            against the model's norm, should it be larger than the optimizer's.
 
     Returns:
         The audit, to be asked for a bound or a report when training is done.
@@ -96,6 +100,7 @@ def attach(
         on_error=on_error,
         begun=begun,
         sampling=claimed,
+        clipper=clipper_in([] if model is None else [model]),
     )
     if state is not None:
         try:

@@ -18,6 +18,7 @@ from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._checks import disagreements_with, require_counted, require_unused
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
+    GhostClipper,
     OnBatch,
     after_noise,
     batches_of,
@@ -88,8 +89,10 @@ class Audit(Recorded):
         on_error: str,
         begun: bool,
         sampling: Sampling,
+        clipper: GhostClipper | None,
     ) -> None:
         self.optimizer, self._design, self.injection = optimizer, design, injection
+        self._clipper = clipper
         self._stated, self._on_error = noise_multiplier, on_error
         self.sampling = (
             sampling if sampling.is_poisson else replace(sampling, batches=batches_of(data_loader))
@@ -193,7 +196,7 @@ class Audit(Recorded):
 
     def _before_clipping(self) -> None:
         """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
-        self._clip_norm = max(self._clip_norm, clip_norm_of(self.optimizer))
+        self._clip_norm = max(self._clip_norm, clip_norm_of(self.optimizer, self._clipper))
         if self._injection.sees_rows:
             self._injection.before_clipping()
 
@@ -208,8 +211,9 @@ class Audit(Recorded):
             require_unused(self.optimizer)
         self._begun = True
         self._reader.begin()
-        self._clip_norm = self._clip_norm or clip_norm_of(self.optimizer)
-        self._own = self._injection.before_noise(self._clip_norm)
+        clip_norm = clip_norm_of(self.optimizer)
+        self._clip_norm = self._clip_norm or clip_norm
+        self._own = self._injection.before_noise(clip_norm)
         self._waits, self._now = True, None
         self._draws.count_step()
 

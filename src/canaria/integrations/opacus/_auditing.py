@@ -16,9 +16,11 @@ from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._internals import (
+    GhostClipper,
     OnBatch,
     Undo,
     accountant_of,
+    clipper_in,
     rate_of,
     record_draws,
     sampled_rows,
@@ -76,19 +78,19 @@ class ProgramAudit:
         before = self._engines[-1].promise if self._engines else None
         self._engines.append(_Making(promise or before, given))
 
-    def end_engine(self) -> None:
+    def end_engine(self, made: tuple[object, ...]) -> None:
         """What the engine made belongs together."""
-        made = self._engines.pop()
+        making = self._engines.pop()
         if self._engines:
-            self._engines[-1].optimizers += made.optimizers
-            self._engines[-1].loaders += made.loaders
+            self._engines[-1].optimizers += making.optimizers
+            self._engines[-1].loaders += making.loaders
             return
-        for optimizer in made.optimizers:
-            if len(made.loaders) == 1:
-                (loader,) = made.loaders
-                audit = self._attach(optimizer, loader, made.promise)
-                if audit is not None and made.given is not None and _draws_alike(made.given, loader):
-                    self._fed_by[made.given] = audit
+        for optimizer in making.optimizers:
+            if len(making.loaders) == 1:
+                (loader,) = making.loaders
+                audit = self._attach(optimizer, loader, making.promise, clipper_in(made))
+                if audit is not None and making.given is not None and _draws_alike(making.given, loader):
+                    self._fed_by[making.given] = audit
             else:
                 self.refused.append(_unpaired(optimizer))
 
@@ -114,7 +116,7 @@ class ProgramAudit:
         undo()
         audit = None
         if len(self._by_hand.optimizers) == 1:
-            audit = self._attach(self._by_hand.optimizers.pop(), loader, None)
+            audit = self._attach(self._by_hand.optimizers.pop(), loader)
         return (lambda _: None) if audit is None else audit.begin_pass()
 
     def before_step(self, optimizer: DPOptimizer) -> None:
@@ -128,8 +130,14 @@ class ProgramAudit:
                 audit.detach()
                 self.refused.append("training goes on from a checkpoint, and was not seen from its beginning")
 
-    def _attach(self, optimizer: DPOptimizer, loader: DPDataLoader, promise: Promise | None) -> Audit | None:
-        how = {"canaries": self._canaries, "rng": self._rng, **self._how}
+    def _attach(
+        self,
+        optimizer: DPOptimizer,
+        loader: DPDataLoader,
+        promise: Promise | None = None,
+        clipper: GhostClipper | None = None,
+    ) -> Audit | None:
+        how = {"canaries": self._canaries, "rng": self._rng, "model": clipper, **self._how}
         try:
             audit = attach(optimizer, loader, injection="sum", **how)
         except InputError as error:

@@ -5,8 +5,9 @@ changes, this is the file to read again, and `_programs.py`, which patches metho
 """
 
 import copyreg
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.data_loader import DPDataLoader
+from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
 from opacus.optimizers import (
     AdaClipDPOptimizer,
     DistributedDPOptimizer,
@@ -51,6 +53,7 @@ _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
 PoissonSampler: TypeAlias = UniformWithReplacementSampler
+GhostClipper: TypeAlias = GradSampleHooksFastGradientClipping
 Undo = Callable[[], None]
 OnBatch = Callable[[list[int] | None], None]
 """Is told the rows of every batch of a pass, and None at its end."""
@@ -68,12 +71,24 @@ def layer_norms(optimizer: DPOptimizer) -> list[float]:
     return list(map(float, optimizer.max_grad_norms)) if isinstance(optimizer, DPPerLayerOptimizer) else []
 
 
-def clip_norm_of(optimizer: DPOptimizer) -> float:
-    """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded."""
+def clip_norm_of(optimizer: DPOptimizer, clipper: GhostClipper | None = None) -> float:
+    """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded.
+
+    By ghost it is the model that clips, and may have another norm than the optimizer, which adds the noise.
+    """
     if isinstance(optimizer, DPPerLayerOptimizer):
         return math.hypot(*layer_norms(optimizer))
     norm = float(optimizer.max_grad_norm)
+    if clipper is not None:
+        norm = max(norm, float(clipper.max_grad_norm))
     return norm / torch.distributed.get_world_size() if is_sharded(optimizer) else norm
+
+
+def clipper_in(made: Iterable[object]) -> GhostClipper | None:
+    """The part of models that clips by ghost; there is none where optimizers clip."""
+    models = [one for one in made if isinstance(one, nn.Module)]
+    parts = itertools.chain(made, *(model.modules() for model in models))
+    return next((part for part in parts if isinstance(part, GradSampleHooksFastGradientClipping)), None)
 
 
 def clips_by_ghost(optimizer: DPOptimizer) -> bool:

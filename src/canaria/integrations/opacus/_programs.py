@@ -43,8 +43,8 @@ class Noticed(Protocol):
         What it makes belongs together.
         """
 
-    def end_engine(self) -> None:
-        """The engine has made them, or failed."""
+    def end_engine(self, made: tuple[object, ...]) -> None:
+        """The engine has made them, or failed and made nothing."""
 
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
         """A private optimizer was made."""
@@ -66,10 +66,12 @@ def noticing(noticed: Noticed) -> Iterator[None]:
     def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
         def make(engine: PrivacyEngine, **how: Any) -> Any:
             noticed.begin_engine(promise_of(how), how["data_loader"])
+            made: tuple[object, ...] = ()
             try:
-                return own(engine, **how)
+                made = own(engine, **how)
+                return made
             finally:
-                noticed.end_engine()
+                noticed.end_engine(made)
 
         return make
 
