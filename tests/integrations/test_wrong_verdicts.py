@@ -272,6 +272,11 @@ class TestTheAccountant:
             made.model.max_grad_norm *= 0.9 if both else 1
         assert (audit.conformance().p_value >= 1e-4) == both
 
+    def test_another_model_is_refused(self) -> None:
+        made = private("sum", mode="ghost")
+        with pytest.raises(InputError, match="model must be the one that make_private returned"):
+            attach(made.optimizer, made.loader, injection="sum", canaries=100, model=nn.Linear(2, 2))
+
     def test_programs_are_held_against_the_norm_of_their_model(self) -> None:
         with auditing(canaries=1000, rng=0) as program:
             made = private("sum", mode="ghost")

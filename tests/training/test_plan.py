@@ -152,7 +152,7 @@ def test_crowded_coordinates_with_little_noise_stay_finite() -> None:
 # Bounds of drawn audits against the bounds of the library, on the same hits.
 
 
-@pytest.mark.parametrize(
+of_every_size = pytest.mark.parametrize(
     ("training", "canaries", "per_coordinate", "delta"),
     [
         (USUAL, 1000, 1, 1e-5),
@@ -162,6 +162,9 @@ def test_crowded_coordinates_with_little_noise_stay_finite() -> None:
     ],
     ids=["usual", "small bounds", "large bounds", "large delta"],
 )
+
+
+@of_every_size
 def test_ranked_bounds_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
 ) -> None:
@@ -190,16 +193,7 @@ def test_ranked_bounds_are_those_of_the_library(
     assert np.mean(drawn.refuted(claim, delta, 0.05)[:20] != (exact > claim)) <= 0.1
 
 
-@pytest.mark.parametrize(
-    ("training", "canaries", "per_coordinate", "delta"),
-    [
-        (USUAL, 1000, 1, 1e-5),
-        ((100, 0.1, 4.28), 2000, 2, 1e-5),
-        ((1, 1.0, 0.7), 500, 1, 0.0),
-        ((1, 1.0, 0.7), 1000, 1, 1e-2),
-    ],
-    ids=["usual", "small bounds", "large bounds", "large delta"],
-)
+@of_every_size
 def test_bounds_around_a_number_are_those_of_the_library(
     training: tuple[int, float, float], canaries: int, per_coordinate: int, delta: float
 ) -> None:

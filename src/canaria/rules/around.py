@@ -1,7 +1,7 @@
 """The rule for a number of guesses that was planned: both tails, counted at numbers near it."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from canaria.rules._guesses import (
     tails_alternating,
 )
 
-WIDTH: Final = 1.5
+_WIDTH: Final = 1.5
 """Numbers from k / 1.5 to 1.5 k are looked at."""
 _LOOKS: Final = 21
 
@@ -46,6 +46,8 @@ class Around:
     """
 
     k: int
+    orders: ClassVar[tuple[tuple[float, bool], ...]] = ((1.0, False),)
+    """What each order may spend of the error probability, and whether it has one sign: both tails alone."""
 
     def __post_init__(self) -> None:
         checks.assign(self, k=checks.integer("k", self.k, 1))
@@ -62,7 +64,7 @@ class Around:
     def looks(self, elements: int) -> Integers:
         """The numbers of guesses that are looked at where there are so many elements."""
         checks.integer("k", self.k, 1, elements, "elements")
-        spaced = np.geomspace(max(self.k / WIDTH, 1), min(self.k * WIDTH, elements), _LOOKS)
+        spaced = np.geomspace(max(self.k / _WIDTH, 1), min(self.k * _WIDTH, elements), _LOOKS)
         return np.unique(np.rint(spaced).astype(np.int64))
 
     def could_have_made(self, evidence: Evidence) -> bool:

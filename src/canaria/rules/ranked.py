@@ -1,7 +1,7 @@
 """The default rule: rank the guesses by confidence and look at every number of guesses."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -35,6 +35,9 @@ class Ranked:
 
     """
 
+    orders: ClassVar[tuple[tuple[float, bool], ...]] = tuple(zip(SHARES, ONE_SIDED, strict=True))
+    """What each order may spend of the error probability, and whether it has one sign; first both tails."""
+
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
         """Commit to the three orders."""
         order = falling(scores, rng)
@@ -49,13 +52,17 @@ class Ranked:
         )
         return RankedOrders(orders)
 
+    def looks(self, elements: int) -> Integers:
+        """The numbers of guesses that are looked at where there are so many elements."""
+        return looks(elements)
+
     def could_have_made(self, evidence: Evidence) -> bool:
         """Whether evidence has the shares and looks of the rule, and three orders of the same elements."""
         if nothing_guessed(evidence):
             return True
         if not isinstance(evidence, Split) or evidence.shares != SHARES:
             return False
-        grid = looks(evidence.elements)
+        grid = self.looks(evidence.elements)
         rankings = [part for part in evidence.parts if isinstance(part, Ranking)]
         return (
             len(rankings) == len(SHARES)

@@ -197,7 +197,7 @@ class Audit(Recorded):
     def _before_clipping(self) -> None:
         """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
         self._clip_norm = max(self._clip_norm, clip_norm_of(self.optimizer, self._clipper))
-        if self._injection.sees_rows:
+        if not self._ghost:
             self._injection.before_clipping()
 
     def _before_noise(self) -> None:

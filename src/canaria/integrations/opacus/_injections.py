@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -61,7 +61,6 @@ class Injection:
     places: Places
     heaviest: Tensor
     share: float = 1.0
-    sees_rows: ClassVar[bool] = False
 
     def before_clipping(self) -> None:
         """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
@@ -193,8 +192,6 @@ class _Sum(Injection):
     the norm of the sum is compared with what its rows could add.
     """
 
-    sees_rows = True
-
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
         deferred = isinstance(design, Dirac) and not is_distributed(optimizer)
@@ -282,8 +279,6 @@ class _ByRows(Injection):
 
 class _Rows(_ByRows):
     """The gradient of every canary row is replaced before the optimizer clips it."""
-
-    sees_rows = True
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)

@@ -7,7 +7,7 @@ changes, this is the file to read again, and `_programs.py`, which patches metho
 import copyreg
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
@@ -84,7 +84,7 @@ def clip_norm_of(optimizer: DPOptimizer, clipper: GhostClipper | None = None) ->
     return norm / torch.distributed.get_world_size() if is_sharded(optimizer) else norm
 
 
-def clipper_in(made: Iterable[object]) -> GhostClipper | None:
+def clipper_in(made: Sequence[object]) -> GhostClipper | None:
     """The part of models that clips by ghost; there is none where optimizers clip."""
     models = [one for one in made if isinstance(one, nn.Module)]
     parts = itertools.chain(made, *(model.modules() for model in models))

@@ -22,9 +22,7 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import Ranking
 from canaria.evidence.boundaries import PER_EXCESS, scores
 from canaria.evidence.inversion import EPSILON_GRID
-from canaria.evidence.ranking import looks
 from canaria.rules import Around, Ranked
-from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.training.plan._law import Coordinates, Law, draws
 
 _FIRST_GUESS: Final = 8.0
@@ -51,7 +49,7 @@ class RankedAudits:
         cls, law: Law, canaries: int, audits: int, rng: np.random.Generator, rule: Ranked | Around
     ) -> "RankedAudits":
         """Audits drawn from the law."""
-        grid, orders = _grid(rule, canaries), len(_orders(rule))
+        grid, orders = rule.looks(canaries), len(rule.orders)
         coordinates = -(-canaries // law.per_coordinate)
         parts = [counts_at(drawn, law, grid, rng)[:orders] for drawn in draws(law, coordinates, audits, rng)]
         return cls(rule, canaries, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -59,7 +57,7 @@ class RankedAudits:
     def bounds(self, delta: float, level: float) -> Floats:
         """The bound of every audit."""
         knots: Floats = np.zeros(1)
-        strict = np.log([[level / _FIRST_GUESS * share for share, _ in _orders(self.rule)]])
+        strict = np.log([[level / _FIRST_GUESS * share for share, _ in self.rule.orders]])
         found = self._invert(knots, strict, math.log(self.canaries) + 2, delta)
         asked: list[float] = []
         for quantiles in ((0.5,), (0.05, 0.95)):
@@ -76,8 +74,8 @@ class RankedAudits:
             return verdict
         following = float(EPSILON_GRID[np.searchsorted(EPSILON_GRID, claim, side="right")])
         strict = self._strict(following, delta, level)
-        grid = _grid(self.rule, self.canaries)
-        for counts, own, (_, one_sided) in zip(self.counts, strict, _orders(self.rule), strict=True):
+        grid = self.rule.looks(self.canaries)
+        for counts, own, (_, one_sided) in zip(self.counts, strict, self.rule.orders, strict=True):
             budget = self._budget(np.array([following]), delta, one_sided)
             critical = _critical_counts(grid, np.array([following]), own[None], budget)[:, 0]
             verdict |= (counts >= critical - 1e-9).any(axis=1)
@@ -87,7 +85,7 @@ class RankedAudits:
         return np.array(
             [
                 _strictness(self.rule, self.canaries, claim, delta, level * share, one_sided)
-                for share, one_sided in _orders(self.rule)
+                for share, one_sided in self.rule.orders
             ]
         )
 
@@ -99,25 +97,15 @@ class RankedAudits:
         """For each audit the largest claim up to `top` with a critical count that was reached, else 0."""
         claims = np.linspace(0, top, _CLAIMS)
         best = np.zeros(len(self.counts[0]))
-        grid = _grid(self.rule, self.canaries)
+        grid = self.rule.looks(self.canaries)
         critical: dict[bool, Floats] = {}
-        for counts, own, (_, one_sided) in zip(self.counts, strict.T, _orders(self.rule), strict=True):
+        for counts, own, (_, one_sided) in zip(self.counts, strict.T, self.rule.orders, strict=True):
             if one_sided not in critical:
                 budget = self._budget(claims, delta, one_sided)
                 critical[one_sided] = _critical_counts(grid, claims, np.interp(claims, knots, own), budget)
             for column, rising in zip(counts.T, critical[one_sided], strict=True):
                 np.maximum(best, np.interp(column, rising, claims, left=0.0), out=best)
         return best
-
-
-def _grid(rule: Ranked | Around, canaries: int) -> Integers:
-    """The numbers of guesses that the rule looks at."""
-    return rule.looks(canaries) if isinstance(rule, Around) else looks(canaries)
-
-
-def _orders(rule: Ranked | Around) -> tuple[tuple[float, bool], ...]:
-    """What each order may spend of the error probability, and whether it has one sign; first both tails."""
-    return ((1.0, False),) if isinstance(rule, Around) else tuple(zip(SHARES, ONE_SIDED, strict=True))
 
 
 def counts_at(drawn: Coordinates, law: Law, grid: Integers, rng: np.random.Generator) -> tuple[Floats, ...]:
@@ -214,7 +202,7 @@ def _strictness(
 
     `Ranking` computes the p-value for more and more right guesses, and twice more near the level.
     """
-    curve = _PValues(_grid(rule, canaries), canaries, ApproximateDP(claim, delta), one_sided)
+    curve = _PValues(rule.looks(canaries), canaries, ApproximateDP(claim, delta), one_sided)
     deviations, growing = _FIRST_DEVIATIONS, True
     while growing and curve.points[-1][2] > math.log(level):
         growing = curve.ask(deviations)
