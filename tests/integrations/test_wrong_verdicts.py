@@ -3,6 +3,7 @@
 import copy
 import functools
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -272,6 +273,28 @@ class TestTheAccountant:
             made.model.max_grad_norm *= 0.9 if both else 1
         assert (audit.conformance().p_value >= 1e-4) == both
 
+    def test_of_several_models_it_is_the_optimizer_s(self) -> None:
+        other, made = private("sum", mode="ghost", clip=5.0), private("sum", mode="ghost")
+        model = nn.ModuleList([other.model, made.model])
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0, model=model)
+        while audit.steps < 30:
+            made.one_pass()
+        assert audit.conformance().p_value >= 1e-4
+
+    def test_a_norm_of_gradients_that_were_thrown_away_is_forgotten(self) -> None:
+        """As by a look at norms before training, clipped to ten times as much."""
+        made = private("sum")
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        rows, labels = next(iter(DataLoader(digits(100), batch_size=100)))
+        made.optimizer.max_grad_norm = 10.0
+        made.criterion(made.model(rows), labels).backward()
+        made.optimizer.clip_and_accumulate()
+        made.optimizer.zero_grad()
+        made.optimizer.max_grad_norm = 1.0
+        while audit.steps < 30:
+            made.one_pass()
+        assert audit.conformance().p_value >= 1e-4
+
     def test_another_model_is_refused(self) -> None:
         made = private("sum", mode="ghost")
         with pytest.raises(InputError, match="model must be the one that make_private returned"):
@@ -306,6 +329,27 @@ class TestTheAccountant:
         made.one_pass()
         said = "told noise multiplier 2.4224 where it is 1.2112"
         assert said in audit.report(2.0, DELTA).verdict
+
+    def test_of_several_accountants_it_is_the_one_that_opacus_tells(self) -> None:
+        """An earlier training's, of which a hook asks what is spent."""
+        earlier, made = private("sum"), private("sum")
+        earlier.one_pass()
+        own, spent = made.optimizer.step_hook, earlier.engine.accountant.get_epsilon
+
+        def hook(optimizer: Any) -> None:
+            own(optimizer)
+            assert spent(delta=DELTA) > 0
+
+        made.optimizer.step_hook = hook
+        audit = attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        made.one_pass()
+        assert audit.recording().contradictions == ()
+
+    def test_what_a_hook_holds_is_not_followed_for_ever(self) -> None:
+        made = private("sum")
+        made.optimizer.step_hook = Mock()
+        attach(made.optimizer, made.loader, injection="sum", canaries=500, rng=0)
+        made.one_pass()
 
     def test_the_optimizer_resumed_after_attaching_is_reported(self) -> None:
         """Adam has a state; without one, the accountant disagrees."""

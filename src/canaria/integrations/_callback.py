@@ -10,7 +10,7 @@ from torch import nn
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
-from canaria.integrations.opacus._internals import accountant_of, clipper_in, steps_counted
+from canaria.integrations.opacus._internals import accountant_of, clippers_of, steps_counted
 from canaria.training import Watch
 from canaria.training.sampling import Sampling
 
@@ -78,7 +78,8 @@ class AttachesAudit:
             accountant = accountant_of(optimizer)
             if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
                 accountant.load_state_dict(self._state["accountant"])
-        how = {**self._how, "state": self._state, "begun": begun, "model": clipper_in([model])}
+        clips = model if clippers_of(optimizer, [model]) else None
+        how = {**self._how, "state": self._state, "begun": begun, "model": clips}
         self._audit = attach(optimizer, loader, **how)
         if self._watch is not None:
             self._watch.under(stop, logger)

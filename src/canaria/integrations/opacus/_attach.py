@@ -17,7 +17,7 @@ from canaria.integrations.opacus._checks import (
     require_private,
     require_sampling,
 )
-from canaria.integrations.opacus._internals import GhostClipper, clipper_in, clips_by_ghost, is_together
+from canaria.integrations.opacus._internals import GhostClipper, clippers_of, clips_by_ghost, is_together
 from canaria.training.canaries import INJECTIONS, Dense, Dirac, design_of
 from canaria.training.sampling import Sampling
 
@@ -88,8 +88,8 @@ def attach(
     if state is None:
         require_fresh(optimizer)
     require_fitting(optimizer, data_loader, design, injection)
-    clipper = clipper_in([model])
-    if model is not None and clipper is None and clips_by_ghost(optimizer):
+    clippers = clippers_of(optimizer, [model])
+    if model is not None and not clippers and clips_by_ghost(optimizer):
         raise InputError("model must be the one that make_private returned, which clips by ghost")
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
@@ -103,7 +103,7 @@ def attach(
         on_error=on_error,
         begun=begun,
         sampling=claimed,
-        clipper=clipper,
+        clippers=clippers,
     )
     if state is not None:
         try:

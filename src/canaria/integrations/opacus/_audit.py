@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +35,7 @@ from canaria.integrations.opacus._internals import (
     noise_added,
     processes,
     rate_of,
+    sum_waits,
 )
 from canaria.integrations.opacus._reader import Reader, Step
 from canaria.integrations.opacus._rows import Draws
@@ -89,10 +90,10 @@ class Audit(Recorded):
         on_error: str,
         begun: bool,
         sampling: Sampling,
-        clipper: GhostClipper | None,
+        clippers: Sequence[GhostClipper],
     ) -> None:
         self.optimizer, self._design, self.injection = optimizer, design, injection
-        self._clipper = clipper
+        self._clippers = clippers
         self._stated, self._on_error = noise_multiplier, on_error
         self.sampling = (
             sampling if sampling.is_poisson else replace(sampling, batches=batches_of(data_loader))
@@ -196,7 +197,8 @@ class Audit(Recorded):
 
     def _before_clipping(self) -> None:
         """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
-        self._clip_norm = max(self._clip_norm, clip_norm_of(self.optimizer, self._clipper))
+        earlier = self._clip_norm if sum_waits(self.optimizer) else 0.0
+        self._clip_norm = max(earlier, clip_norm_of(self.optimizer, self._clippers))
         if not self._ghost:
             self._injection.before_clipping()
 
@@ -213,7 +215,7 @@ class Audit(Recorded):
         self._reader.begin()
         clip_norm = clip_norm_of(self.optimizer)
         self._clip_norm = self._clip_norm or clip_norm
-        self._own = self._injection.before_noise(clip_norm)
+        self._own = self._injection.before_noise(min(clip_norm, self._clip_norm))
         self._waits, self._now = True, None
         self._draws.count_step()
 

@@ -16,11 +16,10 @@ from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._internals import (
-    GhostClipper,
     OnBatch,
     Undo,
     accountant_of,
-    clipper_in,
+    clippers_of,
     rate_of,
     record_draws,
     sampled_rows,
@@ -88,7 +87,7 @@ class ProgramAudit:
         for optimizer in making.optimizers:
             if len(making.loaders) == 1:
                 (loader,) = making.loaders
-                audit = self._attach(optimizer, loader, making.promise, clipper_in(made))
+                audit = self._attach(optimizer, loader, making.promise, made)
                 if audit is not None and making.given is not None and _draws_alike(making.given, loader):
                     self._fed_by[making.given] = audit
             else:
@@ -135,9 +134,10 @@ class ProgramAudit:
         optimizer: DPOptimizer,
         loader: DPDataLoader,
         promise: Promise | None = None,
-        clipper: GhostClipper | None = None,
+        made: tuple[object, ...] = (),
     ) -> Audit | None:
-        how = {"canaries": self._canaries, "rng": self._rng, "model": clipper, **self._how}
+        model = next(iter(clippers_of(optimizer, made)), None)
+        how = {"canaries": self._canaries, "rng": self._rng, "model": model, **self._how}
         try:
             audit = attach(optimizer, loader, injection="sum", **how)
         except InputError as error:

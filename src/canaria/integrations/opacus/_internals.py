@@ -5,10 +5,12 @@ changes, this is the file to read again, and `_programs.py`, which patches metho
 """
 
 import copyreg
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import FunctionType, MethodType, MethodWrapperType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -71,24 +73,35 @@ def layer_norms(optimizer: DPOptimizer) -> list[float]:
     return list(map(float, optimizer.max_grad_norms)) if isinstance(optimizer, DPPerLayerOptimizer) else []
 
 
-def clip_norm_of(optimizer: DPOptimizer, clipper: GhostClipper | None = None) -> float:
+def clip_norm_of(optimizer: DPOptimizer, clippers: Sequence[GhostClipper] = ()) -> float:
     """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded.
 
     By ghost it is the model that clips, and may have another norm than the optimizer, which adds the noise.
     """
     if isinstance(optimizer, DPPerLayerOptimizer):
         return math.hypot(*layer_norms(optimizer))
-    norm = float(optimizer.max_grad_norm)
-    if clipper is not None:
-        norm = max(norm, float(clipper.max_grad_norm))
+    norm = max(float(owner.max_grad_norm) for owner in (optimizer, *clippers))
     return norm / torch.distributed.get_world_size() if is_sharded(optimizer) else norm
 
 
-def clipper_in(made: Sequence[object]) -> GhostClipper | None:
-    """The part of models that clips by ghost; there is none where optimizers clip."""
+def clippers_of(optimizer: DPOptimizer, made: Sequence[object]) -> list[GhostClipper]:
+    """The parts of models that clip the optimizer's gradients by ghost; none where the optimizer clips."""
     models = [one for one in made if isinstance(one, nn.Module)]
-    parts = itertools.chain(made, *(model.modules() for model in models))
-    return next((part for part in parts if isinstance(part, GradSampleHooksFastGradientClipping)), None)
+    parts = list(itertools.chain(made, *(model.modules() for model in models)))
+    trained = {id(parameter) for parameter in optimizer.params}
+    return [
+        part
+        for part in parts
+        if isinstance(part, GradSampleHooksFastGradientClipping)
+        and any(id(parameter) in trained for parameter in part._module.parameters())
+    ]
+
+
+def sum_waits(optimizer: DPOptimizer) -> bool:
+    """Whether clipped gradients wait for their noise."""
+    first = optimizer.params[0]
+    held = optimizer.grad_state[first] if is_sharded(optimizer) else vars(first)
+    return held.get(CLIPPED_SUM) is not None
 
 
 def clips_by_ghost(optimizer: DPOptimizer) -> bool:
@@ -214,28 +227,38 @@ def noise_added(optimizer: DPOptimizer) -> float:
 def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
     """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it.
 
-    Programs put hooks of their own around that one.
+    Programs put hooks of their own around that one, which may hold other accountants: what Opacus' own hook
+    holds comes first, and of several others it is not known which one counts.
     """
     waiting: list[object] = [optimizer.step_hook]
     seen: list[object] = []
+    others: list[IAccountant] = []
     while waiting:
         hook = waiting.pop(0)
         if any(hook is one for one in seen):
             continue
         seen.append(hook)
         held = list(_captured(hook))
-        if (found := next((one for one in held if isinstance(one, IAccountant)), None)) is not None:
-            return found
-        waiting += [one for one in held if callable(one)]
-    return None
+        found = [one for one in held if isinstance(one, IAccountant)]
+        if found and isinstance(hook, FunctionType) and hook.__module__.startswith("opacus."):
+            return found[0]
+        others += [one for one in found if not any(one is other for other in others)]
+        waiting += held
+    return others[0] if len(others) == 1 else None
 
 
-def _captured(function: object) -> Iterator[object]:
-    """What a function, a method or a partial function holds on to."""
-    for cell in getattr(function, "__closure__", None) or ():
-        with suppress(ValueError):
-            yield cell.cell_contents
-    yield from (getattr(function, name) for name in ("__self__", "func") if hasattr(function, name))
+def _captured(hook: object) -> Iterator[object]:
+    """What a function, a method or a partial function holds on to; nothing else is looked into."""
+    if isinstance(hook, MethodType | MethodWrapperType):
+        yield hook.__self__
+    if isinstance(hook, MethodType):
+        yield hook.__func__
+    elif isinstance(hook, functools.partial):
+        yield from (hook.func, *hook.args)
+    elif isinstance(hook, FunctionType):
+        for cell in hook.__closure__ or ():
+            with suppress(ValueError):
+                yield cell.cell_contents
 
 
 def steps_counted(accountant: IAccountant) -> int:
