@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FLAGS = [
     "--no-sandbox",
@@ -45,7 +46,7 @@ MISFITS = """
 class Opened:
     """A page, and what came out of it."""
 
-    page: Page
+    page: "Page"
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -53,7 +54,7 @@ class Opened:
         return self.page.evaluate(script)
 
 
-def watched(browser: Browser, *, script: bool = True) -> Opened:
+def watched(browser: "Browser", *, script: bool = True) -> Opened:
     """A page that keeps what is logged and asked for; with `script` off, its own scripts do not run."""
     page = browser.new_context(java_script_enabled=script).new_page()
     seen = Opened(page)
@@ -65,8 +66,10 @@ def watched(browser: Browser, *, script: bool = True) -> Opened:
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
-    """A browser for several pages."""
+def launched() -> Iterator["Browser"]:
+    """A browser for several pages. Tests that use one are marked `slow`: only `make test-all` installs it."""
+    from playwright.sync_api import sync_playwright
+
     program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "reports are tested in a real browser: install chromium"
     with sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""What a type checker sees of the public interface; checked by tests/test_types.py, never run."""
+"""What a type checker sees of the public interface; checked by `make lint`, never run."""
 
 from pathlib import Path
 from typing import assert_type

@@ -61,6 +61,7 @@ def test_laplace_lies_on_its_limit() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.slow
 def test_every_experiment_runs_and_draws(name: str) -> None:
     """One repetition at its quick points gives rows, a chart and pictures."""
     from canaria.lab.figures.reproduce import draw

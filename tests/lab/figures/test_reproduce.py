@@ -16,6 +16,7 @@ from canaria.lab.figures.reproduce import blocks, plan, reproduce
 from canaria.lab.store import Store
 from tests.cli.command import canaria, installed
 
+pytestmark = pytest.mark.slow  # charts need the extra `lab`, and a cluster needs `dask`
 COMMAND = str(Path(sys.executable).with_name("canaria"))
 NAME = "adaptive-count-in-sets"
 

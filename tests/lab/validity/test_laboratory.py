@@ -355,6 +355,7 @@ def test_a_module_that_cannot_be_read_is_one_line(
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_auditor_that_talks_does_not_spoil_the_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
