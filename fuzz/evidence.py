@@ -17,7 +17,6 @@ from canaria.evidence import (
     Split,
     UncommittedCounts,
     Weighted,
-    from_dict,
     to_dict,
 )
 from canaria.evidence.bound import lower_bound
@@ -55,7 +54,7 @@ def one(data: bytes) -> None:
             raise AssertionError(f"{p_value=} {claim=} {delta=} {made}")
         harness.check(lower_bound(made, delta, draw.patient(made, confidence)))
         written = to_dict(made)
-        assert to_dict(from_dict(json.loads(json.dumps(written, allow_nan=False)))) == written
+        assert to_dict(Evidence.from_dict(json.loads(json.dumps(written, allow_nan=False)))) == written
     except InputError as error:
         harness.check_refusal(error)
 
@@ -65,7 +64,7 @@ def _anything(source: draw.Source) -> Evidence:
     way = source.ConsumeIntInRange(0, 9)
     if way == 0:
         kind = source.PickValueInList(list(_FIELDS))
-        return from_dict({"kind": kind, **{field: _value(source) for field in _FIELDS[kind]}})
+        return Evidence.from_dict({"kind": kind, **{field: _value(source) for field in _FIELDS[kind]}})
     if way == 1:
         hits, weights, losses, elements = (_value(source) for _ in range(4))
         return Weighted(hits, weights=weights, losses=losses, elements=elements)

@@ -13,7 +13,7 @@ from rich.console import Console
 from canaria._core.errors import InputError
 from canaria._core.files import checksum
 from canaria.claims import ApproximateDP, GaussianDP, families
-from canaria.evidence import Evidence, MatchedCounts, from_dict
+from canaria.evidence import Evidence, MatchedCounts
 from canaria.evidence.bound import lower_bound
 from canaria.report.page import page
 from canaria.report.section import explain
@@ -132,7 +132,7 @@ def _file(source: draw.Source) -> bytes:
 def _of_family(source: draw.Source) -> dict[str, Any]:
     """A sound result of an audit against Gaussian claims."""
     hits = [source.ConsumeBool() for _ in range(source.ConsumeIntInRange(1, 60))]
-    evidence = MatchedCounts(families.gaussian(), hits, independent=source.ConsumeBool())
+    evidence = MatchedCounts(families.Gaussian(), hits, independent=source.ConsumeBool())
     bound = lower_bound(
         evidence, 1e-5, rule=source.PickValueInList([None, "Matched('gaussian', confidence=0.95)"])
     )
@@ -228,6 +228,6 @@ def _change(source: draw.Source, record: dict[str, Any]) -> None:
 if __name__ == "__main__":
     seeds = [np.random.default_rng(seed).bytes(300) for seed in range(80)]
     kept = Result(
-        lower_bound(from_dict({"kind": "Counts", "correct": 7, "taken": 9, "elements": 9}))
+        lower_bound(Evidence.from_dict({"kind": "Counts", "correct": 7, "taken": 9, "elements": 9}))
     ).to_json()
     harness.run("result_files", one, [*seeds, bytes(1) + kept.encode()])

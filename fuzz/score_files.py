@@ -62,7 +62,6 @@ _CELLS: Final = [
     "0,5",
     "1;0",
     "1.0",
-    "non-member",
 ]
 _ENDS: Final = ["\n", "\r\n", "\r", "\n\n", "", "\x0b", "\u2028"]
 
@@ -156,7 +155,8 @@ if __name__ == "__main__":
         b"score,included\n1.5,1\n-0.5,false\n",
         b'{"score": 1, "included": true}\n{"score": 0, "included": false}',
         b'{"score": [1, 0], "included": [true, false]}',
-        b"score;member\n0,5;yes\n-1,25;no\n",
+        b"score;member\n0.5;yes\n-1.25;no\n",
+        b'score\tincluded\tnote\n0.5\t1\t"a\tb"\n-1.25\t-1\t\n',
         *_binary(),
     ]
     random = [np.random.default_rng(seed).bytes(300) for seed in range(60)]

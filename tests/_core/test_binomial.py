@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import special
+from scipy import special, stats
 
 from canaria._core import binomial
 from canaria.claims import ApproximateDP
@@ -126,3 +126,11 @@ def test_tails_near_the_mean_of_huge_counts_are_quick_and_exact(
             quick = binomial.tail(counts, trials, epsilon)
         assert (quick >= slow).all()
         assert quick == pytest.approx(slow, rel=2 * (float(binomial.round_more(trials)) - 1))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-9, 0.01, 0.5, 1.0])
+def test_logarithms_of_masses_at_any_rate(rate: float) -> None:
+    for trials in (0, 1, 7, 1000, 10**6):
+        counts = np.unique(np.linspace(0, trials, 9).astype(np.int64))
+        expected = stats.binom.logpmf(counts, trials, rate)
+        assert binomial.log_mass(counts, trials, rate) == pytest.approx(expected, rel=1e-9, abs=1e-9)

@@ -17,7 +17,7 @@ from tests.report.samples import scored
 
 SOURCE = Path(canaria.__file__).parent
 EXTRAS = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-DEVELOPMENT = {"docs", "fuzz", "test"}
+DEVELOPMENT = {"docs", "fuzz", "lint", "test", "test-all"}
 IMPORTED_AS = {"scikit-learn": "sklearn", "vl-convert-python": "vl_convert"}
 
 
@@ -117,11 +117,17 @@ def test_an_integration_without_its_framework_is_an_import_error(
         ),
         (["demo"], "jinja2", 'an HTML report needs jinja2: pip install "canaria[report]"'),
         (["reproduce", "--quick"], "altair", 'a chart needs altair: pip install "canaria[lab]"'),
-        (["validate", "ranked"], "vl_convert", 'a chart needs vl_convert: pip install "canaria[lab]"'),
-        (
+        pytest.param(
+            ["validate", "ranked"],
+            "vl_convert",
+            'a chart needs vl_convert: pip install "canaria[lab]"',
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             ["reproduce", "laplace", "--quick", "--dask", "tcp://nowhere:1", "--out", "figures"],
             "distributed",
             'a Dask cluster needs distributed: pip install "canaria[dask]"',
+            marks=pytest.mark.slow,
         ),
         (
             ["scores", "s.parquet"],

@@ -122,6 +122,16 @@ def log_pmf(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     return np.asarray(np.where(edge, 0.0, bulk) - deviance)
 
 
+def log_mass(counts: Numbers, trials: Numbers, rate: float) -> Floats:
+    """Ln Pr[Binomial(trials, rate) = count] for any rate; for laws that no p-value is computed from.
+
+    The binomial coefficient is 1 / ((trials + 1) B(count + 1, trials - count + 1)).
+    """
+    counts, trials = np.asarray(counts, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+    ways = -special.betaln(counts + 1, trials - counts + 1) - np.log(trials + 1)
+    return np.asarray(ways + special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate))
+
+
 def _deviance(count: Floats, taken: Floats, log_probability: Numbers) -> Floats:
     """X ln(x / m) - (x - m) for the mean m = taken * probability, without cancellation near x = m."""
     mean = taken * np.exp(log_probability)

@@ -52,6 +52,14 @@ def delta(value: object) -> float:
     return number
 
 
+def sample_rate(value: object) -> float:
+    """Check the probability with which an element is in a batch: above 0, and at most 1."""
+    number = real("sample_rate", value)
+    if not 0 < number <= 1:
+        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(value)}")
+    return number
+
+
 def truth(name: str, value: object) -> bool:
     """Check that `value` is true or false, and not merely something that counts as either."""
     if isinstance(value, bool | np.bool_):

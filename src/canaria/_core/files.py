@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import secrets
+import shutil
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any, Final
 
 from canaria._core.errors import InputError
 
-_DRAFT: Final = re.compile(r"\.(.+)\.\d+\.draft")
+_DRAFT: Final = re.compile(r"\.(.+)\.[0-9a-f]+\.draft")
 
 
 def folder(path: str | Path) -> Path:
@@ -40,9 +42,17 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    """Write a draft beside the file, and rename it.
+
+    Mode "x" opens only a file that did not exist: a link that somebody put there is not followed, and no two
+    threads write one draft. Unlike `tempfile.mkstemp`, it gives the permissions of any new file. A file that
+    is replaced passes its permissions on, before there is anything to read.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     try:
-        with draft.open("wb") as stream:
+        with draft.open("xb") as stream:
+            with suppress(FileNotFoundError):
+                shutil.copymode(path, draft)
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

@@ -1,53 +1,106 @@
-"""Kinds by name: each is written with its name, and read back by it; nothing in a file is trusted."""
+"""One registry of what result files hold by name: claims, families of claims, and kinds of evidence.
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+A file names a kind. The registry holds classes only, so the worst that a made-up name can do is an error.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Final, Self
 
 from canaria._core.errors import InputError, nearest, shown
 
-
-class Written(Protocol):
-    """What can be written as plain data for JSON."""
-
-    def to_dict(self) -> dict[str, Any]: ...
+KINDS: Final[dict[str, type["Kind"]]] = {}
+"""Every kind by its name; `Claim.kinds()` has those of one sort."""
 
 
-Kind = TypeVar("Kind", bound=Written)
+class Kind(ABC):
+    """Something that is written as plain data with the name of its class, and read back by it.
 
+    A class is added when it is defined, unless its name starts with an underscore. Its name is that of the
+    class, or a class attribute `name`.
+    """
 
-class Kinds(dict[str, type[Kind]]):
-    """The classes of something, such as claims, by name; each is added when it is defined."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Claim, Family and Evidence themselves are sorts, not kinds.
+        if Kind in cls.__bases__ or cls.__name__.startswith("_"):
+            return
+        taken = KINDS.setdefault(name_of(cls), cls)
+        # A module that is loaded again, as notebooks do, defines its kinds again.
+        if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"there is a kind named {name_of(cls)} already")
+        KINDS[name_of(cls)] = cls
 
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self._what = what
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data for JSON; `read`, by default the constructor, takes them back."""
 
-    def add(self, kind: type[Kind], name: str) -> None:
-        """Add a kind; a name can be used once, by one class."""
-        taken = self.setdefault(name, kind)
-        if (taken.__module__, taken.__qualname__) != (kind.__module__, kind.__qualname__):
-            raise TypeError(f"there is a kind of {self._what} named {name} already")
-        self[name] = kind
+    @classmethod
+    def read(cls, **fields: Any) -> Self:
+        """What `to_dict` wrote, read back."""
+        return cls(**fields)
 
-    def written(self, thing: Kind, name: str) -> dict[str, Any]:
-        """Plain data, with the name of the kind."""
-        return {"kind": name, **thing.to_dict()}
+    @classmethod
+    def kinds(cls) -> dict[str, type[Self]]:
+        """The kinds of this sort by name."""
+        return {name: kind for name, kind in KINDS.items() if issubclass(kind, cls)}
 
-    def read(self, data: object) -> Kind:
-        """What `written` wrote; anything else is an InputError. A kind may have a `read` of its own."""
-        record = data if isinstance(data, dict) else {}
+    @classmethod
+    def from_dict(cls, data: object) -> Self:
+        """Read back what `canaria.claims.to_dict` wrote; it is not trusted.
+
+        Args:
+            data: Plain data, with the name of the kind.
+
+        Returns:
+            The object.
+
+        Raises:
+            InputError: If the data are anything else.
+
+        Example:
+            >>> from canaria.claims import ApproximateDP, Claim, to_dict
+            >>> Claim.from_dict(to_dict(ApproximateDP(1.0, delta=0)))
+            ApproximateDP(epsilon=1.0, delta=0.0, adjacency='unspecified')
+
+        """
+        record, sort, known = data if isinstance(data, dict) else {}, cls.__name__.lower(), cls.kinds()
         name = record.get("kind")
-        if not isinstance(name, str) or name not in self:
-            known = sorted(self)
+        if not isinstance(name, str) or name not in known:
             raise InputError(
-                f"{self._what} must be of a kind out of {', '.join(known)}, got {shown(name)}"
-                f"{nearest(name, known)}"
+                f"{sort} must be of a kind out of {', '.join(sorted(known))}, got {shown(name)}"
+                f"{nearest(name, sorted(known))}"
             )
         fields = {key: value for key, value in record.items() if key != "kind"}
-        make: Callable[..., Kind] = getattr(self[name], "read", self[name])
         try:
-            return make(**fields)
+            return known[name].read(**fields)
         except TypeError:
             raise InputError(f"{name} cannot be read from the fields {shown(list(fields))}") from None
         except RecursionError:
-            raise InputError(f"{self._what} must not be nested so deeply") from None
+            raise InputError(f"{sort} must not be nested so deeply") from None
+
+
+def name_of(kind: type[Kind]) -> str:
+    """The name of a kind in files."""
+    name = getattr(kind, "name", None)
+    return name if isinstance(name, str) else kind.__name__
+
+
+def to_dict(thing: Kind) -> dict[str, Any]:
+    """A claim, a family or evidence as plain data, with its kind.
+
+    Args:
+        thing: The claim, family or evidence.
+
+    Returns:
+        Its fields, and under `kind` the name by which `from_dict` reads it back.
+
+    Example:
+        >>> from canaria import Counts
+        >>> from canaria.claims import GaussianDP, to_dict
+        >>> to_dict(GaussianDP(1.0))
+        {'kind': 'GaussianDP', 'mu': 1.0, 'adjacency': 'unspecified'}
+        >>> to_dict(Counts(90, 100, 1000))["correct"]
+        90
+
+    """
+    return {"kind": name_of(type(thing)), **thing.to_dict()}

@@ -1,4 +1,4 @@
-"""The ways in which people write which elements were included: 0/1, -1/+1, true/false, yes/no, and others.
+"""The ways in which people write which elements were included: 0/1, -1/+1, true/false, yes/no or in/out.
 
 A column keeps to one of them. "yes" after "1" is more likely a column of something else, or two files glued
 together, than a habit; guessing what was meant would change bits, so it is an error.
@@ -9,19 +9,14 @@ from typing import Final
 
 import numpy as np
 
-ALLOWED: Final = "0/1, -1/+1, true/false, yes/no, in/out, included/excluded or member/non-member"
-_PAIRS: Final = (
-    ("true/false", ("true",), ("false",)),
-    ("yes/no", ("yes",), ("no",)),
-    ("in/out", ("in",), ("out",)),
-    ("included/excluded", ("included",), ("excluded",)),
-    ("member/non-member", ("member",), ("non-member", "nonmember", "non_member", "non member")),
-)
+ALLOWED: Final = "0/1, -1/+1, true/false, yes/no or in/out"
 _WORDS: Final = {
-    word: (way, included)
-    for way, yes, no in _PAIRS
-    for included, words in ((True, yes), (False, no))
-    for word in words
+    "true": ("true/false", True),
+    "false": ("true/false", False),
+    "yes": ("yes/no", True),
+    "no": ("yes/no", False),
+    "in": ("in/out", True),
+    "out": ("in/out", False),
 }
 _NUMBERS: Final = {1.0: ("", True), 0.0: ("0/1", False), -1.0: ("-1/+1", False)}
 """1 alone fits both ways of writing numbers, whose other number decides."""
@@ -60,7 +55,7 @@ class Membership:
         return included
 
 
-_WAYS_OF_WORDS: Final = frozenset(way for way, _, _ in _PAIRS)
+_WAYS_OF_WORDS: Final = frozenset(way for way, _ in _WORDS.values())
 
 
 def _meaning(cell: object) -> tuple[str, bool] | None:

@@ -1,40 +1,48 @@
 """Reading scores from files of the kinds that people have; what a file is, is decided by its first bytes."""
 
+import codecs
 import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final, get_args
 
 from canaria._core.errors import InputError, shown
-from canaria.game._tables import arrays, arrow, json_text, text
+from canaria.game._tables import arrays, json_text, parquet, text
 from canaria.game._tables.cells import Scores
 from canaria.game._tables.columns import ColumnError, HigherMeans, Wanted
-from canaria.game._tables.streams import Progress, opened
+from canaria.game._tables.streams import GZIP, Progress, opened
 
 __all__ = ["ColumnError", "HigherMeans", "Scores", "read_scores"]
 
 Reader = Callable[[BinaryIO, Wanted], Scores]
 _READERS: Final[dict[bytes, Reader]] = {
-    b"PAR1": arrow.read_parquet,
-    b"ARROW1": arrow.read_feather,
-    b"FEA1": arrow.read_feather,
-    b"\xff\xff\xff\xff": arrow.read_stream,
-    b"\x93NUMPY": arrays.read_npy,
-    b"PK\x03\x04": arrays.read_npz,
-    b"PK\x05\x06": arrays.read_npz,
+    b"PAR1": parquet.read,
+    b"\x93NUMPY": arrays.read,
+    b"PK\x03\x04": arrays.read,
+    b"PK\x05\x06": arrays.read,
 }
 _REFUSED: Final = {
-    b"\x80\x02": "a pickle",
-    b"\x80\x03": "a pickle",
-    b"\x80\x04": "a pickle",
-    b"\x80\x05": "a pickle",
+    GZIP: "compressed with gzip twice",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ\x00": "compressed with xz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"ARROW1": "an Arrow or Feather file",
+    b"FEA1": "a Feather file",
+    b"\xff\xff\xff\xff": "an Arrow stream",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"sep=": "text with Excel's first line sep=",
+    **{bytes([0x80, protocol]): "a pickle" for protocol in range(2, 6)},
     b"\x89HDF": "an HDF5 file",
     b"MATLAB": "a MATLAB file",
     b"SQLite format 3": "an SQLite database",
     b"%PDF": "a PDF",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
 }
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+_SUPPORTED: Final = (
+    "CSV (UTF-8; commas, semicolons or tabs), JSON, .npz, .npy or Parquet, "
+    "as it is or compressed once with gzip"
+)
 _LONGEST_HEAD: Final = 4096
 """How far white space is skipped to see whether a text is JSON."""
 
@@ -49,14 +57,13 @@ def read_scores(
 ) -> Scores:
     r"""Read a file of scores.
 
-    The file is text with a header (separated by commas, semicolons, tabs, bars or spaces), JSON (a row per
-    line, an array of rows, or an object of lists), `.npz`, `.npy` (named fields, or the two columns score and
-    included), and with pyarrow Parquet, Feather or Arrow. It may be compressed with gzip, bzip2, xz, or with
-    pyarrow zstd. Its name does not matter.
+    The file is UTF-8 text with a header (separated by commas, semicolons or tabs), JSON (a row per line, a
+    list of rows, or an object of lists), `.npz`, `.npy` (named fields, or the two columns score and
+    included), or with pyarrow Parquet. It may be compressed with gzip. The first bytes of the file decide
+    what it is, not its name.
 
-    Scores are finite numbers. Who was included is written as 0/1, -1/+1, true/false, yes/no, in/out,
-    included/excluded or member/non-member, in any case, and in one of these ways throughout. Nothing may be
-    missing.
+    Scores are finite numbers with a decimal point. Membership is written as 0/1, -1/+1, true/false, yes/no or
+    in/out, in any case, and in one of these ways throughout. No cell may be missing.
 
     Args:
         source: The path of the file; `-` is standard input.
@@ -66,7 +73,7 @@ def read_scores(
             usual name, such as `member` or `label`.
         higher_means: Whether a higher score means "more likely included" (the default) or "excluded", as for
             losses; those scores are negated. A column `loss` that was not named is not read without it.
-        progress: Called with the bytes read so far and those of the file, while text is read.
+        progress: Called with the bytes read so far and the size of the file.
 
     Returns:
         The scores, higher meaning "more likely included", and which elements were included.
@@ -77,7 +84,7 @@ def read_scores(
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "scores.csv"
-        >>> _ = path.write_text("Loss;Member\n1,5;no\n-0,5;yes\n")
+        >>> _ = path.write_text("Loss;Member\n1.5;no\n-0.5;yes\n")
         >>> read_scores(path, higher_means="excluded")
         Scores(scores=array([-1.5,  0.5]), included=array([False,  True]))
 
@@ -94,16 +101,12 @@ def read_scores(
 
 
 def _read(stream: io.BufferedReader, wanted: Wanted) -> Scores:
-    head = stream.peek(_LONGEST_HEAD)
+    head = stream.peek(_LONGEST_HEAD).removeprefix(codecs.BOM_UTF8)
     for magic, reader in _READERS.items():
         if head.startswith(magic):
             return reader(stream, wanted)
     for magic, kind in _REFUSED.items():
         if head.startswith(magic):
-            raise InputError(f"{wanted.file} is {kind}, which is not read; save scores as CSV, JSON or .npz")
-    source: BinaryIO = stream
-    if head.startswith(_UTF_16):
-        source = io.BytesIO(stream.read().decode("utf-16").encode())
-        head = source.getvalue()[:_LONGEST_HEAD]
-    is_json = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
-    return json_text.read(source, wanted) if is_json else text.read(source, wanted)
+            raise InputError(f"{wanted.file} is {kind}, which is not read; save scores as {_SUPPORTED}")
+    is_json = head.lstrip()[:1] in (b"{", b"[")
+    return json_text.read(stream, wanted) if is_json else text.read(stream, wanted)

@@ -48,14 +48,14 @@ def audit_scores(
     Args:
         scores: One number per canary, higher meaning "more likely included".
         bits: Which canaries were included, by independent fair coins: booleans, 0/1, -1/+1, or words such as
-            yes/no, in/out or member/non-member.
+            yes/no or in/out.
         delta: The delta at which epsilon is bounded.
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
         adjacency: "add-remove" if an excluded canary contributes nothing, "replace" if another record takes
             its place, or "unspecified".
-        family: The family of claims to test, or its name, such as `families.gaussian()` or "gaussian"; None
+        family: The family of claims to test, or its name, such as `families.Gaussian()` or "gaussian"; None
             for epsilon at delta, for every mechanism.
 
     Returns:

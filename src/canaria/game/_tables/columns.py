@@ -70,17 +70,13 @@ class Wanted:
 
     def among(self, names: Sequence[str]) -> "Columns":
         """Find both columns among the names that a file has."""
-        score = included = None
-        if self.score is not None:
-            score = self._named(self.score, "score_column", names)
-            self._require_direction(names[score])
-        if self.included is not None:
-            included = self._named(self.included, "included_column", names)
+        score = self._named(self.score, "score_column", names)
+        included = self._named(self.included, "included_column", names)
         if score is None:
             score = self._guessed("scores", _SCORES, "score_column", names, included)
-            self._require_direction(names[score])
         if included is None:
             included = self._guessed("who was included", _INCLUDED, "included_column", names, score)
+        self._require_direction(names[score])
         if score == included:
             raise ColumnError(
                 f"{self.file}: scores and bits must be two columns, got {shown(names[score])} twice",
@@ -88,7 +84,10 @@ class Wanted:
             )
         return Columns(score, included, names[score].strip(), names[included].strip())
 
-    def _named(self, name: str, argument: str, names: Sequence[str]) -> int:
+    def _named(self, name: str | None, argument: str, names: Sequence[str]) -> int | None:
+        """The place of a column that the user named: by its exact name, or else ignoring case and dashes."""
+        if name is None:
+            return None
         found = [place for place, other in enumerate(names) if other.strip() == name.strip()]
         found = found or [place for place, other in enumerate(names) if _plain(other) == _plain(name)]
         if len(found) == 1:

@@ -1,45 +1,45 @@
-"""JSON: a row per line, an array of rows, or an object with a list for every column."""
+"""JSON: a row per line, a list of rows, or an object with a list for every column."""
 
+import io
 import json
-from collections.abc import Iterable
 from functools import partial
-from itertools import count
 from typing import Any, BinaryIO
 
 from canaria._core.errors import InputError, shown
 from canaria.game._tables import cells
 from canaria.game._tables.cells import Scores
 from canaria.game._tables.columns import Wanted
+from canaria.game._tables.streams import whole
 
-_SHAPES = 'rows such as {"score": 0.5, "included": 1}, one per line or in an array, or {"score": [...], ...}'
+_SHAPES = 'rows such as {"score": 0.5, "included": 1}, one per line or in a list, or {"score": [...], ...}'
 
 
 def read(stream: BinaryIO, wanted: Wanted) -> Scores:
     """Read JSON of any of the three shapes."""
-    text = stream.read().decode("utf-8-sig")
-    lines = text.splitlines() if "\r" in text else text.split("\n")
-    head = next((line for line in lines if line.strip()), "")
-    if head.lstrip().startswith("{"):
-        whole = _parsed(head, wanted.file, "")
-        if isinstance(whole, dict) and not any(isinstance(value, list | dict) for value in whole.values()):
-            return _lines(lines, wanted)
-    whole = _parsed(text, wanted.file, "")
-    if isinstance(whole, list):
-        return _rows(whole, [f"{wanted.file} row {number}" for number in range(1, len(whole) + 1)], wanted)
-    if isinstance(whole, dict):
-        return _columns(whole, wanted)
-    if head.lstrip().startswith("{"):
-        return _lines(lines, wanted)
+    text = whole(stream, wanted.file).decode("utf-8-sig")
+    try:
+        found = _parsed(text, wanted.file)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":  # a first value that ends before the text does: JSON lines
+            return _lines(text, wanted)
+        found = None
+    if isinstance(found, list):
+        return _rows(found, [f"{wanted.file} row {number}" for number in range(1, len(found) + 1)], wanted)
+    if isinstance(found, dict):
+        return _columns(found, wanted) if _has_lists(found) else _lines(text, wanted)
     raise InputError(f"{wanted.file} is not readable as JSON; write {_SHAPES}")
 
 
-def _lines(lines: Iterable[str], wanted: Wanted) -> Scores:
+def _lines(text: str, wanted: Wanted) -> Scores:
     rows, places = [], []
-    for number, line in zip(count(1), lines, strict=False):
+    # `splitlines` would also split at characters that JSON allows within a string.
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if line.strip():
             places.append(f"{wanted.file} line {number}")
-            row = _parsed(line, wanted.file, f" line {number}")
-            rows.append(row if isinstance(row, dict) else line)
+            try:
+                rows.append(_parsed(line, places[-1]))
+            except json.JSONDecodeError:
+                rows.append(line)
     return _rows(rows, places, wanted)
 
 
@@ -52,42 +52,34 @@ def _rows(rows: list[Any], places: list[str], wanted: Wanted) -> Scores:
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = wanted.among(names)
     scores, included = ([row.get(names[at]) for row in rows] for at in (columns.score, columns.included))
-    return cells.table(scores, included, columns, places.__getitem__)
+    return cells.table(scores, included, columns, wanted.file, places.__getitem__)
 
 
-def _columns(whole: dict[str, Any], wanted: Wanted) -> Scores:
-    """An object of lists, or of objects with a value for every row, as pandas writes it."""
-    if {"format", "evidence", "checksum"} <= set(whole):
+def _columns(found: dict[str, Any], wanted: Wanted) -> Scores:
+    if {"format", "evidence", "checksum"} <= set(found):
         raise InputError(f"{wanted.file} is a result file, not scores: use canaria verify, report or compare")
-    columns = wanted.among(list(whole))
-    scores, included = (list(whole.values())[place] for place in (columns.score, columns.included))
-    if isinstance(scores, dict) and isinstance(included, dict):
-        if list(scores) != list(included):
-            raise InputError(
-                f"{wanted.file} must have the same rows in both columns, got other names of rows"
-            )
-        scores, included = list(scores.values()), list(included.values())
-    elif not isinstance(scores, list) and not isinstance(included, list):
-        scores, included = [scores], [included]
+    columns = wanted.among(list(found))
+    scores, included = (list(found.values())[place] for place in (columns.score, columns.included))
     if not isinstance(scores, list) or not isinstance(included, list):
-        raise InputError(
-            f"{wanted.file} must hold columns that are lists of the same length; write {_SHAPES}"
-        )
-    return cells.table(scores, included, columns, lambda place: f"{wanted.file} row {place + 1}")
+        raise InputError(f"{wanted.file} must hold a list for each column; write {_SHAPES}")
+    return cells.table(scores, included, columns, wanted.file)
 
 
-def _parsed(text: str, file: str, where: str) -> Any:
-    """The value that a text is, or None if it is none."""
+def _has_lists(found: dict[str, Any]) -> bool:
+    return any(isinstance(value, list | dict) for value in found.values())
+
+
+def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=partial(_once, file + where))
-    except InputError:
+        return json.loads(text, object_pairs_hook=partial(_once, where))
+    except (InputError, json.JSONDecodeError):
         raise
-    except (ValueError, RecursionError):
-        return None
+    except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
+        raise InputError(f"{where} is nested too deeply or has too long numbers; write {_SHAPES}") from None
 
 
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name occurs twice, as no column of a CSV file may."""
+    """A JSON object in which no name occurs twice: JSON takes the last, and nobody knows which was meant."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
