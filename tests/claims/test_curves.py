@@ -9,8 +9,8 @@ import pytest
 from scipy import integrate, special, stats
 
 from canaria import InputError
-from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs
-from canaria.claims.base import from_dict, to_dict
+from canaria._core import effort
+from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs, to_dict
 from canaria.claims.lines import Lines
 from canaria.claims.noise import gaussian_epsilon, gaussian_mu
 
@@ -151,7 +151,7 @@ def test_a_point_is_a_weaker_claim(claim: Claim) -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_claims_are_written_and_read(claim: Claim) -> None:
-    again = from_dict(to_dict(claim))
+    again = Claim.from_dict(to_dict(claim))
     assert type(again) is type(claim)
     assert str(again) == str(claim)
     assert again.delta_at(0.5) == claim.delta_at(0.5)
@@ -194,10 +194,26 @@ def test_composition_is_never_too_low() -> None:
         ),
         (lambda: Lines([0.0], [0.5]), "kappas must be positive"),
         (lambda: Lines([1.0], [2.0]), "deltas must be between 0 and 1"),
-        (lambda: from_dict({"kind": "Nonsense"}), "claim must be of a kind out of"),
-        (lambda: from_dict({"kind": "GaussianDP", "sigma": 1}), "GaussianDP cannot be read"),
+        (lambda: Claim.from_dict({"kind": "Nonsense"}), "claim must be of a kind out of"),
+        (lambda: Claim.from_dict({"kind": "GaussianDP", "sigma": 1}), "GaussianDP cannot be read"),
     ],
 )
 def test_what_is_no_claim_is_refused(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        Composed(tuple(LaplaceDP(0.5 + k / 1000) for k in range(20))),
+        Composed(tuple(ApproximateDP(20 + k / 1000, 1e-6) for k in range(20))),
+        Composed(tuple(DpSgd(100 + k / 1000, 0.5, 1) for k in range(20))),
+        Composed((Composed((LaplaceDP(1.0),) * 10), Composed((GaussianDP(1.0), LaplaceDP(1.0))))),
+        Composed((Curve(np.linspace(0, 5, 1000), np.linspace(0.5, 0.001, 1000) ** 2), LaplaceDP(0.1))),
+    ],
+    ids=["Laplace", "approximate", "DP-SGD", "nested", "curve"],
+)
+def test_composing_counts_its_work(claim: Composed) -> None:
+    with pytest.raises(effort.TooLongError), effort.at_most(0.02):
+        claim.delta_at(1.0)

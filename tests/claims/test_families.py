@@ -12,23 +12,26 @@ from scipy import optimize, special
 from canaria import InputError
 from canaria._core.arrays import Floats
 from canaria._core.rounding import significant
-from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, families
-from canaria.claims.families import (
-    Family,
-    family_of,
-    from_dict,
-    parse_family,
-    require_chain,
+from canaria.claims import (
+    ApproximateDP,
+    Claim,
+    Composed,
+    Curve,
+    DpSgd,
+    GaussianDP,
+    LaplaceDP,
+    families,
     to_dict,
-    written,
 )
+from canaria.claims.families import Family, family_of, parse_family, written
+from canaria.claims.families._base import require_chain
 
 ALL = [
-    families.gaussian(),
-    families.laplace(),
-    families.approximate(1e-5),
-    families.dpsgd(2, 0.5),
-    families.dpsgd(100, 1.0),
+    families.Gaussian(),
+    families.Laplace(),
+    families.Approximate(1e-5),
+    families.DpSgdFamily(2, 0.5),
+    families.DpSgdFamily(100, 1.0),
 ]
 each = pytest.mark.parametrize("family", ALL, ids=written)
 
@@ -49,7 +52,7 @@ def test_a_family_is_a_chain(family: Family) -> None:
 
 @each
 def test_claims_print_as_they_are_and_are_read_back(family: Family) -> None:
-    assert from_dict(to_dict(family)) == parse_family(written(family)) == family
+    assert Family.from_dict(to_dict(family)) == parse_family(written(family)) == family
     for end in family.stretches(500)[::9].tolist():
         claim = family.claim(end)
         assert family.parameter(claim) == pytest.approx(end, rel=1e-12)
@@ -67,11 +70,11 @@ def test_a_promised_epsilon_is_a_claim(family: Family) -> None:
 
 def test_what_is_not_of_the_family_is_refused() -> None:
     for family, claim in (
-        (families.gaussian(), LaplaceDP(1.0)),
-        (families.laplace(), GaussianDP(1.0)),
-        (families.approximate(1e-5), ApproximateDP(1.0, 1e-6)),
-        (families.dpsgd(10, 0.1), DpSgd(1.0, 0.1, 11)),
-        (families.dpsgd(10, 0.1), DpSgd(1.0, 0.2, 10)),
+        (families.Gaussian(), LaplaceDP(1.0)),
+        (families.Laplace(), GaussianDP(1.0)),
+        (families.Approximate(1e-5), ApproximateDP(1.0, 1e-6)),
+        (families.DpSgdFamily(10, 0.1), DpSgd(1.0, 0.1, 11)),
+        (families.DpSgdFamily(10, 0.1), DpSgd(1.0, 0.2, 10)),
     ):
         with pytest.raises(InputError, match="claim must be of the family of"):
             family.parameter(claim)
@@ -93,11 +96,11 @@ def test_what_is_not_of_the_family_is_refused() -> None:
 def test_names_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="family must be gaussian, laplace"):
         parse_family(text)
-    assert parse_family("dpsgd:steps=10,sample_rate=0.1") == families.dpsgd(10, 0.1)
+    assert parse_family("dpsgd:steps=10,sample_rate=0.1") == families.DpSgdFamily(10, 0.1)
     with pytest.raises(InputError, match="sample_rate must be above 0"):
         parse_family("dpsgd:steps=10,sample_rate=2")
     with pytest.raises(InputError, match="family must be of a kind out of"):
-        from_dict({"kind": "nonsense"})
+        Family.from_dict({"kind": "nonsense"})
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 import json
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from canaria import Bound, Counts, InputError, Result, lower_bound
-from canaria.claims import ApproximateDP
-from canaria.claims.families import gaussian
+from canaria import Bound, Counts, InputError, Result, lower_bound, replay, together
+from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP
+from canaria.claims.families import Gaussian
 from canaria.evidence import Bets, Evidence, Ranking, Split, Tally, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
 
@@ -71,7 +72,7 @@ def test_the_number_comes_first_and_assumptions_on_request() -> None:
 
 
 def test_a_bound_of_a_family_names_its_condition_in_the_first_line() -> None:
-    bound = lower_bound(Counts(900, 1000, 1000), 1e-5, family=gaussian())
+    bound = lower_bound(Counts(900, 1000, 1000), 1e-5, family=Gaussian())
     assert ", if its privacy profile is that of Gaussian noise, with 95%" in str(bound)
 
 
@@ -101,9 +102,69 @@ def test_html_escapes_what_users_wrote() -> None:
 def test_adjacencies_are_not_compared_across() -> None:
     bound = lower_bound(Counts(90, 100, 100), adjacency="replace")
     assert bound.refutes(ApproximateDP(1.0, 0, "replace"))
-    assert bound.refutes(ApproximateDP(1.0, 0))
     with pytest.raises(InputError, match="must be the same"):
         bound.refutes(ApproximateDP(1.0, 0, "add-remove"))
+
+
+@pytest.mark.parametrize("claim", [ApproximateDP(1.0, 0), LaplaceDP(1.0), Composed((LaplaceDP(1.0),))])
+def test_replace_one_must_be_stated_on_both_sides(claim: Claim) -> None:
+    """A correct release with an add-remove epsilon of 1 was refuted at 1.93 by pairs."""
+    bound = lower_bound(Counts(900, 1000, 1000), 1e-5, adjacency="replace")
+    with pytest.raises(
+        InputError, match="adjacency of the claim is not stated; give the claim adj"
+    ) as caught:
+        bound.refutes(claim)
+    assert "\n" not in str(caught.value)
+    for door in (bound.result, together({"only": bound}).refutes, partial(Result, bound)):
+        with pytest.raises(InputError, match="adjacency of the claim is not stated"):
+            door(claim)
+    silent = lower_bound(Counts(900, 1000, 1000), 1e-5)
+    assert silent.refutes(claim)
+    with pytest.raises(InputError, match="adjacency of the bound is not stated"):
+        silent.refutes(LaplaceDP(1.0, "replace"))
+    for bound in (silent, lower_bound(Counts(900, 1000, 1000), 1e-5, adjacency="add-remove")):
+        assert bound.refutes(claim)
+        assert bound.refutes(ApproximateDP(1.0, 0, "add-remove"))
+
+
+def test_a_profile_is_for_any_neighbours() -> None:
+    bound = lower_bound(Counts(900, 1000, 1000), 1e-5, adjacency="replace", family=Gaussian())
+    assert bound.refutes(GaussianDP(0.5, "replace"))
+    with pytest.raises(InputError, match="adjacency of the claim is not stated"):
+        bound.refutes(GaussianDP(0.5))
+
+
+CURVES = [
+    GaussianDP(1.0),
+    DpSgd(1.0, sample_rate=0.1, steps=20),
+    Composed((LaplaceDP(0.5), GaussianDP(0.5))),
+    Curve([0.0, 1.0], [0.3, 1e-4]),
+]
+
+
+@pytest.mark.parametrize("claim", CURVES, ids=["gaussian", "dpsgd", "composed", "curve"])
+def test_a_claim_without_an_epsilon_at_delta_is_an_error(claim: Claim) -> None:
+    """884 right guesses of 884 once gave "epsilon = inf at delta = 0, not refuted"."""
+    bits = np.random.default_rng(0).integers(0, 2, 884)
+    scores, adjacency = 1.0 * bits + 1e-3 * np.random.default_rng(1).random(884), "add-remove"
+    bound = lower_bound(Counts(884, 884, 884), adjacency=adjacency)
+    game = replay(bits, scores, lambda output, known: output, rng=0, adjacency=adjacency)
+    for door in (
+        bound.refutes,
+        bound.result,
+        partial(Result, bound),
+        together({"only": bound}).result,
+        partial(Result.of_counts, bound.evidence),
+        partial(Result.of_scores, scores, bits, rng=0),
+        partial(Result.of_game, game),
+    ):
+        with pytest.raises(InputError, match=r"at delta = 0 can refute .* such as delta=1e-5") as caught:
+            door(claim)
+        assert "\n" not in str(caught.value)
+    refuted = Result.of_scores(scores, bits, claim, delta=1e-4, rng=0)
+    assert refuted.refuted is True
+    assert math.isfinite(refuted.claimed or 0.0)
+    assert bound.refutes(LaplaceDP(1.0))  # it has an epsilon at delta = 0
 
 
 def test_deltas_are_not_compared_across() -> None:

@@ -14,13 +14,11 @@ from canaria.evidence import (
     Ranking,
     Split,
     Weighted,
-    from_dict,
     to_dict,
 )
-from canaria.evidence.base import KINDS
 from tests.evidence.kinds import ALL, HITS
 
-OURS = {name for name, kind in KINDS.items() if kind.__module__.startswith("canaria.")}
+OURS = {name for name, kind in Evidence.kinds().items() if kind.__module__.startswith("canaria.")}
 
 
 each = pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def test_more_delta_and_more_confidence_never_raise_a_bound(evidence: Evidence) 
 @each
 def test_written_and_read_back(evidence: Evidence) -> None:
     """Through JSON, without loss."""
-    again = from_dict(json.loads(json.dumps(to_dict(evidence), allow_nan=False)))
+    again = Evidence.from_dict(json.loads(json.dumps(to_dict(evidence), allow_nan=False)))
     assert to_dict(again) == to_dict(evidence)
     for epsilon in (0.0, 0.8):
         assert again.p_value(ApproximateDP(epsilon, 1e-5)) == evidence.p_value(ApproximateDP(epsilon, 1e-5))
@@ -113,7 +111,7 @@ def test_claims_out_of_range_are_errors(evidence: Evidence) -> None:
 )
 def test_other_data_is_refused_in_one_line(data: object) -> None:
     with pytest.raises(InputError) as error:
-        from_dict(data)
+        Evidence.from_dict(data)
     assert "\n" not in str(error.value)
 
 

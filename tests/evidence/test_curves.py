@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from canaria import Counts, InputError, lower_bound
-from canaria.claims import ApproximateDP, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs, from_dict
+from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs
 from canaria.claims.lines import Lines
 from canaria.evidence import Ranking, _curve_count
 from tests import oracles
@@ -358,7 +358,7 @@ def test_what_an_attack_found() -> None:
     for _ in range(400):
         nested = {"kind": "Composed", "parts": [nested]}  # type: ignore[dict-item]
     with pytest.raises(InputError, match="claim must not be nested so deeply"):
-        from_dict(nested)
+        Claim.from_dict(nested)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert GaussianDP(1e-320).delta_at(0.0) <= 1e-300

@@ -8,7 +8,7 @@ from scipy import stats
 
 from canaria import Counts, InputError, Result, assert_private, audit_scores, lower_bound, plan, together
 from canaria.claims import ApproximateDP
-from canaria.evidence import AuditWarning, Evidence, Split, Tally, from_dict, to_dict
+from canaria.evidence import AuditWarning, Evidence, Split, Tally, to_dict
 from canaria.evidence.reach import reach
 from canaria.lab.validity import Foreign, laboratory
 from canaria.mechanisms import RandomizedResponse
@@ -38,7 +38,7 @@ def test_it_is_written_read_back_and_verified(tmp_path: Path) -> None:
     result = Result(lower_bound(seen(), 1e-5, rule="Streaks()"), ApproximateDP(1.0, 1e-5))
     stored = read_result(result.save(tmp_path / "result.json"))
     assert check(stored).holds
-    assert from_dict(to_dict(seen())) == seen()
+    assert Evidence.from_dict(to_dict(seen())) == seen()
     assert read_checked(tmp_path / "result.json").result.refuted
 
 
@@ -86,7 +86,7 @@ def test_the_laboratory_plays_it(tmp_path: Path) -> None:
 
 
 def test_a_kind_cannot_take_the_name_of_another() -> None:
-    with pytest.raises(TypeError, match="a kind of evidence named Counts already"):
+    with pytest.raises(TypeError, match="a kind named Counts already"):
 
         class Counts(Evidence):
             pass
@@ -102,5 +102,5 @@ def test_a_kind_must_define_what_has_no_default() -> None:
 
 
 def test_not_even_a_module_of_its_own_makes_a_name_free() -> None:
-    with pytest.raises(TypeError, match="a kind of evidence named Ranking already"):
+    with pytest.raises(TypeError, match="a kind named Ranking already"):
         type("Ranking", (Evidence,), {"__module__": "elsewhere", "__qualname__": "Ranking"})

@@ -47,10 +47,10 @@ def test_audits_of_every_form_are_inverted_anew() -> None:
     assert [bound.epsilon for bound in seen.bounds.values()] == pytest.approx([wanted] * 3)
     assert {bound.rule for bound in seen.bounds.values()} == {"Surest(k=100)"}
     assert seen.bound.adjacency == "replace"
-    with_bare = together({"bare": game.evidence, **forms}, delta=0.0)
-    assert with_bare.bound.adjacency == "replace"
+    with pytest.raises(InputError, match="for one adjacency, got replace and unspecified"):
+        together({"bare": game.evidence, **forms}, delta=0.0)
     with pytest.raises(InputError, match="must be the same"):
-        with_bare.refutes(ApproximateDP(1.0, 0, "add-remove"))
+        seen.refutes(ApproximateDP(1.0, 0, "add-remove"))
     assert together({"bare": game.evidence}, delta=0.0).bound.adjacency == "unspecified"
     assert together({"bound": loose}).bound.delta == 0.01
 
@@ -143,7 +143,7 @@ def test_a_confidence_never_errs_more_often_than_asked(level: float) -> None:
         (
             {"a": lower_bound(WHITE, adjacency="replace"), "b": lower_bound(WHITE, adjacency="add-remove")},
             {},
-            "adjacency of the bound",
+            "audits must be for one adjacency, got add-remove and replace",
         ),
     ],
     ids=["empty", "list", "number", "names", "above 1", "zero", "certain", "deltas", "adjacencies"],

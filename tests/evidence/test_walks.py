@@ -27,11 +27,10 @@ from canaria.evidence import (
     Weighted,
     _walks,
 )
-from canaria.evidence.base import KINDS
 from canaria.evidence.ranking import looks
 from tests import oracles
 
-OURS = {name for name, kind in KINDS.items() if kind.__module__.startswith("canaria.")}
+OURS = {name for name, kind in Evidence.kinds().items() if kind.__module__.startswith("canaria.")}
 ROUNDING = 1 + 2e-9
 TRANSFORM = 2.1e-14
 BISECTED = 2e-8

@@ -8,7 +8,7 @@ import numpy as np
 
 from canaria import audit_scores, lower_bound, replay
 from canaria.claims import ApproximateDP
-from canaria.evidence import from_dict, to_dict
+from canaria.evidence import Evidence, to_dict
 from canaria.rules import Soft, Tails, parse_rule
 from canaria.training.canaries import Dense, Dirac
 from canaria.training.recording import Recording
@@ -19,7 +19,7 @@ Case = Mapping[str, Any]
 
 def of_evidence(case: Case) -> dict[str, Any]:
     """The bound, and the p-values of some claims."""
-    evidence, delta = from_dict(case["evidence"]), case["delta"]
+    evidence, delta = Evidence.from_dict(case["evidence"]), case["delta"]
     return {
         "bound": lower_bound(evidence, delta, case["confidence"]).epsilon,
         "p_values": [evidence.p_value(ApproximateDP(claim, delta)) for claim in case["claims"]],

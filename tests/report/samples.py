@@ -8,7 +8,7 @@ from canaria import Counts, Result, audit_scores, lower_bound, play
 from canaria._core.arrays import Floats, Integers
 from canaria.claims import ApproximateDP, GaussianDP
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import Cause, Conformance
 from canaria.results.ladders import ladder_of_gaps, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder, Step
 from canaria.results.rungs import Rung
@@ -62,7 +62,7 @@ def _conformance(noise: float, p_value: float, clearest: str = "") -> Conformanc
         stated_noise=1.12,
         weight=1.0,
         parts={"noise": p_value},
-        clearest=clearest,
+        causes={"noise": Cause(text=clearest)},
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from canaria import Counts, InputError, Result, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.claims.families import gaussian
+from canaria.claims.families import Gaussian
 from canaria.report import compare
 from canaria.report.formats import write_comparison
 from tests.cli.command import canaria
@@ -84,7 +84,7 @@ def test_names_that_differ_at_their_end_stay_apart() -> None:
 
 
 def test_families_beside_others_are_named() -> None:
-    family = Result(lower_bound(Counts(900, 1000, 1000), 1e-5, family=gaussian()), name="family")
+    family = Result(lower_bound(Counts(900, 1000, 1000), 1e-5, family=Gaussian()), name="family")
     both = compare([family, _counted(90, delta=1e-5)])
     assert "Some are about mechanisms of a family alone" in both.note
     assert "family of Gaussian DP" in both.chart.svg
@@ -123,6 +123,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert canaria("compare", first, second).code == 2
 
 
+@pytest.mark.slow
 def test_every_verdict_fits_a_phone(tmp_path: Path) -> None:
     path = tmp_path / "compared.html"
     write_comparison(path, compare([result for results in of_every_verdict().values() for result in results]))

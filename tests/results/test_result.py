@@ -68,7 +68,7 @@ def test_a_game_is_that_of_the_command_line() -> None:
     mechanism = RandomizedResponse(1.0)
     made = Result.of_game(
         play(mechanism, n=200, rng=0),
-        ApproximateDP(3.0, delta=0),
+        ApproximateDP(3.0, delta=0, adjacency="replace"),
         mechanism=mechanism,
         name="randomized-response",
         seed=0,

@@ -25,7 +25,7 @@ from canaria import (
     play,
     together,
 )
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, LaplaceDP
 from canaria.evidence import (
     AuditWarning,
     Bets,
@@ -78,7 +78,8 @@ def test_delta_pairs_rules_and_rounds_reach_the_game() -> None:
     def replaced(data: Any, rng: np.random.Generator) -> Any:
         return np.asarray(data) + rng.laplace(scale=2.0, size=len(data))
 
-    bound = assert_private(replaced, 1.0, 1e-5, score=own, pairs=[(-1.0, 1.0)] * 300, rule=Surest(100))
+    game: dict[str, Any] = {"score": own, "pairs": [(-1.0, 1.0)] * 300, "rule": Surest(100)}
+    bound = assert_private(replaced, 1.0, 1e-5, adjacency="replace", **game)
     assert (bound.delta, bound.adjacency, bound.evidence.elements) == (1e-5, "replace", 300)
     assert bound.evidence == Counts(bound.tally.correct, 100, 300)
     mechanism = XorInPairs()
@@ -92,16 +93,34 @@ def test_the_adjacency_of_the_claim_is_checked() -> None:
         assert_private(RandomizedResponse(1.0), 1.0, 0, adjacency="add-remove")
 
 
+def test_a_claim_tested_with_pairs_must_state_its_adjacency() -> None:
+    """Laplace noise of scale 1 on values in [-1, 1] is 1-DP, add-remove, and 2-DP if records are replaced."""
+
+    def released(data: Any, rng: np.random.Generator) -> Any:
+        return np.asarray(data) + rng.laplace(scale=1.0, size=len(data))
+
+    game: dict[str, Any] = {"score": own, "pairs": [(-1.0, 1.0)] * 4000}
+    for claim in ({"epsilon": 1.0, "delta": 0}, {"claim": LaplaceDP(1.0)}):
+        with pytest.raises(InputError, match="adjacency of the claim is not stated"):
+            assert_private(released, **claim, **game)
+    assert 1 < assert_private(released, 2.0, 0, adjacency="replace", **game).epsilon < 2
+    assert assert_private(released, claim=LaplaceDP(2.0), adjacency="replace", **game).epsilon < 2
+    with pytest.raises(AssertionError, match="REFUTED"):
+        assert_private(released, claim=LaplaceDP(1.0, "replace"), **game)
+
+
 def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
     game = play(LocalLaplace(1.5), n=400, rng=0)
     wanted = game.bound(1e-6, 0.999).epsilon
     loose = game.bound(confidence=0.6)
-    audits = (game, loose, Result(loose), game.evidence, together({"game": loose}))
-    assert [assert_private(audit, 1.5, 1e-6).epsilon for audit in audits] == pytest.approx([wanted] * 5)
+    audits = (game, loose, Result(loose), together({"game": loose}))
+    found = [assert_private(audit, 1.5, 1e-6, adjacency="replace").epsilon for audit in audits]
+    found.append(assert_private(game.evidence, 1.5, 1e-6).epsilon)
+    assert found == pytest.approx([wanted] * 5)
     runs = classic(RandomizedResponse(2.0), base=[1, -1], index=1, repetitions=300, rng=0)
-    assert assert_private(runs, 2.0, 0).epsilon > 1
+    assert assert_private(runs, 2.0, 0, adjacency="replace").epsilon > 1
     with pytest.raises(AssertionError, match=r"claim epsilon = 0\.5 at delta 0 is REFUTED"):
-        assert_private(runs, 0.5, 0)
+        assert_private(runs, 0.5, 0, adjacency="replace")
 
 
 @pytest.mark.parametrize(
@@ -261,10 +280,10 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
     verdict = examine_training(recording, ApproximateDP(2.0, 1e-5), {}, 0.99)
     assert verdict.passed
     assert (1 - verdict.bound.confidence, verdict.conformance.level) == pytest.approx((0.005, 0.005))
-    assert "training matches what was stated: noise multiplier 2." in str(verdict)
+    assert "training matches what was stated, as far as it was tested (p = " in str(verdict)
     with pytest.raises(
         AssertionError,
-        match=r"is not refuted(.|\n)*training does NOT match what was stated: noise multiplier 1\.2",
+        match=r"training was NOT what(.|\n)*is not refuted(.|\n)*training does NOT match what was stated: noise multiplier 1\.2",
     ):
         assert_private_training(simulated(Dirac(1000), 0, noise=0.5), 2.0, 1e-5)
     with pytest.raises(AssertionError, match="is REFUTED"):
@@ -275,11 +294,11 @@ def test_training_with_another_rule() -> None:
     recording = simulated(Dirac(800, 4), 0)
     how: dict[str, Any] = {"adaptive": True, "conformance": False}
     with pytest.warns(AuditWarning, match="the rule stakes what the scores say"):
-        bound = assert_private_training(recording, 2.0, 1e-6, confidence=0.95, **how)
+        bound = assert_private_training(recording, 2.1, 1e-6, confidence=0.95, **how)
     assert bound.rule == "Bet()"
     assert bound.confidence == 0.95
     with pytest.warns(AuditWarning, match="not tested, noise"):
-        assert assert_private_training(recording, 2.0, 1e-6, rule=Surest(100)).rule == "Surest(k=100)"
+        assert assert_private_training(recording, 2.1, 1e-6, rule=Surest(100)).rule == "Surest(k=100)"
 
 
 def test_few_canaries_leave_the_claim_to_conformance() -> None:
@@ -362,7 +381,7 @@ def test_conformance_is_judged_at_one_level(tmp_path: Path) -> None:
     kept = read_checked(verdict.result("run").save(tmp_path / "run.json")).result
     assert kept.conformance is not None
     assert kept.conformance.conforms
-    assert "(held at 5e-05)" in str(kept.conformance)
+    assert "(level 5e-05)" in str(kept.conformance)
     assert not kept.alarming
     assert not recording.report().conformance.conforms
 

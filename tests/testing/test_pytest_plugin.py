@@ -599,7 +599,7 @@ def failures(case: Case, trials: int, seed: int, confidence: float) -> list[bool
     claim = (case.epsilon, case.delta)
     return [
         may_fail(game.evidence, claim, 1 - confidence)
-        and not examine(game, ApproximateDP(*claim), {}, confidence).passed
+        and not examine(game, ApproximateDP(*claim, game.adjacency), {}, confidence).passed
         for game in case.transcripts(trials, seed)
     ]
 
@@ -610,7 +610,7 @@ def test_the_cheap_condition_misses_no_failure() -> None:
     for case in BROKEN[::5]:
         for game in case.transcripts(5, 0):
             for epsilon in (case.epsilon, 2.0, 2.4):
-                passed = examine(game, ApproximateDP(epsilon, 0), {}, 0.999).passed
+                passed = examine(game, ApproximateDP(epsilon, 0, game.adjacency), {}, 0.999).passed
                 assert passed or may_fail(game.evidence, (epsilon, 0.0), 0.001)
                 seen += not passed
     assert seen > 5

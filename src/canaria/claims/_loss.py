@@ -23,6 +23,10 @@ _MOST_STEPS: Final = 300_000
 _LONGEST: Final = 60.0
 """Seconds of an ordinary core."""
 _PER_CELL, _PER_COMPOSED_CELL = 1.3e-5, 3e-6
+_PER_STEP: Final = 1e-2
+"""Seconds for a distribution of few cells."""
+_PER_OUTCOME, _PER_JOINED_CELL, _PER_READ_CELL = 7e-6, 5e-7, 5e-8
+"""Seconds for a line that becomes an outcome, and for a cell that is convolved, or summed for a profile."""
 _OVER_ALL_STEPS: Final = 0.05
 """What roundings may add up to, as a standard deviation: of many steps each is rounded less."""
 FFT_NOISE: Final = 1e-11
@@ -34,6 +38,7 @@ SMALLEST_DELTA: Final = 1e-9
 
 def profile(distribution: Any, epsilons: Floats) -> Profile:
     """The deltas of a distribution in both directions, rounded up."""
+    effort.spend(effort.CALL + _PER_READ_CELL * _cells(distribution))
     return Profile(*(_deltas(side, epsilons) for side in (distribution._pmf_remove, distribution._pmf_add)))
 
 
@@ -71,7 +76,7 @@ def of_dpsgd(noise_multiplier: float, sample_rate: float, steps: int, interval: 
             f"the curve of DP-SGD with noise multiplier {noise_multiplier:g}, rate {sample_rate:g} and "
             f"{steps:,} steps takes too long to compute: at most {_MOST_STEPS:,} steps, or more noise"
         )
-    effort.spend(needed)
+    effort.spend(_PER_STEP + needed)
     step = privacy_loss_distribution.from_gaussian_mechanism(
         noise_multiplier, sampling_prob=sample_rate, value_discretization_interval=interval
     )
@@ -97,14 +102,26 @@ def composed(distributions: Sequence[Any]) -> Any:
     """The distribution of all of them together."""
     whole = distributions[0]
     for other in distributions[1:]:
+        effort.spend(10 * effort.CALL + _PER_JOINED_CELL * (_cells(whole) + _cells(other)))
         whole = whole.compose(other)
     return whole
+
+
+def _cells(distribution: Any) -> int:
+    """The losses from the first to the last, in both directions; few of them may have any probability."""
+    sides = (distribution._pmf_remove, distribution._pmf_add)
+    few = [list(getattr(side, "_loss_probs", ())) for side in sides]
+    return sum(
+        max(losses) - min(losses) + 1 if losses else side.size
+        for side, losses in zip(sides, few, strict=True)
+    )
 
 
 def _of_lines(lines: Lines) -> Any:
     """The pair of laws whose Neyman-Pearson curve the lines are: an outcome for each line."""
     from dp_accounting.pld import privacy_loss_distribution
 
+    effort.spend(_PER_OUTCOME * lines.kappas.size)
     meet_q = np.append(lines.corners_q[::-1], np.inf)
     meet_p = np.append(lines.corners_p[::-1], np.inf)
     with np.errstate(divide="ignore"):

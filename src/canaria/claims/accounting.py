@@ -116,8 +116,7 @@ def _check(delta: float, steps: int, sample_rate: float, accountant: str) -> Non
     if not 0 < checks.delta(delta) < 1:
         raise InputError(f"delta must be strictly between 0 and 1, got {shown(delta)}")
     checks.integer("steps", steps, 1)
-    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    checks.sample_rate(sample_rate)
     if accountant not in ("rdp", "pld"):
         raise InputError(f"accountant must be 'rdp' or 'pld', got {shown(accountant)}")
 

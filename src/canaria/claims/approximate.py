@@ -1,6 +1,7 @@
 """What is promised: a claim that a bound can be compared with."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,21 +148,23 @@ class ApproximateDP(Claim):
 
 
 def require_same_adjacency(measured: str, claimed: str) -> None:
-    """Check that a bound and a claim have the same adjacency; "unspecified" fits any.
+    """Check that a bound and a claim are about the same neighbours; "unspecified" is read as add-remove.
 
-    A replace-one epsilon can be up to twice the add-remove one.
+    Accountants promise add-remove epsilons, so that is how a claim that does not say is read. Replace-one
+    must be stated on both sides: a replace-one epsilon can be twice the add-remove one, so a bound on it
+    would refute a true add-remove claim (Theorem 20).
 
     Args:
         measured: The adjacency of the bound.
         claimed: The adjacency of the claim.
 
     Raises:
-        InputError: If the adjacencies differ.
+        InputError: If the adjacencies differ, or if one is replace-one and the other is not stated.
 
     Example:
         >>> from canaria import InputError
         >>> from canaria.claims import require_same_adjacency
-        >>> require_same_adjacency("replace", "unspecified")
+        >>> require_same_adjacency("add-remove", "unspecified")
         >>> try:
         ...     require_same_adjacency("replace", "add-remove")
         ... except InputError as error:
@@ -169,8 +172,44 @@ def require_same_adjacency(measured: str, claimed: str) -> None:
         adjacency of the bound (replace) and of the claim (add-remove) must be the same
 
     """
-    if "unspecified" not in (measured, claimed) and measured != claimed:
+    stated = {measured, claimed} - {"unspecified"}
+    if len(stated) > 1:
         raise InputError(
             f"adjacency of the bound ({measured}) and of the claim ({claimed}) must be the same; "
             "a replace-one epsilon can be up to twice the add-remove one"
         )
+    if measured != claimed and "replace" in stated:
+        known, silent = ("bound", "claim") if claimed == "unspecified" else ("claim", "bound")
+        raise InputError(
+            f"the {known} is about replace-one neighbours, and the adjacency of the {silent} is not stated; "
+            f"give the {silent} adjacency='replace' if it is about them too (an accountant's epsilon is "
+            "add-remove)"
+        )
+
+
+def common_adjacency(what: str, adjacencies: Iterable[str]) -> str:
+    """The adjacency that several claims or bounds share; "unspecified" is read as add-remove.
+
+    Args:
+        what: What they are, for the error.
+        adjacencies: The adjacency of each.
+
+    Returns:
+        The adjacency, "unspecified" if none is stated.
+
+    Raises:
+        InputError: If they differ, or if some are replace-one and others not stated.
+
+    Example:
+        >>> from canaria.claims.approximate import common_adjacency
+        >>> common_adjacency("parts", ["add-remove", "unspecified"])
+        'add-remove'
+
+    """
+    found = set(adjacencies)
+    if "replace" in found and len(found) > 1:
+        raise InputError(
+            f"{what} must be for one adjacency, got {' and '.join(sorted(found))} "
+            "(unspecified is read as add-remove)"
+        )
+    return "add-remove" if "add-remove" in found else found.pop()

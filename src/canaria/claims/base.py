@@ -1,16 +1,16 @@
 """What every claim offers: its privacy profile in both directions, and the lines that tests use."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 from scipy import optimize
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
-from canaria._core.kinds import Kinds
+from canaria._core.kinds import Kind, to_dict
 from canaria.claims.lines import Lines
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _STEEPEST: Final = 700.0
 _ROUNDING: Final = 1e-9
 FLIPS: Final = 0.07
 """What delta may buy at the point that stands for a curve, at level 0.05; 0.02 to 0.2 are within 5%."""
-KINDS: Final[Kinds["Claim"]] = Kinds("claim")
 
 
 class Signs(Enum):
@@ -57,11 +56,11 @@ class Profile(NamedTuple):
     excluded: Floats
 
 
-class Claim(ABC):
+class Claim(Kind):
     """A promise about a mechanism, for neighbours of some adjacency.
 
     A new kind is one class that defines `profile`, `reach` and `to_dict`, and an `adjacency`; once it is
-    defined, `from_dict` reads it back.
+    defined, `Claim.from_dict` reads it back.
 
     Attributes:
         adjacency: "add-remove", "replace" or "unspecified".
@@ -80,10 +79,6 @@ class Claim(ABC):
     points: ClassVar[int] = 300
     """How many lines a curve is replaced by."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        KINDS.add(cls, cls.__name__)
-
     @abstractmethod
     def profile(self, epsilons: Floats) -> Profile:
         """The promised deltas at epsilons of at least 0, rounded up."""
@@ -92,10 +87,6 @@ class Claim(ABC):
     @abstractmethod
     def reach(self) -> float:
         """The epsilon beyond which lines add nothing: delta is 0 there, or far below any level."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON; the constructor takes them back."""
 
     def delta_at(self, epsilon: float) -> float:
         """The delta that the claim promises at this epsilon.
@@ -205,40 +196,10 @@ def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:
     return Lines(np.concatenate([kappas, 1 / kappas]), np.clip(np.concatenate([toward, flat]), 0.0, 1.0))
 
 
-def to_dict(claim: Claim) -> dict[str, Any]:
-    """A claim as plain data, with its kind.
-
-    Args:
-        claim: The claim.
-
-    Returns:
-        Its fields, and under `kind` its class.
-
-    Example:
-        >>> from canaria.claims import GaussianDP, to_dict
-        >>> to_dict(GaussianDP(1.0))
-        {'kind': 'GaussianDP', 'mu': 1.0, 'adjacency': 'unspecified'}
-
-    """
-    return KINDS.written(claim, type(claim).__name__)
-
-
-def from_dict(data: object) -> Claim:
-    """A claim from what `to_dict` wrote.
-
-    Args:
-        data: What `to_dict` wrote.
-
-    Returns:
-        The claim.
-
-    Raises:
-        InputError: If it is anything else.
-
-    Example:
-        >>> from canaria.claims import ApproximateDP, from_dict, to_dict
-        >>> from_dict(to_dict(ApproximateDP(1.0, delta=0)))
-        ApproximateDP(epsilon=1.0, delta=0.0, adjacency='unspecified')
-
-    """
-    return KINDS.read(data)
+def for_neighbours(claim: Claim, adjacency: str | None) -> Claim:
+    """The claim with its adjacency stated, where it does not state one itself; None leaves it as it is."""
+    fields = to_dict(claim)
+    # A composition has no adjacency of its own: its parts state theirs.
+    if adjacency is None or claim.adjacency != "unspecified" or "adjacency" not in fields:
+        return claim
+    return Claim.from_dict({**fields, "adjacency": adjacency})

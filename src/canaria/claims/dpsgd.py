@@ -49,16 +49,12 @@ class DpSgd(Claim):
     points: ClassVar[int] = 220
 
     def __post_init__(self) -> None:
-        noise, rate = (
-            checks.real("noise_multiplier", self.noise_multiplier),
-            checks.real("sample_rate", self.sample_rate),
-        )
+        noise = checks.real("noise_multiplier", self.noise_multiplier)
         if not 1e-3 <= noise <= 1e6:
             raise InputError(
                 f"noise_multiplier must be between 0.001 and 1,000,000, got {shown(self.noise_multiplier)}"
             )
-        if not 0 < rate <= 1:
-            raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(self.sample_rate)}")
+        rate = checks.sample_rate(self.sample_rate)
         steps = checks.integer("steps", self.steps, 1)
         checks.assign(self, noise_multiplier=noise, sample_rate=rate, steps=steps)
 

@@ -75,11 +75,14 @@ def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> 
     raise typer.Exit(1 if result.refuted else 0)
 
 
-def claim_of(claimed: float | None, delta: float | None, family: str | None = None) -> "Claim | None":
-    """The claim that a bound is held against; its delta is part of it. With a family, its claim of that ε."""
+def claim_of(
+    claimed: float | None, delta: float | None, adjacency: str | None, family: str | None = None
+) -> "Claim | None":
+    """The claim that is tested; delta and adjacency are part of it. With a family, its claim of that ε."""
     from canaria._core.checks import nonnegative
     from canaria._core.errors import InputError
     from canaria.claims import ApproximateDP
+    from canaria.claims.base import for_neighbours
     from canaria.claims.families import parse_family
 
     if claimed is None:
@@ -89,7 +92,8 @@ def claim_of(claimed: float | None, delta: float | None, family: str | None = No
             "--claimed needs --delta, the delta of the claim: --delta 1e-5, say, or --delta 0 for pure DP"
         )
     epsilon = nonnegative("claimed", claimed)
-    return ApproximateDP(epsilon, delta) if family is None else parse_family(family).at(epsilon, delta)
+    named = ApproximateDP(epsilon, delta) if family is None else parse_family(family).at(epsilon, delta)
+    return for_neighbours(named, adjacency)
 
 
 class Verbs(TyperGroup):

@@ -21,12 +21,19 @@ def audit_program(
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What the script is given.")
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
-    canaries: Annotated[int, typer.Option(min=1, help="Number of canaries.")] = 1000,
+    canaries: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of canaries; 1000 if they fit."),
+    ] = None,
     delta: Annotated[
         float | None, typer.Option(help="Delta of the claim. Default: what the script asks for, or 1e-5.")
     ] = None,
     claimed: Claimed = None,
     confidence: Confidence = 0.95,
+    changes_weights: Annotated[
+        bool,
+        typer.Option("--changes-weights", help="SCRIPT clamps weights, or the like."),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden bits.")] = 0,
     out: Out = None,
     as_json: AsJson = False,
@@ -43,8 +50,10 @@ def audit_program(
 
     require_result_file(out, [] if module else [program])
     words, place = [program, *(arguments or [])], None if out is None else out.absolute()
-    with auditing(canaries, rng=seed) as audit:
+    with auditing(canaries, rng=seed, changes_weights=changes_weights, insist=True) as audit:
         failed = _run(words, module)
+    if audit.stopped is not None:
+        raise audit.stopped
     if failed and not audit.trained:
         raise InputError(f"the program failed ({failed}) before it made a private step")
     if delta is None and not audit.promised:
@@ -57,7 +66,8 @@ def audit_program(
             f"--out writes one result, but the program made {len(results)} trainings; use --json"
         )
     for line in dict.fromkeys(audit.refused):
-        typer.echo(f"canaria: warning: a training was not audited: {line}", err=True)
+        if line not in audit.unaudited:  # those that made a step are in every result
+            typer.echo(f"canaria: warning: an optimizer was not audited: {line}", err=True)
     for result in results:
         typer.echo(result.to_json() if as_json else str(result))
         if place is not None:
@@ -84,9 +94,11 @@ def _run(words: list[str], module: bool) -> str:
                 runpy.run_path(words[0], run_name="__main__")
     except SystemExit as ended:
         return "" if ended.code in (None, 0) else f"exit code {ended.code}"
+    except CanariaError as error:
+        return f"{type(error).__name__}: {error}"
     except Exception as error:
         traceback.print_exc()
-        return type(error).__name__ + (f": {error}" if isinstance(error, CanariaError) else "")
+        return type(error).__name__
     return ""
 
 

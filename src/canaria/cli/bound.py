@@ -20,7 +20,8 @@ def bound(
     ] = "exact",
     claimed: Claimed = None,
     adjacency: Annotated[
-        Adjacency | None, typer.Option(metavar="KIND", help="add-remove or replace. Default: unspecified.")
+        Adjacency | None,
+        typer.Option(metavar="KIND", help="Of audit and claim: add-remove or replace. Default: unspecified."),
     ] = None,
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="All guesses have one sign, fixed in advance.")
@@ -40,7 +41,7 @@ def bound(
     from canaria.results.result import Result
 
     require_result_file(out)
-    claim = claim_of(claimed, delta, family)
+    claim = claim_of(claimed, delta, adjacency, family)
     if one_sided and method != "exact":
         raise InputError("--one-sided goes with --method exact")
     integer("--elements", elements, 1)

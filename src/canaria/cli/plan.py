@@ -38,7 +38,7 @@ def plan(
     """
     import json
 
-    from canaria.claims.families import dpsgd
+    from canaria.claims.families import DpSgdFamily
     from canaria.rules import Matched, parse_rule
     from canaria.training.plan import TOO_SMALL
     from canaria.training.plan import plan as make_plan
@@ -55,7 +55,7 @@ def plan(
             coordinates=coordinates,
             noise_multiplier=noise_multiplier,
             confidence=confidence,
-            rule=Matched(dpsgd(steps, sample_rate), confidence) if matched else parse_rule(rule),
+            rule=Matched(DpSgdFamily(steps, sample_rate), confidence) if matched else parse_rule(rule),
             too_small=TOO_SMALL if too_small is None else tuple(too_small),
         )
     typer.echo(json.dumps(made.to_dict(), allow_nan=False) if as_json else str(made))

@@ -48,13 +48,13 @@ def run(
     from canaria.cli._games import audited_mechanism, play_named, result_of
 
     require_result_file(out)
-    claim = claim_of(claimed, delta)
-    if claim is not None and trials != 1:
+    if claimed is not None and trials != 1:
         raise InputError("--claimed applies to a single game; leave out --trials")
     if out is not None and trials != 1:
         raise InputError("--out writes the result of a single game; leave out --trials")
     options = {"epsilon": epsilon, "sigma": sigma, "p": p, "size": size}
     audited = audited_mechanism(mechanism, options, adaptive)
+    claim = claim_of(claimed, delta, audited.adjacency)
     with one_line_warnings(), working("playing"):
         first, *others = play_named(audited, score, rule, n, trials, adaptive, seed)
         result = result_of(

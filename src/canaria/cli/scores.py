@@ -37,7 +37,7 @@ def scores(
     seed: Annotated[int, typer.Option(min=0, help="Seed for breaking ties.")] = 0,
     adjacency: Annotated[
         Adjacency,
-        typer.Option(metavar="KIND", help="add-remove or replace."),
+        typer.Option(metavar="KIND", help="Of audit and claim: add-remove or replace."),
     ] = "add-remove",
     score_column: Annotated[
         str | None,
@@ -67,7 +67,7 @@ def scores(
     if isinstance(chosen, AdaptiveRule):
         raise InputError(f"rule {rule} is for games (canaria run); scores take ranked, soft, online, ...")
     values, included = _read(file, score_column, included_column, higher_means)
-    claim = claim_of(claimed, delta, family)
+    claim = claim_of(claimed, delta, adjacency, family)
 
     def compute() -> Result:
         return Result.of_scores(

@@ -18,6 +18,9 @@ def verify(
 ) -> None:
     """Recompute stored bounds; exit code 1 if one does not hold.
 
+    A file that was edited after it was saved does not hold either. One that holds proves that its bound
+    follows from its evidence, not that the evidence is real.
+
     Example: canaria verify results/*.json
     """
     import json

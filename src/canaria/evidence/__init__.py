@@ -5,7 +5,8 @@ this package does not ask which kind it has.
 """
 
 from canaria._core.errors import AuditWarning
-from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
+from canaria._core.kinds import to_dict
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 from canaria.evidence.bets import Bets
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.budget import Budget
@@ -35,7 +36,6 @@ __all__ = [
     "Together",
     "UncommittedCounts",
     "Weighted",
-    "from_dict",
     "lower_bound",
     "to_dict",
     "together",

@@ -1,8 +1,9 @@
 """A committed count against the lines of a claim: two bounds on Pr[V >= v], of which the smaller holds.
 
-One is the recursion of Mahloujifar, Melis and Chaudhuri (2024). The other is a certificate: prices of the
-lines that prove a bound, found by walking along the curve (Theorem 14). The certificate is mostly within 0.1%
-of the exact supremum, the recursion 7 to 26% above it. Loops are compiled where Numba is installed.
+One is the recursion of Mahloujifar, Melis and Chaudhuri (2024), part (b) of Theorem 14. The other is part
+(a), a certificate: prices of the lines that prove a bound. Prices are found by walking along the curve;
+`canaria.evidence._curve_walk` writes down the linear program and its dual. The certificate is mostly within
+0.1% of the exact supremum, the recursion 7 to 26% above it. Loops are compiled where Numba is installed.
 """
 
 import math
@@ -91,7 +92,12 @@ def _asked(elements: float, taken: int, correct: int, lines: Lines) -> tuple[Cou
 
 @compiled
 def _impossible(count: Count, curve: Envelope, level: float) -> bool:
-    """Whether outcomes would need more mass than there is, if V >= v had this probability."""
+    """Whether outcomes would need more mass than there is, if V >= v had this probability.
+
+    The recursion of Theorem 14 (b). R = `right` and H = `wrong` begin with all the mass at v, which is where
+    it needs the least below. The claim asks that H is at least gamma(R); the mass at v - 1, v - 2, ... that
+    makes up for this adds to R in turn. If R + H exceeds r / n, there is no such law.
+    """
     n, r, v = count
     wrong, right, line = level * (r - v) / n, level * v / n, len(curve.kappas) - 1
     limit = r / n * (1 + 1e-12 + 4e-16 * v)
@@ -101,6 +107,7 @@ def _impossible(count: Count, curve: Envelope, level: float) -> bool:
         while line > 0 and curve.corners_p[line - 1] <= right:
             line -= 1
         more = (right - curve.deltas[line]) / curve.kappas[line]
+        # No mass is needed here. R stays, so gamma(R) does, and none is needed further below either.
         if more <= wrong:
             return False
         right += right_guesses / (r - right_guesses) * (more - wrong)
@@ -125,8 +132,18 @@ def _least_impossible(count: Count, curve: Envelope) -> float:
 def _certified(count: Count, curve: Envelope) -> tuple[float, float]:
     """The best bound that some rounds prove, and the most that a mechanism attains.
 
-    A round: walk, turn multipliers into prices, and reorder the steps, at first all up steps at once. Orders
-    may swing to and fro, so that later rounds change them less.
+    The linear program of `_curve_walk` could go to a solver, with r + 1 masses and as many positive parts for
+    each line. It has far more structure than that: the order of the steps of a walk is all that is unknown.
+    Each round solves both sides for one order:
+
+    1. primal: the walk in this order is a mechanism, and attains sum_{j >= v} a_j;
+    2. dual:   slackness along the walk gives multipliers, hence prices, hence a bound (Theorem 14 (a));
+    3. if bound and attained probability are close, both are close to the supremum. Else the multipliers say
+       where up steps should be.
+
+    The first order has all up steps right after edge v. Nothing guarantees that the rounds converge. They do
+    not have to: any prices give a valid bound, so the best one so far is kept. `attained` only decides when
+    to stop, and where `_proved` begins to search.
     """
     r, v = count.r, count.v
     edges, lines = np.zeros(r + 1, dtype=np.int64), np.zeros(r + 1, dtype=np.int64)
@@ -139,12 +156,14 @@ def _certified(count: Count, curve: Envelope) -> tuple[float, float]:
         walked = walk(count, curve, steps, start)
         attained = max(attained, walked.above)
         found = multiply(count, curve, steps, walked.steps, multipliers)
+        # Both conditions of the first step have the same slope in tau: this order determines no prices.
         if not math.isfinite(found.tau):
             break
         prices = _prices(multipliers[: walked.steps + 1], steps, len(curve.kappas))
         less = _proved(count, curve, prices, attained, bound, _ROUGHLY)
         if less < bound:
             bound, best = less, prices
+        # The first rounds aim at 0.05% above what is attained. After those, 1% saves the others.
         if bound <= attained * (_CLOSE if number < _ROUNDS else _FAR):
             break
         reorder(count, curve, steps, walked.steps, found, _CHANGES[number])
@@ -153,7 +172,12 @@ def _certified(count: Count, curve: Envelope) -> tuple[float, float]:
 
 @compiled
 def _prices(multipliers: Floats, steps: Steps, lines: int) -> Floats:
-    """Prices of lines: the multipliers, added up from the smallest slope, by their running maximum."""
+    """Prices of lines: the multipliers, added up from the smallest slope, by their running maximum.
+
+    If no multiplier is negative, lambda_t is the sum of the multipliers of the steps on line t. In an order
+    that is not optimal some are, and a price must not be. The running maximum is the smallest rising sum
+    that is nowhere below theirs.
+    """
     prices, made = np.zeros(lines), len(multipliers) - 1
     prices[steps.lines[made - 1]] = max(multipliers[made], 0.0)
     total = most = 0.0
@@ -171,7 +195,11 @@ def _proved(
 ) -> float:
     """The least tau that the prices prove, plus what they cost, if that is less than what is known.
 
-    A bound for any prices of at least 0; none can prove less than what is attained.
+    A bound for any prices of at least 0. None can prove less than what is attained, where the search begins;
+    if nothing attains that number, the search ends too high, which is safe.
+
+    `weights` and `costs` are the partial sums of lambda and of kappa lambda from the smallest slope on: the
+    corners of K = psi(Lambda), the cheapest use of prices.
     """
     weights, costs = np.zeros(len(prices) + 1), np.zeros(len(prices) + 1)
     weights[1:], costs[1:] = np.cumsum(prices), np.cumsum(curve.kappas * prices)
@@ -190,7 +218,13 @@ def _proved(
 
 @compiled
 def _proves(count: Count, curve: Envelope, weights: Floats, costs: Floats, tau: float) -> bool:
-    """Whether (*) can be met for every number of right guesses: its two recursions, cheapest slopes first."""
+    """Whether (*) can be met for every number of right guesses: its two recursions, cheapest slopes first.
+
+    For j >= v, (*) asks for at least some Lambda_j, given K_{j+1}; the smallest is best, and costs psi of it.
+    This goes from j = r down, and ends with the K_v that is needed. For j < v, (*) allows at most some
+    K_{j+1}, given Lambda_j; the largest is best. This goes from j = 0 up, to the K_v that is affordable. Tau
+    works if the second is at least the first, and no Lambda_j exceeds the sum of all prices.
+    """
     n, r, v = count
     lines, line, cost = len(curve.kappas), 0, 0.0
     for j in range(r, v - 1, -1):
@@ -205,6 +239,7 @@ def _proves(count: Count, curve: Envelope, weights: Floats, costs: Floats, tau: 
     needed, weight, line = cost, 0.0, 0
     for j in range(1, v + 1):
         affordable = (n * tau + (j - 1) * weight) / (r - j + 1)
+        # What is affordable rises with j, so that enough before v is enough at v.
         if affordable >= needed:
             return True
         while line < lines - 1 and costs[line + 1] <= affordable:

@@ -49,11 +49,13 @@ def misfit(taken: Integers, correct: Integers, accuracies: Floats) -> float:
     number, total = int(wrong.sum()), float(expected.sum())
     if number == 0 or total == 0:
         return 1.0
+    # If all is as expected, each wrong guess falls into a block between looks by this law, independently.
     law = expected / total
     places = (taken + np.append(0, taken[:-1])) / 2
     mean = float(law @ places)
     spread = float(np.sqrt(law @ (places - mean) ** 2 / number))
     early = float(special.ndtr((float(wrong @ places) / number - mean) / spread)) if spread > 0 else 1.0
+    # Blocks in which enough wrong guesses are expected for Pearson's chi-squared.
     blocks = np.floor(np.cumsum(law) * max(1, number // _IN_A_BLOCK) * (1 - 1e-9)).astype(np.int64)
     seen, chance = np.bincount(blocks, wrong), np.bincount(blocks, law)
     fits = seen[chance > 0], number * chance[chance > 0]

@@ -151,7 +151,11 @@ def _needed(lines: Lines, elements: int, taken: int, misses: Floats, level: floa
 
 
 def _critical(lines: Lines, elements: int, taken: int, level: float) -> float:
-    """The least number of right guesses that refutes, interpolated by p-values; infinite if none does."""
+    """The least number of right guesses that refutes, interpolated by p-values; infinite if none does.
+
+    By the recursion alone, without the certificate: this only chooses looks, and validity does not depend on
+    it.
+    """
     from canaria.evidence import _curve_count
 
     if not _curve_count.excludes(elements, taken, taken, lines, level):

@@ -53,6 +53,8 @@ def _by_chords(right: Numbers, wrong: Numbers, start: Floats, end: Floats) -> Fl
     slope = np.maximum(right / (1 - end) - wrong / end, 1 / (start - end))
     total, last = np.full(np.broadcast(slope, start).shape, -np.inf), _log_ratio(right, wrong, start, end)
     before = np.broadcast_to(end, total.shape)
+    # A piece between two places adds its length times the mean of an exponential along its chord. With a the
+    # difference of the logarithms at its ends, ln of that mean is the larger one plus ln((1 - e^-a) / a).
     for chord in _CHORDS:
         place = np.minimum(end + chord / slope, start)
         here = _log_ratio(right, wrong, start, place)

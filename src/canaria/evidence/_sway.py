@@ -87,7 +87,12 @@ def of_weights(groups: Integers, statistic: int, epsilon: float, enough: float =
 
 
 def _of_several(groups: Integers, statistic: int, epsilon: float, enough: float) -> float:
-    """The largest bound over all spreads in the window; for each the smallest over tilts of the law."""
+    """The largest bound over all spreads in the window; for each the smallest over tilts of the law.
+
+    The bound (1) of Theorem 9 depends on the hits x through V alone. A geometric grid cuts the range of V
+    into cells. Each cell may have its own tilt eta, as (1) holds for every tilt. For large V the bound has to
+    use the same V in both of its factors, or it would be far too large.
+    """
     right, wrong, heaviest = (
         float(binomial.success(epsilon)),
         float(binomial.failure(epsilon)),
@@ -98,12 +103,14 @@ def _of_several(groups: Integers, statistic: int, epsilon: float, enough: float)
     if low <= 0:
         return 1.0
     laws = _Laws(groups, right, wrong)
+    # Without a tilt only the least V matters: one bound for all x.
     plain = min(1.0, float(laws.sway(np.zeros(1), drift, np.array([low]), np.array([low]))[0]))
     if drift <= 0 or plain <= enough:
         return plain
     pieces = max(1, math.ceil(math.log(high / low) / math.log(_RATIO)))
     edges = low * (high / low) ** (np.arange(pieces + 1) / pieces)
     least, most = edges[:-1], edges[1:]
+    # rho = eta drift - eta^2 V e^(eta W) is largest at about eta = drift / (2 V), if eta W is small.
     best = laws.sway(drift / (2 * most), drift, least, most)
     for share in _GENTLE:
         if best.max() <= enough:
@@ -140,16 +147,34 @@ def _squares(groups: Integers, total: float, lightest: bool) -> float:
     """Sum of w^2 over hits of a total weight, on the lightest or the heaviest guesses, the last in part."""
     order = np.arange(1, len(groups)) if lightest else np.arange(len(groups) - 1, 0, -1)
     weight = groups[order] * order
+    # Filled in this order, each kind takes what is left of the total: a knapsack whose items may be cut.
     taken = np.clip((total - (np.cumsum(weight) - weight)) / order, 0, groups[order])
     return float(taken @ order.astype(np.float64) ** 2)
 
 
 class _Laws:
-    """The laws of the right weight as hits are redrawn, through their Fourier transforms."""
+    """The laws of the right weight as hits are redrawn, through their Fourier transforms.
+
+    What is computed is the right-hand side of (1) in Theorem 9, for a tilt eta >= 0 and V in a range:
+
+        (1 / pi) [ (omega / W) int_0^pi F(2 V (1 - cos phi) / (W^2 e^(eta W))) dphi
+                   + int_{pi / W}^pi ker(theta) F(q (Lambda(theta) - 2)_+ / e^(eta W)) dtheta ],
+
+        F(y) = int_0^1 exp(-s rho - s (1 - p s) y) ds,      rho = eta Delta - eta^2 V e^(eta W),
+        omega = sum_{j < W} e^(eta j),      Lambda(theta) = sum_i (1 - cos w_i theta),
+        ker(theta) = min(omega, (e^(eta W) + 1) e^(eta / 2) / (2 sin(theta / 2))).
+
+    The sway is the chance, averaged over the time s of redrawing, that the right weight is within one guess
+    of t. F does the averaging. The tilt moves the law towards t, at the price e^(-s rho). The first integral
+    has the low frequencies, at which all guesses turn by at most half a circle and V says enough. The second
+    has the high ones, where Lambda is needed; it depends on the weights alone, so it is prepared here.
+    """
 
     def __init__(self, groups: Integers, right: float, wrong: float) -> None:
         self._right, self._wrong, self._heaviest = right, wrong, len(groups) - 1
         self._starts, width, lifts = _cells(self._heaviest)
+        # Lambda - 2 at least, in each cell: its value in the middle, less what |Lambda'| <= sum w allows to
+        # the ends. Neighbouring cells count together, with their least value, to save evaluations of F.
         lifted = groups @ lifts - 2 - width / 2 * _moment(groups, 1)
         firsts = np.arange(0, len(lifted), max(1, self._heaviest // _TOGETHER))
         self._lifted = np.maximum(np.minimum.reduceat(lifted, firsts), 0.0)
@@ -159,6 +184,8 @@ class _Laws:
         """The bound for each tilt of the law and range of spreads; 1 where a tilt does not serve."""
         points = len(_LIFTS) + len(self._starts)
         effort.spend(effort.CALL + effort.RATIO * len(tilts) * len(_CUTS) * points)
+        # F falls in rho and in V: rho takes the largest V of the range, and the first integral the smallest.
+        # A tilt with rho < 0 or too steep does not serve; its bound is 1.
         serves = tilts * self._heaviest <= _STEEPEST
         tilts = np.where(serves, tilts, 0.0)[:, None]
         grown = np.exp(tilts * self._heaviest)
@@ -170,6 +197,7 @@ class _Laws:
         spread = 2 * least[:, None] / self._heaviest**2 / grown
         spreads = np.hstack([spread * _LIFTS, self._wrong / grown * self._lifted])
         lasting = self._over_time(spreads, rates)
+        # Left Riemann sums for the low frequencies, where F falls; ker at the left ends for the high ones.
         low = window[:, 0] / (math.pi * self._heaviest) * (lasting[:, : len(_LIFTS)] @ _STEPS)
         kernel = np.minimum(window, (grown + 1) * np.exp(tilts / 2) / (2 * np.sin(self._starts / 2)))
         beyond = (lasting[:, len(_LIFTS) :] * kernel) @ self._widths / math.pi
@@ -184,6 +212,8 @@ class _Laws:
         for start, end in zip(_CUTS[:-1].tolist(), _CUTS[1:].tolist(), strict=True):
             there = end * rates + end * (1 - self._right * end) * spread
             still, apart = np.exp(-there), there - here
+            # The integral of the exponential of a chord from e to e' is (e^-e - e^-e') / (e' - e) of its
+            # length.
             alike = np.abs(apart) < _ALIKE
             quotient = (left - still) / np.where(alike, 1.0, apart)
             total += (end - start) * np.where(alike, np.maximum(left, still), quotient)

@@ -81,7 +81,9 @@ def crossing(looks: Integers, boundary: Integers, epsilon: float) -> float:
 def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
     """The same for a walk whose steps between looks have the given laws, and looks that can all be crossed.
 
-    The walk goes from look to look: convolve with the law of the step, absorb what has crossed.
+    The walk goes from look to look: convolve with the law of the step, absorb what has crossed. Whatever is
+    left out on the way is added as if it had crossed: a sliver for the window of each step, one for the lower
+    end that is dropped at each look, and the error of transforms (Rounding 4 and 5).
     """
     if boundary.min() <= 0:
         return 1.0
@@ -92,6 +94,7 @@ def crossing_of(steps: list[tuple[int, Floats]], boundary: Integers) -> float:
         kept = max(0, limit - lowest)
         crossed += float(alive[kept:].sum()) + error
         alive = alive[:kept]
+        # Walks far below the boundary: together they weigh less than a sliver, and make `alive` long.
         thin = int(np.searchsorted(np.cumsum(alive), SLIVER))
         alive, lowest, crossed = alive[thin:], lowest + thin, crossed + SLIVER
         if len(alive) == 0:
@@ -204,6 +207,8 @@ class Walk:
 def _rounded(law: tuple[int, Floats], width: int, given: int = 1) -> tuple[int, Floats]:
     """A law on multiples of `given`, rounded up to multiples of `width`; places are in multiples."""
     low, chances = law
+    # The first multiple collects `ahead` places, those from `low` up to it; every later one collects
+    # `factor`.
     factor = width // given
     if factor == 1:
         return low, chances
@@ -226,6 +231,8 @@ def smallest_counts(looks: Integers, level: Numbers, epsilon: Numbers) -> Intege
     skewness = (deviations**2 - 1) * (2 * wrong - 1) / 6
     centre = np.ceil(looks * (1 - wrong) + deviations * spread + skewness + 0.5)
     never = np.exp(looks * np.log1p(-wrong)) > level
+    # If the candidate is rare and the count two below it is not, the answer is the candidate or the one
+    # below.
     likely = np.where(never, looks + 1, np.clip(centre, 2, looks + 1)).astype(np.int64)
     near = likely - np.arange(2, -1, -1).reshape(3, *likely.ndim * [1])
     rare = binomial.tail(near, looks, epsilon) <= level

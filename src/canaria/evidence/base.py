@@ -1,15 +1,15 @@
 """What every kind of evidence offers, how kinds are written and read, and what they assume in words."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
-from canaria._core.kinds import Kinds
+from canaria._core.kinds import Kind
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family
 
@@ -22,7 +22,6 @@ NOT_ADAPTIVE: Final = (
 )
 LARGEST_EPSILON: Final = 750.0
 """No bound goes further: beyond it e^epsilon is not a number of double precision."""
-KINDS: Final[Kinds["Evidence"]] = Kinds("evidence")
 
 
 class Inversion(Enum):
@@ -82,13 +81,13 @@ class Progress(NamedTuple):
     correct: Integers
 
 
-class Evidence(ABC):
+class Evidence(Kind):
     """What an audit saw; it knows its p-value against a claim.
 
     A new kind is one class that defines `method`, `assumptions`, `elements`, `p_value`, `tally` and
-    `to_dict`; once it is defined, `from_dict` reads it back. All the rest has a default that is valid, if
-    slow or silent, for any kind: no formula is used that was proved for another (the grid of Theorem 17 suits
-    all).
+    `to_dict`; once it is defined, `Evidence.from_dict` reads it back. All the rest has a default that is
+    valid, if slow or silent, for any kind: no formula is used that was proved for another (the grid of
+    Theorem 17 suits all).
 
     Attributes:
         elements: How many hidden bits the audit had.
@@ -138,12 +137,6 @@ class Evidence(ABC):
         """Why it says nothing, if an assumption that it makes is seen to be wrong."""
         return None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if cls.__name__.startswith("_"):
-            return
-        KINDS.add(cls, cls.__name__)
-
     @abstractmethod
     def p_value(self, claim: Claim) -> float:
         """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well.
@@ -158,15 +151,6 @@ class Evidence(ABC):
     def tally_against(self, claim: Claim) -> Tally:
         """The same for a claim that is a curve."""
         return self.tally(claim.point(self.charged).epsilon)
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON; `read`, by default the constructor, takes them back."""
-
-    @classmethod
-    def read(cls, **fields: Any) -> "Evidence":
-        """Evidence from what `to_dict` wrote."""
-        return cls(**fields)
 
     def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most the level; some kinds can tell for less than a p-value costs."""
@@ -241,7 +225,9 @@ class Evidence(ABC):
         """A count by itself, as evidence that is valid for the way in which these guesses were made."""
         if self.count_kind is None:
             return None
-        return KINDS[self.count_kind].of_count(correct, taken, max(self.elements, taken), self.one_sided)
+        return Evidence.kinds()[self.count_kind].of_count(
+            correct, taken, max(self.elements, taken), self.one_sided
+        )
 
     def fixed(self) -> str:
         """What was fixed before the bits were revealed."""
@@ -268,45 +254,3 @@ def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
     spaced = np.geomspace(min(first, len(hits)), len(hits), points)
     taken = np.unique(np.rint(spaced).astype(np.int64))
     return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])
-
-
-def to_dict(evidence: Evidence) -> dict[str, Any]:
-    """Evidence as plain data, with its kind.
-
-    Args:
-        evidence: The evidence.
-
-    Returns:
-        Its fields, and under `kind` its class.
-
-    Example:
-        >>> from canaria import Counts
-        >>> from canaria.evidence import to_dict
-        >>> data = to_dict(Counts(90, 100, 1000))
-        >>> data["kind"], data["correct"], data["taken"], data["elements"]
-        ('Counts', 90, 100, 1000)
-
-    """
-    return KINDS.written(evidence, type(evidence).__name__)
-
-
-def from_dict(data: object) -> Evidence:
-    """Evidence from what `to_dict` wrote.
-
-    Args:
-        data: What `to_dict` wrote.
-
-    Returns:
-        The evidence.
-
-    Raises:
-        InputError: If it is anything else.
-
-    Example:
-        >>> from canaria import Counts
-        >>> from canaria.evidence import from_dict, to_dict
-        >>> from_dict(to_dict(Counts(90, 100, 100))) == Counts(90, 100, 100)
-        True
-
-    """
-    return KINDS.read(data)

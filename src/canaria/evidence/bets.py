@@ -180,7 +180,18 @@ class Bets(Evidence):
         return self._p_value_of(np.cumsum(self._gains(epsilon, epsilon, spent)), 0.0, cap, spent)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the final wealth, which is at most the largest; then whole stretches of claims."""
+        """Settle claims by the final wealth, which is at most the largest; then whole stretches of claims.
+
+        The p-value needs the largest wealth along the path, which is a pass over all bets for each claim. Two
+        cheaper bounds refute most claims of the grid. Both replace L of Theorem 10 by something smaller, and
+        P falls with L, so what they refute is refuted:
+
+        1. The wealth after the last bet. Sums over all bets that a claim takes are differences of suffix sums
+           by confidence, so all claims together cost one sort. It is close where the guesser does well to the
+           end.
+        2. The least that each bet gains against any claim of a stretch (Theorem 11 (d)): one pass settles
+           the whole stretch.
+        """
         spent = self.elements * delta
         if self.confidences is None:
             return self._screen_mixture(epsilons, spent, level)
@@ -191,7 +202,11 @@ class Bets(Evidence):
         return verdict
 
     def _screen_mixture(self, epsilons: Floats, spent: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle many claims at once by all corners, up to the first that is surely not refuted."""
+        """Settle many claims at once by all corners, up to the first that is surely not refuted.
+
+        The largest wealth is reached at a corner of the convex hull of the path (Theorem 11 (b)), so this is
+        the p-value itself, but for rounding. Claims for which rounding might decide stay open.
+        """
         verdict = np.zeros(len(epsilons), dtype=np.int8)
         right, guesses = (counts[:, None] for counts in self._corners)
         at_once = max(1, _AT_ONCE // len(right))
@@ -213,7 +228,11 @@ class Bets(Evidence):
     def _settle_stretches(
         self, verdict: npt.NDArray[np.int8], epsilons: Floats, spent: float, level: float
     ) -> None:
-        """Mark claims as refuted, from the first that is open, in stretches that double while they are."""
+        """Mark claims as refuted, from the first that is open, in stretches that double while they are.
+
+        A stretch that is not refuted as a whole is halved, and tried again. One of a single claim that is not
+        refuted leaves it and all later claims open, of which `p_value` decides the first ones.
+        """
         done, width = 0, 1
         while width > 0 and done < len(epsilons):
             if verdict[done] == 1:
@@ -305,18 +324,22 @@ class Bets(Evidence):
         """For all claims at once: bets between p and the cap by their own confidence, those above by it."""
         assert self.confidences is not None
         effort.spend(10 * effort.RATIO * (len(self.hits) + len(epsilons)))
+        # Bets in rising order of confidence: those at or below p are skipped, those from p e^eta on are
+        # capped.
         order = np.argsort(self.confidences)
         stated, hits = self.confidences[order], self.hits[order]
         caps = _cap(epsilons, spent)
         most = _highest(epsilons, caps)
         taken_from = np.searchsorted(stated, binomial.success(epsilons), side="right")
         capped_from = np.maximum(taken_from, np.searchsorted(stated, most, side="left"))
+        # p is at least 1/2, so no claim takes a bet below. Its logarithm, which may be infinite, is not used.
         safe = np.maximum(stated, 0.5)
         own = np.where(hits, np.log(safe), np.log1p(-safe))
         owns, rights = _suffix_sums(own), _suffix_sums(hits)
         right, capped_right = rights[taken_from], rights[capped_from]
         wrong, capped_wrong = len(hits) - taken_from - right, len(hits) - capped_from - capped_right
         claimed = -right * np.logaddexp(0.0, -epsilons) - wrong * np.logaddexp(0.0, epsilons)
+        # Without a cap no bet is beyond it, and any number with finite logarithms will do.
         most = np.where(most < 1, most, 0.5)
         capped = capped_right * np.log(most) + capped_wrong * np.log1p(-most)
         return np.asarray(owns[taken_from] - owns[capped_from] + capped - claimed)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from canaria._core import binomial, checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.extras import needed_for
+from canaria._core.kinds import to_dict
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
-from canaria.claims import base as claims
 from canaria.claims.families import Family, tested
-from canaria.evidence.base import Evidence, Inversion, Tally, to_dict
+from canaria.evidence.base import Evidence, Inversion, Tally
 from canaria.evidence.inversion import (
     GRID_IN_WORDS,
     expected_at,
-    is_refuted,
     last_refuted,
     weakest_refuted,
 )
@@ -133,16 +132,20 @@ class Bound:
                 bound without one refutes a curve if it lies above its epsilon at the delta of the bound.
 
         Returns:
-            Whether the claim is at least as strong as one that is refuted.
+            Whether the bound lies above the claim; with a family, whether the claim is `self.claim` or a
+                stronger one.
 
         Raises:
             InputError: If it is not a claim, if it is not of the family of the bound, has a larger delta than
-                the bound, or another adjacency.
+                the bound, no finite epsilon at its delta, or another adjacency.
 
         """
         self.require_comparable(claim)
         if self.family is not None:
-            return is_refuted(claim, self.evidence, self.family, 1 - self.confidence, self.claim)
+            # Only the run that the bound reports: a weaker claim may have a small p-value of its own, but
+            # then the verdict would contradict the epsilon that is printed beside it.
+            last = self.claim
+            return last is not None and self.family.parameter(claim) <= self.family.parameter(last)
         promised = claim.epsilon if isinstance(claim, ApproximateDP) else claim.epsilon_at(self.delta)
         return self.epsilon > promised
 
@@ -157,6 +160,12 @@ class Bound:
             self._require_of_family(self.family, claim)
         elif isinstance(claim, ApproximateDP):
             claim.require_comparable(self.delta, self.adjacency)
+        elif math.isinf(claim.epsilon_at(self.delta)):
+            # Every bound lies below infinity, so "not refuted" would be said whatever the audit saw.
+            raise InputError(
+                f"no bound at delta = {self.delta:g} can refute the claim of {claim}, which has no finite "
+                "epsilon there; ask for the bound at a larger delta, such as delta=1e-5, or with a family"
+            )
 
     def _require_of_family(self, family: Family, claim: Claim) -> None:
         try:
@@ -198,8 +207,8 @@ class Bound:
             "rule": self.rule,
             "grid": self.grid,
             "about": self.about,
-            "family": None if self.family is None else families.to_dict(self.family),
-            "last_refuted": None if self.family is None or self.claim is None else claims.to_dict(self.claim),
+            "family": None if self.family is None else to_dict(self.family),
+            "last_refuted": None if self.family is None or self.claim is None else to_dict(self.claim),
             "evidence": to_dict(self.evidence),
         }
 
@@ -350,7 +359,9 @@ def lower_bound(
     if against is not None:
         against.require_delta(delta)
         first = float(tested(against, evidence.elements)[0])
-        require_same_adjacency(checks.adjacency(adjacency), against.claim(first).adjacency)
+        of_family = against.claim(first).adjacency
+        if of_family != "unspecified":  # a profile, such as that of Gaussian noise, is for any neighbours
+            require_same_adjacency(checks.adjacency(adjacency), of_family)
     bound = Bound(
         last_refuted(evidence, delta, level) if against is None else 0.0,
         delta,

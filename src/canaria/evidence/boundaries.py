@@ -39,6 +39,7 @@ def first_counts(looks: Integers, level: Numbers, epsilon: Numbers, budget: Numb
     Tail and charge must each be at most the level. A count will do if its charge is at most a share, and its
     tail at most the rest: the charge of the first such count, or half of the level. Bisection between them.
     """
+    # No smaller count will do: its tail or its charge alone is above the level.
     least = _least_counts(looks, level, level, epsilon, budget)
     if not np.any(budget):
         return least
@@ -95,6 +96,7 @@ def counts_below(looks: Integers, level: Floats, epsilon: Floats, budget: Number
     spread, skewness = np.sqrt(mean * wrong), (limit**2 - 1) * (2 * wrong - 1) / 6
     fewer = np.clip(misses - limit * spread - skewness, misses / 8, misses - np.minimum(misses / 8, spread))
     reached = deviations(looks - fewer, looks, epsilon)
+    # By Newton's method in the number of misses: G^2 / 2 has the slope ln(c / (k - c)) - epsilon in c.
     fewer += (reached - limit) * reached / (np.log((looks - fewer) / fewer) - epsilon)
     counts = np.clip(np.floor(looks - fewer), 1, looks)
     too_likely = deviations(counts - 1, looks, epsilon) < limit

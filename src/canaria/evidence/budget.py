@@ -220,7 +220,12 @@ class Budget(Evidence):
         return done
 
     def _greedy(self, epsilon: float, flips: float) -> tuple[float, float]:
-        """Turn misses into hits where the fewest are needed, until flips are spent; and the last price."""
+        """Turn misses into hits where the fewest are needed, until flips are spent; and the last price.
+
+        Theorem 2 for R = {at least v hits}, where N = (v - hits)_+. The mass that needs j flips costs j each.
+        Of a ladder with gaps, all mass of a gap is charged at its cheap end, which only raises the result.
+        The last price is the gain in probability that one more flip would buy.
+        """
         effort.spend(2 * effort.CALL)
         lowered = _flip_counts(self.correct)
         reached = binomial.tail(self.correct - lowered, self.budget, epsilon)
@@ -265,6 +270,10 @@ class Budget(Evidence):
 
         W = W_hit - (1 - p) min(W_hit - W_miss, price), the same as the maximum above. The second row holds
         its slope in the price.
+
+        With l guesses left and u hits needed, m = l - u misses may still come. A hit leaves m as it is, a
+        miss takes one. So column m becomes the next W from itself and its left neighbour, in place, and after
+        all guesses the last column is W(K, v).
         """
         wrong = float(binomial.failure(epsilon))
         effort.spend(self._price())
@@ -276,6 +285,7 @@ class Budget(Evidence):
         for _ in range(self.budget):
             np.subtract(after, before, out=lost)
             np.greater(lost_wins, price, out=dear)
+            # Where the price is the smaller of the two, the minimum is the price, and its slope 1.
             np.copyto(lost_slopes, 1.0, where=dear)
             np.minimum(lost_wins, price, out=lost_wins)
             np.multiply(lost, wrong, out=lost)

@@ -244,6 +244,7 @@ class PublishedCounts(_CountFields):
 
     def _best_average(self, epsilon: float, upper: float) -> float:
         """Narrow down where the average stops rising, at many places at once; then try every place left."""
+        # Up to v - mode the next term of the average is larger than all before, so it still rises there.
         mode = math.floor((self.taken + 1) * float(binomial.success(epsilon)))
         low, high = max(1, self.correct - mode), self.correct
         while high - low > _PLACES:

@@ -10,7 +10,7 @@ from scipy import special
 from canaria._core import effort
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP
-from canaria.evidence.base import KINDS, Evidence, Progress, Tally
+from canaria.evidence.base import Evidence, Progress, Tally
 from canaria.evidence.bound import Bound, lower_bound
 
 _LOW: Final = 0.5
@@ -148,7 +148,7 @@ def _elements_needed(bound: Bound) -> int | None:
     if kind is None or bound.family is not None:
         return None
     right, taken = bound.tally
-    share = 1.0 if isinstance(bound.evidence, KINDS[kind]) else _LOOKS_COST
+    share = 1.0 if isinstance(bound.evidence, Evidence.kinds()[kind]) else _LOOKS_COST
     sure = 1 - (1 - bound.confidence) / share
     enough = max(_LOW * bound.estimate if bound.epsilon else 0.0, 1e-3)
     size = evidence.elements
@@ -156,7 +156,7 @@ def _elements_needed(bound: Bound) -> int | None:
         larger = size / evidence.elements
         guesses = round(taken * larger)
         unlucky = max(0, int(right / taken * guesses - math.sqrt(guesses) / 2))
-        count = KINDS[kind].of_count(unlucky, guesses, size, evidence.one_sided)
+        count = Evidence.kinds()[kind].of_count(unlucky, guesses, size, evidence.one_sided)
         if _bound_within_reason(count, bound.delta, sure) >= enough:
             return _rounded_up(size)
     return None

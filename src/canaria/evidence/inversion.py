@@ -68,7 +68,7 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
         return None
     last = ends[run - 1]
     monotone = evidence.inversion in (Inversion.BISECTION, Inversion.STRETCHES)
-    if run < len(ends) and family.continuous and monotone:
+    if run < len(ends) and monotone:
         kept = ends[run]
         while kept > last * _AS_CLOSE:
             middle = math.sqrt(last * kept)
@@ -78,28 +78,6 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
                 kept = middle
         last = max(ends[run - 1], significant(last))
     return family.claim(last)
-
-
-def is_refuted(claim: Claim, evidence: Evidence, family: Family, level: float, weakest: Claim | None) -> bool:
-    """Whether a claim is in the initial run of refuted ones, of which the weakest that was tested is known.
-
-    A claim of the stretch after that one is in the run if it is refuted itself, where the p-value is
-    monotone in stretches.
-    """
-    promised, known = family.parameter(claim), -math.inf if weakest is None else family.parameter(weakest)
-    if promised <= known:
-        return True
-    if isinstance(evidence, Split):
-        return any(
-            is_refuted(claim, part, family, share, weakest_refuted(part, family, share))
-            for part, share in _parts(evidence, level)
-        )
-    if evidence.inversion not in (Inversion.BISECTION, Inversion.STRETCHES):
-        return False
-    ends = tested(family, evidence.elements)
-    beyond = int(np.searchsorted(ends, known * (1 + _ROUNDING), side="right"))
-    within = beyond < len(ends) and bool(promised <= ends[beyond])
-    return within and evidence.refutes(claim, level)
 
 
 def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
@@ -184,6 +162,7 @@ def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
         if settled[run] == 0 and not _refutes(evidence, float(claims[run]), delta, level):
             break
         run, walked = run + 1, settled[run] == 0
+    # If a screen settled the last claim of the run, its own p-value must agree with what is reported.
     while run > 0 and not walked and not _refutes(evidence, float(claims[run - 1]), delta, level):
         run -= 1
     return float(claims[run - 1]) if run > 0 else 0.0

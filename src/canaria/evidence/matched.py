@@ -12,7 +12,8 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria.claims import Claim, families
+from canaria._core.kinds import to_dict
+from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _independent
 from canaria.evidence._lines import lines_of
@@ -59,8 +60,8 @@ class MatchedCounts(Evidence):
 
     Example:
         >>> hits = [1] * 40 + [1, 0] * 80
-        >>> from canaria.claims import GaussianDP
-        >>> MatchedCounts(families.gaussian(), hits).refutes(GaussianDP(0.3), 0.05)
+        >>> from canaria.claims import GaussianDP, families
+        >>> MatchedCounts(families.Gaussian(), hits).refutes(GaussianDP(0.3), 0.05)
         True
 
     """
@@ -80,7 +81,7 @@ class MatchedCounts(Evidence):
     ) -> None:
         seen, level = checks.hits(hits), checks.confidence(confidence)
         if not isinstance(family, Family):
-            raise InputError(f"family must be a family of claims, such as gaussian(), got {shown(family)}")
+            raise InputError(f"family must be a family of claims, such as Gaussian(), got {shown(family)}")
         plan = planned(family, len(seen), level)
         taken = _all_looks(plan)
         checks.assign(
@@ -136,7 +137,7 @@ class MatchedCounts(Evidence):
         evidence = cls.__new__(cls)
         checks.assign(
             evidence,
-            family=family if isinstance(family, Family) else families.from_dict(family),
+            family=family if isinstance(family, Family) else Family.from_dict(family),
             elements=total,
             confidence=checks.confidence(confidence),
             taken=looked,
@@ -148,7 +149,7 @@ class MatchedCounts(Evidence):
     def to_dict(self) -> dict[str, Any]:
         """The counts at the looks, for JSON."""
         return {
-            "family": families.to_dict(self.family),
+            "family": to_dict(self.family),
             "elements": self.elements,
             "confidence": self.confidence,
             "taken": self.taken.tolist(),
@@ -300,10 +301,6 @@ class MatchedCounts(Evidence):
         planning += _PLANNING * stretches * math.log(self.elements + 1) + _PER_ELEMENT * self.elements
         claim = len(self.taken) * effort.CALL
         return Effort(planning + claim, planning + stretches * claim)
-
-    def has_all_looks(self) -> bool:
-        """Whether hits are counted at all looks of the family, and nowhere else."""
-        return np.array_equal(self.taken, _all_looks(self._plan))
 
     @cached_property
     def _plan(self) -> tuple[Stretch, ...]:

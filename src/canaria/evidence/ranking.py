@@ -284,26 +284,43 @@ class Ranking(Evidence):
     def closer(self, claim: ApproximateDP, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds on the p-value, ever closer as more boundaries are walked to, at last equal.
 
-        A boundary lowered by some flips is crossed at least as often as its easiest look, and at most as
-        often as all its looks together. Of two it is the lower one that is crossed more often, by at most
-        what its looks have more: a walk that crosses it alone is between them at some look. The boundary
-        about which least is known, for what it weighs in the p-value, is walked to next, first roughly.
+        The p-value is A + (1 - A) B / E[N] (Theorem 7), A = q_0 and E[N] = sum_f (1 - q_f), where q_f is the
+        probability that the walk crosses the boundary lowered by f flips. Each q_f costs a walk through all
+        looks, and a verdict rarely needs all of them. So intervals [least_l, most_l] for q at some numbers of
+        flips f_l are kept, and narrowed where it pays most. For f < f' and the tails of single looks ("Bounds
+        that save walks" in Theorem 7):
+
+            max_j tail_j(c_j - f) <= q_f <= sum_j tail_j(c_j - f),
+            q_f <= q_f' <= q_f + sum_j [tail_j(c_j - f') - tail_j(c_j - f)].
+
+        The first line gives the intervals to begin with. The second is why one walk narrows all of them: a
+        walk that crosses only the lower boundary is between the two at some look. Walks are first made
+        roughly (Theorem 8), then exactly, unless `rough` is False.
+
+        Yields:
+            Bounds (low, high), the last with low == high. Any of them may be used: `high` refutes, `low` only
+            ever decides that a claim is kept.
+
         """
         effort.spend(5 * effort.CALL)
         epsilon, budget = claim.epsilon, float(self._budget(claim.epsilon, claim.delta))
         boundary = self.boundary(claim)
+        # Looks with c_j > k_j cannot be crossed. If there is no other, the p-value is 1 by definition.
         reachable = boundary <= self.grid
         if not reachable.any():
             yield 1.0, 1.0
             return
         looks, boundary = self.grid[reachable], boundary[reachable]
         flips = flips_that_matter(looks, boundary, epsilon) if budget > 0 else np.zeros(1, dtype=np.int64)
+        # q_f at f_l stands for all f in (f_{l-1}, f_l], as 1 - q_f falls with f. This rounds E[N] down.
         widths = np.diff(flips, prepend=-1)
         tails = binomial.tail(boundary[:, None] - flips, looks[:, None], epsilon)
         union = tails.sum(axis=0)
         least, most = tails.max(axis=0), np.minimum(union, 1.0)
+        # A second upper bound on E[N], beside the one from `least`: E[N] <= min_j E[(c_j - S_j)_+].
         easiest = mean_to_reach(boundary, looks, epsilon, tails[:, 0]) if budget > 0 else math.inf
         walk = _walks.Walk(looks, epsilon, rarest=float(least[0]))
+        # Rough walks narrow the intervals as far as they can. Exact ones then begin with what is known.
         for exact in (False, True) if rough and walk.rough else (True,):
             known = np.zeros(len(flips), dtype=np.bool_)
             while True:
@@ -312,16 +329,21 @@ class Ranking(Evidence):
                 low = _mean_flips(float(least[0]), min(mean, easiest), budget)
                 high = max(low, _mean_flips(float(most[0]), fewest, budget))
                 done = bool(known.all())
+                # With all exact walks made, `high` is the p-value as it is defined, with E[N] rounded down.
                 yield binomial.rounded_up(high if done and exact else low), binomial.rounded_up(high)
                 if done:
                     break
+                # How much the p-value moves with each q: about 1 by A = q_0, and B / E[N]^2 by E[N].
                 weights = widths * (budget / max(mean, 1.0) ** 2)
                 weights[0] += 1
                 place = int(np.argmax(np.where(known, -1.0, weights * (most - least))))
                 known[place] = True
+                # Below the floor an exact crossing, with its slivers, would come out larger than what is
+                # known.
                 crossed = at_most = float(most[place])
                 if crossed > walk.floor:
                     crossed, at_most = np.minimum(walk.crossing(boundary - flips[place], exact), crossed)
+                # Lower boundaries, with more flips, are crossed at least as often; higher ones at most.
                 least[place:], most[place] = np.maximum(least[place:], crossed), at_most
                 most[place:] = np.minimum(most[place:], most[place] + union[place:] - union[place])
                 most[:place] = np.minimum(most[:place], most[place])
@@ -367,12 +389,15 @@ class Ranking(Evidence):
         best = (most_likely(self.counts[:, None], looks, epsilons) + charged).argmin(axis=0)
         smallest = scores(self.counts[best], self.grid[best], epsilons, budget) * binomial.ROUND_UP
         possible = smallest <= min(level, _LIKELY)
+        # A <= J' tau': no look is crossed more often than tau'. What is left of the level is for delta.
         smallest = np.where(possible, smallest, _LIKELY)
         boundary = counts_below(looks, smallest, epsilons, budget)
         reachable = boundary <= looks
         left = level - reachable.sum(axis=0) * smallest
         possible &= left > 0
         if delta > 0:
+            # E[N] >= (f + 1) Pr[N > f]. The rule is refuted if B / E[N] is at most what is left, so f + 1 is
+            # tried at 1.5 times B / left: room for a Pr[N > f] down to two thirds.
             flips = np.maximum(np.ceil(1.5 * budget / np.where(possible, left, 1.0)) - 1, 0)
             lowered = (most_likely(boundary - flips, looks, epsilons) * reachable).sum(axis=0)
             left -= budget / ((flips + 1) * np.maximum(1 - lowered, _NOTHING))
@@ -392,11 +417,15 @@ class Ranking(Evidence):
         smallest = np.where(possible, smallest, 1.0) * binomial.ROUND_UP
         boundary = first_counts(looks, smallest, epsilons, budget)
         reachable = boundary <= looks
+        # A' of Theorem 7: the union bound, less the least chance of being above the boundary at both of two
+        # neighbouring looks, which the union bound counts twice.
         crossed = binomial.tail(boundary, looks, epsilons) * reachable
         again = binomial.tail(np.diff(boundary, axis=0), np.diff(looks, axis=0), epsilons)
         twice = (crossed[:-1] * again * reachable[1:]).sum(axis=0)
         chances = crossed.sum(axis=0) * binomial.ROUND_UP - twice / binomial.ROUND_UP**2
         if delta > 0:
+            # Any numbers of flips give a bound (Theorem 7). These are shares of the smallest excess over a
+            # mean.
             excess = np.where(reachable, boundary - looks * binomial.success(epsilons), np.inf).min(axis=0)
             flips = np.maximum(1, np.rint(_FOR_FLIPS * np.minimum(excess, looks[-1])).astype(np.int64))
             lowered = (binomial.tail(boundary - flips[:, None], looks, epsilons) * reachable).sum(axis=1)

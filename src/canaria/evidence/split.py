@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final
 from canaria._core import checks
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
+from canaria._core.kinds import to_dict
 from canaria.claims import ApproximateDP, Claim
-from canaria.evidence.base import Evidence, Inversion, Progress, Tally, from_dict, to_dict
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 MOST_SHARES: Final = 1 + 2.0**-50
 """What shares may add up to: each is rounded to a double, which adds at most 2^-53 of it to the sum."""
@@ -195,7 +196,7 @@ class Split(Evidence):
 
     @classmethod
     def _of_records(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":
-        return cls(tuple(from_dict(part) for part in parts), tuple(shares))
+        return cls(tuple(Evidence.from_dict(part) for part in parts), tuple(shares))
 
 
 def _all(name: str, values: Iterable[Any]) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from canaria._core import checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent
-from canaria.claims import Claim, require_same_adjacency
+from canaria.claims import Claim
+from canaria.claims.approximate import common_adjacency
 from canaria.evidence.base import Evidence
 from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.split import MOST_SHARES, Split
@@ -249,19 +250,15 @@ def _shares(names: list[str], shares: Mapping[str, float] | None) -> dict[str, f
 
 
 def _joint(bounds: dict[str, Bound], shares: dict[str, float], delta: float, confidence: float) -> Bound:
-    adjacencies = {bound.adjacency for bound in bounds.values()}
-    for one in adjacencies:
-        for other in adjacencies:
-            require_same_adjacency(one, other)
+    adjacency = common_adjacency("audits", (bound.adjacency for bound in bounds.values()))
     if len(families := {bound.family for bound in bounds.values()}) > 1:
         raise InputError("audits must all be for any claim, or all for one family of claims")
-    specified = adjacencies - {"unspecified"}
     abouts = dict.fromkeys(bound.about for bound in bounds.values() if bound.about)
     return lower_bound(
         Split(tuple(bound.evidence for bound in bounds.values()), tuple(shares.values())),
         delta,
         confidence,
-        adjacency=specified.pop() if specified else "unspecified",
+        adjacency=adjacency,
         about=" and ".join(abouts) or None,
         family=families.pop(),
     )

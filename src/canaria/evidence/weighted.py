@@ -277,10 +277,17 @@ class Weighted(Evidence):
     def top(self, claim: ApproximateDP) -> float:
         """The cap of the losses against a claim, chosen from the losses alone.
 
-        Where the plain delta rule would do at a level of 0.05, there is no cap but ln(4 n). Else, of nine
-        caps, the one with the most power at that level if the losses are right: a verdict needs an excess
-        over the mean by chance, and one that keeps the sway of delta small. How far that has to be is fitted
-        to computed sways; validity does not depend on it.
+        Where the plain delta rule would do at a level of 0.05, there is no cap but ln(4 n). Else a heavy
+        guess has more sway than it is worth, and of nine caps the one with the most power at that level is
+        taken. With T the right weight, the claim is refuted at level b if A(T) <= 0.4 b and B D(T) <= 0.6 b
+        (Theorem 6 (c)), so T must exceed its mean under the claim by
+
+            needed = max(excess at which A = 0.4 b, excess at which D = 0.6 b / B).
+
+        If the losses are right, guess i is right with probability p(|loss_i|), and T is about normal. The
+        power rises with (believed mean - claimed mean - needed) / believed standard deviation, which is
+        compared. The excess for D is fitted to computed sways. Validity depends on none of this, as the hits
+        do not enter (Theorem 9): the cap may be any function of the output and the claim.
 
         Args:
             claim: The claim to test.
@@ -292,18 +299,22 @@ class Weighted(Evidence):
         sizes, _ = self._sorted
         largest, epsilon = float(sizes[-1]), claim.epsilon
         budget = float(binomial.flip_budget(self.elements, epsilon, claim.delta))
+        # Up to here the share of delta is B / b, and D does not matter.
         if budget <= _sway.MOST * _DESIGN or largest - epsilon < _NOTHING:
             return largest
+        # For each cap, how many guesses have which weight: from where each weight begins among sorted sizes.
         weights = np.arange(LATTICE + 1)
         tops = epsilon + (largest - epsilon) * _CAPS
         starts = np.searchsorted(sizes, epsilon + (tops - epsilon)[:, None] * _HALFWAY, side="left")
         edges = np.pad(starts, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(sizes))))
         groups = np.diff(edges)
+        # The standard deviation of T under the claim. A cap that leaves no guess with weight is not taken.
         right, wrong = binomial.success(epsilon), binomial.failure(epsilon)
         spread = np.sqrt(right * wrong * (groups @ weights**2))
         used = spread > 0
         spread = np.where(used, spread, 1.0)
         heaviest = ((groups > 0) * weights).max(axis=1)
+        # Mean and variance of T if the losses are right, by sums over the sorted guesses.
         believed, noise = (
             np.diff(sums[edges]) @ powers
             for sums, powers in zip(self._believed, (weights, weights**2), strict=True)

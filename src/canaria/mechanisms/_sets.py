@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from scipy import special
 
+from canaria._core import binomial
 from canaria._core.arrays import Bits, Floats, Integers
 
 
@@ -58,9 +58,7 @@ def spread(shared: Floats, known: Bits, size: int) -> Floats:
 def _log_binomials(size: int) -> Floats:
     """Ln Bin(k; u, 1/2) at [u, k], -inf where k > u."""
     total, hits = np.meshgrid(np.arange(size + 1.0), np.arange(size + 1.0), indexing="ij")
-    rest = np.maximum(total - hits, 0)
-    logs = special.gammaln(total + 1) - special.gammaln(hits + 1) - special.gammaln(rest + 1)
-    return np.where(hits <= total, logs - total * math.log(2), -math.inf)
+    return np.where(hits <= total, binomial.log_mass(np.minimum(hits, total), total, 0.5), -math.inf)
 
 
 def _mixture(log_likelihoods: Floats, included: Integers, weights: Floats) -> Floats:

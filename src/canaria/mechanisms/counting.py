@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from scipy import special
 
-from canaria._core import checks
+from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, called
@@ -114,14 +114,11 @@ class Count:
     def outcomes(self, n: int) -> Outcomes:
         """Every count."""
         counts = np.arange(n + 1)
-        logs = special.gammaln(n + 1) - special.gammaln(counts + 1) - special.gammaln(n - counts + 1)
-        return Outcomes(counts, np.exp(logs - n * math.log(2)))
+        return Outcomes(counts, np.exp(binomial.log_mass(counts, n, 0.5)))
 
     def closed_efficacy(self, n: int, k: int) -> float:
         """All elements share their loss, so k does not matter; E|Bin - n/2| = n C(n-1, n//2) / 2^n."""
-        half = n // 2
-        log_binomial = math.lgamma(n) - math.lgamma(half + 1) - math.lgamma(n - half)
-        return 0.5 + math.exp(log_binomial - n * math.log(2))
+        return 0.5 + math.exp(binomial.log_mass(n // 2, n - 1, 0.5)) / 2
 
 
 @dataclass(frozen=True)

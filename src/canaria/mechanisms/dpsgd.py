@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import interpolate, special
 
-from canaria._core import checks
+from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms._protocol import Output
@@ -70,8 +70,7 @@ class DpSgd:
     def __post_init__(self) -> None:
         checks.integer("dimension", self.dimension, 1)
         checks.integer("steps", self.steps, 1)
-        if not 0 < checks.real("sample_rate", self.sample_rate) <= 1:
-            raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(self.sample_rate)}")
+        checks.sample_rate(self.sample_rate)
         if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
             raise InputError(
                 f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
@@ -136,6 +135,7 @@ class DpSgd:
         total = np.zeros((*included.shape, most + 1))
         product = np.ones_like(total)
         powers = np.ones_like(total)
+        # `total` has the logarithms, `product` the factors of steps whose logarithm is still to be taken.
         for step in range(1, self.steps + 1):
             seen = self._step(included, below, rng)
             if group == 0:
@@ -180,10 +180,8 @@ class DpSgd:
             reach = 10 * math.sqrt(trials * rate * (1 - rate)) + 10
             first = max(0, math.floor(trials * rate - reach))
             counts = np.arange(first, min(trials, math.ceil(trials * rate + reach)) + 1)
-            logs = special.gammaln(trials + 1.0) - special.gammaln(counts + 1.0)
-            logs -= special.gammaln(trials - counts + 1.0)
-            logs += special.xlogy(counts, rate) + special.xlog1py(trials - counts, -rate)
-            terms = logs - 0.5 * ((values[..., None] - counts) / scale) ** 2
+            squares = ((values[..., None] - counts) / scale) ** 2
+            terms = binomial.log_mass(counts, trials, rate) - squares / 2
             columns.append(special.logsumexp(terms, axis=-1))
         return np.stack(columns, axis=-1)
 

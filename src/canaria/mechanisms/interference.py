@@ -63,6 +63,7 @@ class Interference:
         elif len(changed):
             self._reveal(changed, known)
         hidden = known == 0
+        # r = g' S^-1 g and g' S^-1 (Y - all means), for every canary g.
         means = self._means(known)
         variances = self._variances(known)
         reach = np.diagonal(self._inner)
@@ -70,6 +71,9 @@ class Interference:
         # Canary i is taken out of S again (Sherman and Morrison), and its mean out of the residual.
         alone = 1 / np.maximum(1 - variances * reach, 1e-12)
         strength = np.maximum(reach * alone, 1e-300)
+        # a = `strength` = g' S_-i^-1 g and b = `seen` = g' S_-i^-1 (Y - means of the others), so b ~ N(a x_i,
+        # a). For an excluded canary x_i = 0. For an included one x_i has the mean T q and the variance T q (1
+        # - q), treated as normal: b ~ N(a T q, a + a^2 T q (1 - q)).
         seen = pull * alone + strength * means
         wide = strength + strength**2 * self._spread
         ratio = 0.5 * (seen**2 / strength - (seen - strength * self._taken) ** 2 / wide)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from canaria._core import checks
+from canaria._core import binomial, checks
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon
@@ -221,6 +221,8 @@ class CyclicPoisson(Participation):
         return turns
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
+        # Columns of C that are a period or more apart are orthogonal, so |C u|^2 is a sum over the steps of u
+        # and the mean over the coins a product over turns; the group is averaged over at last (Theorem 35).
         _require_bands(strategy, self.groups)
         each = _log_mixture(self.rate, _exponents(strategy, statistic, deviation))
         by_group = _of_turns_added(each, self.groups)
@@ -299,6 +301,7 @@ class MinSeparation(Participation):
         for step in range(steps - 1, -1, -1):
             with_it = taking + exponents[step] + later[step + self.separation]
             later[step] = np.logaddexp(out + later[step + 1], with_it)
+        # A warm row may still sit out the first steps: it begins at a random one of them.
         law = self._first()
         return np.asarray(special.logsumexp(later[: len(law)].T, b=law, axis=1))
 
@@ -357,8 +360,7 @@ def _of_turns(period: int, steps: int, rate: float) -> Floats:
     """The chances of rows that take turns: one in each period, and one more for some, who are not known."""
     turns, left = divmod(steps, period)
     one_more, counts = rate * left / period, np.arange(turns + 1)
-    ways = -special.betaln(counts + 1, turns - counts + 1) - math.log(turns + 1)
-    whole = np.exp(ways + special.xlogy(counts, rate) + special.xlog1py(turns - counts, -rate))
+    whole = np.exp(binomial.log_mass(counts, turns, rate))
     return np.convolve(whole, [1 - one_more, one_more])
 
 

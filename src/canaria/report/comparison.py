@@ -112,7 +112,7 @@ class Comparison:
             note += " Their δ differ, so their ε are not about the same thing."
         if len({row.result.bound.condition for row in self.rows}) > 1:
             note += " Some are about mechanisms of a family alone, others about any."
-        if len({row.result.bound.adjacency for row in self.rows} - {"unspecified"}) > 1:
+        if len({row.result.bound.adjacency == "replace" for row in self.rows}) > 1:
             note += " Their adjacencies differ."
         return note
 

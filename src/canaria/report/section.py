@@ -83,7 +83,8 @@ class Section:
         meanings = words.MEANING if self.condition is None else words.MEANING_OF_FAMILY
         meaning = meanings[self.result.refuted].format(wrong=wrong)
         conformance = self.result.conformance
-        return meaning if conformance is None or conformance.conforms else meaning + words.NOT_CONFORMING
+        fails = conformance is not None and not conformance.is_safe
+        return meaning + words.NOT_CONFORMING if fails else meaning
 
     @property
     def condition(self) -> str | None:

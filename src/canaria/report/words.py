@@ -154,8 +154,10 @@ CLAIM: Final = {
     None: "none was given, so nothing could be refuted. The true ε may lie anywhere above the bound.",
 }
 NO_CLAIM_OF_FAMILY: Final = "none was given to hold this against. The true ε may lie anywhere above."
+CLAIM_NOT_RELIED_ON: Final = "the guesses alone do not refute it, but the verdict says why not to rely on it."
 CLAIM_WITH_AN_ASSUMPTION: Final = "not refuted for any mechanism whatever, but refuted {assumes}."
 WITH_AN_ASSUMPTION: Final = "refuted with an assumption"
+NOTED: Final = "the notes above say what else to know"
 AS_STATED: Final = "training matches what was stated, as far as it was tested"
 NOT_AS_STATED: Final = "training does not match what was stated"
 CONTRADICTED: Final = "the noise is as stated, but training is not; the verdict says where"
@@ -165,6 +167,7 @@ NEXT: Final = {
         "the estimate, which has no guarantee, is above the claim: this audit does not settle it. Audit "
         "again with more canaries."
     ),
+    "safe": "training differs from what was stated on the safe side: find out why, for the sake of accuracy.",
     "not as stated": "do not rely on the claimed ε until the difference is found; then audit again.",
     "assumption": "check whether the assumption holds. If it does, do not rely on the claimed ε.",
     "nothing shown": "this audit shows nothing. One with more canaries or with better scores may.",

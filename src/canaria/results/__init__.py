@@ -4,7 +4,7 @@ Results are made in one place, saved as JSON, read back and verified; nothing in
 does not depend on training frameworks, and imports `report` only when a report is asked for.
 """
 
-from canaria.results.conformance import Conformance
+from canaria.results.conformance import Cause, Conformance
 from canaria.results.parts import Histogram, Ladder, Step
 from canaria.results.read import Stored, read_result
 from canaria.results.result import Result
@@ -12,6 +12,7 @@ from canaria.results.rungs import Rung
 from canaria.results.verify import Check, check, read_checked
 
 __all__ = [
+    "Cause",
     "Check",
     "Conformance",
     "Histogram",

@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
-from canaria._core import checks
+from canaria._core import checks, effort
 from canaria._core.errors import InputError, shown
 from canaria.evidence import Bound, Evidence
 
@@ -61,12 +62,12 @@ def lines(name: str, value: object) -> dict[str, str]:
     return {text(name, key): text(name, line) for key, line in value.items()}
 
 
-def require_moderate(record: object) -> None:
-    """Refuse recorded evidence that is too large or too deeply nested to be read quickly."""
+def require_moderate(name: str, record: object) -> None:
+    """Refuse recorded evidence, or a claim, that is too large or too deeply nested to be read quickly."""
     level, depth, parts = [record], 0, 0
     while level:
         if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:
-            raise InputError(f"evidence must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
+            raise InputError(f"{name} must have at most {_MOST_PARTS} parts, nested {_DEEPEST} deep")
         depth += 1
         level = [inner for part in level if isinstance(part, dict) for inner in _listed(part.get("parts"))]
 
@@ -86,6 +87,17 @@ def require_quick(bound: Bound, seconds: float, source: str) -> None:
         likely = family.effort(evidence.elements) + tested * evidence.effort(bound.delta).claim
     if likely > seconds:
         raise too_long(source, f"about {likely:.0f}", seconds, evidence)
+
+
+@contextmanager
+def quick(record: dict[str, Any], evidence: Evidence, source: str) -> Iterator[None]:
+    """Stop what takes longer than the record may, counted while it is done."""
+    seconds = allowed(record)
+    try:
+        with effort.at_most(seconds):
+            yield
+    except effort.TooLongError:
+        raise too_long(source, f"more than {seconds:.0f}", seconds, evidence) from None
 
 
 def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> InputError:

@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP, Claim, families
-from canaria.claims import base as claims
-from canaria.evidence import Bound, from_dict
+from canaria.evidence import Bound, Evidence
 from canaria.results import limits
-from canaria.results.conformance import LEAST_LEVEL, Conformance
+from canaria.results.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
 from canaria.results.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
 from canaria.results.parts import Histogram, Ladder, Step
 from canaria.results.result import FORMAT, Result
@@ -115,9 +114,15 @@ def _result(record: object, source: str) -> Result:
         raise InputError(f"{source} must be a result with {', '.join(sorted(missing))}")
     if more:
         raise InputError(f"{source} must be a result and nothing more, got {shown(sorted(more))}")
-    limits.require_moderate(record["evidence"])
+    for part in ("evidence", "claim"):
+        limits.require_moderate(part, record[part])
     bound = _bound(record)
     limits.require_quick(bound, limits.allowed(record), source)
+    with limits.quick(record, bound.evidence, source):  # a composed claim takes long to say its ε
+        return _made(record, bound)
+
+
+def _made(record: dict[str, Any], bound: Bound) -> Result:
     return Result(
         bound,
         _claim(record),
@@ -130,6 +135,8 @@ def _result(record: object, source: str) -> Result:
             _words("contradictions", line)
             for line in limits.texts("contradictions", record["contradictions"])
         ),
+        remarks=tuple(_words("remarks", line) for line in limits.texts("remarks", record["remarks"])),
+        tested=_lines("tested", record["tested"]),
         facts=_lines("facts", record["facts"]),
         seed=limits.seed(record["seed"]),
         command=_maybe_words("command", record["command"]),
@@ -149,20 +156,25 @@ def _bound(record: dict[str, Any]) -> Bound:
         limits.epsilon("epsilon", record["epsilon"]),
         checks.delta(record["delta"]),
         checks.confidence(record["confidence"]),
-        from_dict(record["evidence"]),
+        Evidence.from_dict(record["evidence"]),
         adjacency=checks.adjacency(record["adjacency"]),
         rule=_maybe_words("rule", record["rule"]),
         about=_maybe_words("about", record["about"]),
-        family=None if record["family"] is None else families.from_dict(record["family"]),
+        family=None if record["family"] is None else families.Family.from_dict(record["family"]),
     )
 
 
 def _claim(record: dict[str, Any]) -> Claim | None:
     if record["claim"] is not None:
-        return claims.from_dict(record["claim"])
+        return Claim.from_dict(record["claim"])
     if record["claimed"] is None:
         return None
-    return ApproximateDP(limits.epsilon("claimed", record["claimed"]), checks.delta(record["delta"]))
+    # A result compares bound and claim for the same neighbours only, so one adjacency is stored for both.
+    return ApproximateDP(
+        limits.epsilon("claimed", record["claimed"]),
+        checks.delta(record["delta"]),
+        checks.adjacency(record["adjacency"]),
+    )
 
 
 def _histogram(data: object) -> Histogram | None:
@@ -220,7 +232,12 @@ def _conformance(data: object) -> Conformance | None:
     for value in (p_value, *named.values()):
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
-    clearest = _words("clearest", _field("conformance", data, "clearest"))
+    explained = _words("explained_by", _field("conformance", data, "explained_by"))
+    if explained and explained not in named:
+        raise InputError(f"explained_by of conformance must be one of its parts, got {shown(explained)}")
+    causes = _field("conformance", data, "causes")
+    if not isinstance(causes, dict) or len(causes) > MOST_LINES:
+        raise InputError(f"causes of conformance must be objects by name, got {shown(causes)}")
     _field("conformance", data, "conforms")
     _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
     return Conformance(
@@ -229,9 +246,19 @@ def _conformance(data: object) -> Conformance | None:
         stated_noise=stated,
         weight=weight,
         parts=named,
-        clearest=clearest,
+        causes={_words("causes", name): _cause(cause) for name, cause in causes.items()},
+        explained_by=explained,
         level=level,
     )
+
+
+def _cause(data: object) -> Cause:
+    _require_only("a cause", data, tuple(Cause.__dataclass_fields__))
+    text, effect = (_words(name, _field("a cause", data, name)) for name in ("text", "effect"))
+    unbounded = _field("a cause", data, "unbounded")
+    if effect not in EFFECTS or not isinstance(unbounded, bool):
+        raise InputError(f"effect of a cause must be one of {', '.join(EFFECTS)}, got {shown(effect)}")
+    return Cause(text=text, effect=effect, unbounded=unbounded)
 
 
 def _require_only(what: str, data: object, names: Sequence[str]) -> None:

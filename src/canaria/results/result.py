@@ -18,10 +18,10 @@ from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria._core.files import checksum, write_atomically
+from canaria._core.kinds import to_dict
 from canaria._core.seeds import Seed
 from canaria._version import __version__
-from canaria.claims import ApproximateDP, Claim
-from canaria.claims import base as claims
+from canaria.claims import ApproximateDP, Claim, Composed
 from canaria.claims.families import Family
 from canaria.evidence import Evidence
 from canaria.evidence.bound import Bound, lower_bound, plain
@@ -65,6 +65,8 @@ class Result:
         conformance: Whether training follows its stated law; None if it was not tested.
         rungs: What follows if more is assumed than the bound does.
         contradictions: What training did otherwise than was stated, for certain.
+        remarks: What else a reader must know before the verdict, such as differences on the safe side.
+        tested: For each topic, such as "clipping", why the audit did not test it; empty if it did.
         facts: Further lines for the reader, by name.
         seed: The seed that repeats the audit.
         command: The command that repeats the audit.
@@ -88,6 +90,8 @@ class Result:
     conformance: Conformance | None = None
     rungs: tuple[Rung, ...] = ()
     contradictions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    tested: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
     command: str | None = None
@@ -271,9 +275,11 @@ class Result:
         limits.text("name", self.name)
         limits.text("date", self.date)
         limits.texts("contradictions", self.contradictions)
+        limits.texts("remarks", self.remarks)
         if len(self.rungs) > MOST_RUNGS:
             raise InputError(f"a result must have at most {MOST_RUNGS} rungs, got {len(self.rungs)}")
-        for name, lines in (("facts", self.facts), ("versions", self.versions)):
+        named = (("facts", self.facts), ("versions", self.versions), ("tested", self.tested))
+        for name, lines in named:
             limits.lines(name, lines)
         for name, text in (("rule", self.bound.rule), ("about", self.bound.about), ("command", self.command)):
             if text is not None:
@@ -318,26 +324,43 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """The answer in one sentence."""
+        """The answer: contradictions first, then what is refuted, and what was not tested."""
+        first = [f"Training was NOT what was stated: {'; '.join(self.contradictions)}."] * bool(
+            self.contradictions
+        )
+        if self.misstated is not None:
+            first.append(f"T{self.misstated.answer[1:]}.")
         shown = self.bound.sentence
         if self.claim is not None:
             apart = ". " if self.bound.family is not None else ": "
             follows = shown if apart == ". " else shown[0].lower() + shown[1:]
-            alone = "" if self.refuting_rung is None else " without assumptions"
-            shown = f"{self.promise} is {self.answer}{alone}{apart}{follows}"
+            shown = f"{self.promise} is {self.answer}{self.reserved}{apart}{follows}"
         if (rung := self.refuting_rung) is not None:
             shown += f" It is refuted {rung.assumes}: {rung.epsilon}."
-        if self._misstated is not None:
-            shown += f" T{self._misstated.answer[1:]}."
-        if self.contradictions:
-            shown += f" Training was NOT what was stated: {'; '.join(self.contradictions)}."
-        return shown[0].upper() + shown[1:]
+        return " ".join([*first, shown[0].upper() + shown[1:]])
+
+    @property
+    def reserved(self) -> str:
+        """What to add to "not refuted" so that it does not reassure above a fault; empty if there is none."""
+        if self.refuting_rung is not None:
+            return " without assumptions"
+        return " by the guesses alone" if self.alarming and self.refuted is False else ""
+
+    @property
+    def coverage(self) -> str:
+        """What was tested and what was not, in one line; empty if the audit tested nothing but the claim."""
+        done = [topic for topic, reason in self.tested.items() if not reason]
+        left = [f"{topic} ({reason})" for topic, reason in self.tested.items() if reason]
+        parts = [f"tested: {', '.join(done)}"] * bool(done) + [f"not tested: {', '.join(left)}"] * bool(left)
+        return "; ".join(parts)
 
     @property
     def promise(self) -> str:
         """The claim in words."""
         if not self._is_curve:
-            return f"the claim ε = {self.claimed:.6g}"
+            # Said, because the ε that accountants print is add-remove, and may be half of this one.
+            neighbours = " for replace-one neighbours" if self.bound.adjacency == "replace" else ""
+            return f"the claim ε = {self.claimed:.6g}{neighbours}"
         return f"the claim of {self.claim} (ε = {self.claimed:.4g} at δ = {self.bound.delta:g})"
 
     @property
@@ -352,8 +375,9 @@ class Result:
 
     @property
     def alarming(self) -> bool:
-        """Whether the claim is refuted, or training is not what was stated."""
-        return bool(self.refuted or self.contradictions) or self._misstated is not None
+        """Whether the claim is refuted, or training is not what was stated, on the unsafe side."""
+        unsafe = self.misstated is not None and not self.misstated.is_safe
+        return bool(self.refuted or self.contradictions) or unsafe
 
     @property
     def refuting_rung(self) -> Rung | None:
@@ -368,7 +392,7 @@ class Result:
         return second if second.least is not None and second.least > self.claimed else None
 
     @property
-    def _misstated(self) -> Conformance | None:
+    def misstated(self) -> Conformance | None:
         """The conformance test, if it failed."""
         found = self.conformance
         return None if found is None or found.conforms else found
@@ -381,13 +405,15 @@ class Result:
             "name": self.name,
             **self.bound.to_dict(),
             "claimed": self.plain_claimed,
-            "claim": None if self.claim is None or not self._is_curve else claims.to_dict(self.claim),
+            "claim": None if self.claim is None or not self._is_curve else to_dict(self.claim),
             "refuted": self.refuted,
             "histogram": None if self.histogram is None else asdict(self.histogram),
             "ladder": None if self.ladder is None else self.ladder.to_dict(),
             "conformance": None if self.conformance is None else self.conformance.to_dict(),
             "rungs": [rung.to_dict() for rung in self.rungs],
             "contradictions": list(self.contradictions),
+            "remarks": list(self.remarks),
+            "tested": dict(self.tested),
             "facts": dict(self.facts),
             "seed": self.seed,
             "command": self.command,
@@ -399,8 +425,12 @@ class Result:
     def to_json(self) -> str:
         """The result as JSON on one line: what a result file holds, and `canaria verify` takes."""
         record, bound = self.to_dict(), self.bound
-        limits.require_moderate(record["evidence"])
+        for part in ("evidence", "claim"):
+            limits.require_moderate(part, record[part])
         limits.require_quick(bound, limits.allowed(record), "this result")
+        if isinstance(self.claim, Composed):
+            with limits.quick(record, bound.evidence, "this result"):  # as its reader will have to
+                Composed(self.claim.parts).epsilon_at(bound.delta)
         text = json.dumps(record, allow_nan=False)
         if len(text) >= limits.LARGEST_FILE:
             raise InputError(f"a result must have at most {limits.LARGEST_FILE} bytes, got {len(text)}")

@@ -21,22 +21,30 @@ def text_of(result: Result) -> str:
         *(("assumes", line) for line in bound.assumptions),
     ]
     sure = f"{percent(bound.confidence)}% confidence"
-    lines, shown = [f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"], ""
-    if bound.condition:
-        lines = [bound.sentence]
+    lines = [f"training was NOT what was stated: {one}" for one in result.contradictions]
+    if result.misstated is not None:
+        lines.append(result.misstated.answer)
+        lines += [f"  what to do: {advice}" for advice in result.misstated.advice]
+    lines += [f"note: {remark}" for remark in result.remarks]
+    shown = f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"
+    lines.append(bound.sentence if bound.condition else shown)
+    if result.coverage:
+        lines.append(result.coverage)
     if result.claim is not None:
-        lines.append(f"{result.promise} is {result.answer}")
+        lines.append(f"{result.promise} is {result.answer}{result.reserved}")
     if (rung := result.refuting_rung) is not None:
-        lines[-1] += f" without assumptions; it is refuted {rung.assumes}"
-    if result.conformance is not None:
+        lines[-1] += f"; it is refuted {rung.assumes}"
+    # Beside a note, "matches" would be read as if the note did not matter.
+    silent = not result.contradictions and not result.remarks
+    if result.conformance is not None and result.conformance.conforms and silent:
         lines.append(result.conformance.answer)
-    lines += [f"training was NOT what was stated: {one}" for one in result.contradictions]
     if result.diagnosis:
         lines.append(f"why no more: {result.diagnosis}")
     if result.rungs:
         width = max(len(rung.epsilon) for rung in result.rungs)
         lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
         lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in result.rungs]
+    shown = ""
     for name, value in rows:
         if value is not None:
             lines.append(f"  {name if name != shown else '':<11} {value}")

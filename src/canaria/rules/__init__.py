@@ -4,8 +4,8 @@ A rule is a frozen dataclass. Calling it with scores commits to guesses. Only th
 with the bits and return the evidence.
 """
 
-from canaria.rules._guesses import Commitment, Guesses, Ordering, Rule, Telling, TwoEnded
-from canaria.rules._parse import parse_rule, rule_of, written
+from canaria.rules._guesses import Commitment, Guesses, Rule
+from canaria.rules._parse import parse_rule, written
 from canaria.rules.adaptive import AdaptiveRule, All, Bet, ChoosingRule, SurestFirst, UpTo
 from canaria.rules.around import Around
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
@@ -24,19 +24,15 @@ __all__ = [
     "Matched",
     "Online",
     "OnlineRounds",
-    "Ordering",
     "Ranked",
     "Rule",
     "Soft",
     "Surest",
     "SurestFirst",
     "Tails",
-    "Telling",
     "Threshold",
     "Top",
-    "TwoEnded",
     "UpTo",
     "parse_rule",
-    "rule_of",
     "written",
 ]

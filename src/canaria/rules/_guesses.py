@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
 from canaria._core.arrays import Bits, Floats, Hits, Integers
-from canaria.evidence import Counts, Evidence
+from canaria.evidence import Evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,7 @@ class Commitment(Protocol):
 class Rule(Protocol):
     """A function of the scores that commits to guesses.
 
-    Higher scores mean "+1 more likely"; `rng` breaks ties. The rules of canaria also say which evidence they
-    can have made (`could_have_made`), so that a relabelled result file contradicts itself.
+    Higher scores mean "+1 more likely"; `rng` breaks ties.
 
     Example:
         >>> import numpy as np
@@ -75,63 +74,6 @@ class Rule(Protocol):
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...
-
-
-class Checkable(Protocol):
-    """A rule that knows which evidence it can have made."""
-
-    def could_have_made(self, evidence: Evidence) -> bool: ...
-
-
-@runtime_checkable
-class Telling(Checkable, Protocol):
-    """A rule whose evidence shows the smallest and the largest possible number of included elements.
-
-    Example:
-        >>> from canaria.rules import Surest, Telling, Top
-        >>> isinstance(Top(20), Telling), isinstance(Surest(20), Telling)
-        (True, False)
-
-    """
-
-    def included(self, evidence: Evidence) -> tuple[int, int]: ...
-
-
-@runtime_checkable
-class Ordering(Protocol):
-    """A rule whose evidence shows how many of the highest scores are of included elements.
-
-    Example:
-        >>> from canaria.rules import Ordering, Ranked, Tails
-        >>> isinstance(Ranked(), Ordering), isinstance(Tails(20), Ordering)
-        (True, False)
-
-    """
-
-    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
-        """The fewest and the most of so many highest scores."""
-        ...
-
-
-@runtime_checkable
-class TwoEnded(Protocol):
-    """A rule whose evidence shows right guesses of both ends of the ranked scores together.
-
-    Example:
-        >>> from canaria.rules import Matched, Ranked, TwoEnded
-        >>> isinstance(Matched("gaussian"), TwoEnded), isinstance(Ranked(), TwoEnded)
-        (True, False)
-
-    """
-
-    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
-        """Whether so many included elements among so many highest scores can be those of the evidence."""
-        ...
-
-
-def nothing_guessed(evidence: Evidence) -> bool:
-    """Whether no guess was taken, as with scores that are all equal."""
-    return evidence == Counts(0, 0, evidence.elements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,35 +117,3 @@ def tails_alternating(order: Integers) -> Guesses:
     signs = np.ones(total, dtype=np.int8)
     signs[1::2] = -1
     return Guesses(alternating, signs)
-
-
-def between(known: Integers, counts: Integers, asked: Integers) -> tuple[Integers, Integers]:
-    """The fewest and the most of the first `asked`, from what is counted among the first `known`, rising."""
-    places, counted = np.append(0, known), np.append(0, counts)
-    after = np.searchsorted(places, asked)
-    before = np.maximum(after - 1, 0)
-    fewest = np.maximum(counted[before], counted[after] - (places[after] - asked))
-    return fewest, np.minimum(counted[after], counted[before] + (asked - places[before]))
-
-
-def ends_fit(
-    taken: Integers, correct: Integers, elements: int, highest: Integers, included: Integers
-) -> bool:
-    """Whether bins of scores can show so many right guesses, half of them at each end.
-
-    The bins have so many included elements among so many highest scores.
-    """
-    lowest = (elements - highest)[::-1]
-    excluded = lowest - (included[-1] - included)[::-1]
-    above = between(highest, included, -(-taken // 2))
-    below = between(np.append(lowest, elements), np.append(excluded, elements - included[-1]), taken // 2)
-    fewest, most = (top + bottom for top, bottom in zip(above, below, strict=True))
-    return bool(((fewest <= correct) & (correct <= most)).all())
-
-
-def between_tails(right: int, taken: int, elements: int) -> tuple[int, int]:
-    """The fewest and the most included elements: all right guesses at the lower end, or all at the upper."""
-    lower = taken // 2
-    fewest = lower - right + 2 * max(0, right - lower)
-    most = lower - right + 2 * min(right, taken - lower)
-    return fewest, most + elements - taken

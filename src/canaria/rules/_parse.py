@@ -2,15 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
 
 from canaria._core.errors import InputError, nearest, shown
-from canaria.rules._guesses import Checkable, Rule
-from canaria.rules.adaptive import AdaptiveRule, All, Bet, SurestFirst, UpTo
+from canaria.rules._guesses import Rule
+from canaria.rules.adaptive import AdaptiveRule, All, Bet, UpTo
 from canaria.rules.around import Around
 from canaria.rules.fixed import Soft, Surest, Tails, Threshold, Top
-from canaria.rules.matched import Matched
 from canaria.rules.online import Online
 from canaria.rules.ranked import Ranked
 
@@ -89,24 +87,10 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
 
 _EXAMPLES: Final = {"threshold": "0.5"}
 """A number for an error message, where 100 would not be one that people use."""
-_OURS: Final[dict[str, Callable[..., Checkable]]] = {
-    rule.__name__: rule
-    for rule in (
-        All,
-        Around,
-        Bet,
-        Matched,
-        Online,
-        Ranked,
-        Soft,
-        Surest,
-        SurestFirst,
-        Tails,
-        Threshold,
-        Top,
-        UpTo,
-    )
-}
+_OURS: Final = re.compile(
+    "All|Around|Bet|Matched|Online|Ranked|Soft|Surest|SurestFirst|Tails|Threshold|Top|UpTo"
+)
+"""Names that only rules of canaria are recorded by."""
 
 
 def written(rule: object) -> str:
@@ -124,42 +108,6 @@ def written(rule: object) -> str:
 
     """
     text = repr(rule)
-    borrowed = _OURS.get(text.partition("(")[0], type(rule)) is not type(rule)
-    return f"{type(rule).__module__}.{text}" if borrowed else text
-
-
-def rule_of(written: str) -> Checkable | None:
-    """The rule that prints like this.
-
-    Args:
-        written: The text, as `written` returns it.
-
-    Returns:
-        The rule, or None if it is not a rule of canaria.
-
-    Raises:
-        InputError: If the text starts like a rule of canaria but is not how it prints.
-
-    Example:
-        >>> rule_of("Tails(k=7)"), rule_of("MyOwnRule()")
-        (Tails(k=7), None)
-
-    """
-    name, _, rest = written.partition("(")
-    if name not in _OURS:
-        return None
-    rule: Checkable | None = None
-    with suppress(TypeError, ValueError):
-        words = [word for word in rest.removesuffix(")").split(", ") if word]
-        given = [word[1:-1] for word in words if word[0] == word[-1] == "'"]
-        pairs = [word.split("=") for word in words[len(given) :]]
-        rule = _OURS[name](*given, **{key: _value(text) for key, text in pairs})
-    if repr(rule) != written:
-        raise InputError(f"rule is stored as {shown(written)}, which is not how canaria writes a rule")
-    return rule
-
-
-def _value(text: str) -> int | float | bool:
-    if text in ("True", "False"):
-        return text == "True"
-    return _whole(text) if _WHOLE.fullmatch(text) else _number(text)
+    module = type(rule).__module__
+    borrowed = _OURS.fullmatch(text.partition("(")[0]) and not module.startswith("canaria.rules.")
+    return f"{module}.{text}" if borrowed else text

@@ -6,7 +6,7 @@ maximum-likelihood guessers like the others.
 
 import math
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy import special
@@ -14,8 +14,6 @@ from scipy import special
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Hits, Integers
 from canaria.evidence import Bets, Budget, Counts, Evidence
-
-_ROUNDING: Final = 1e-12
 
 
 @runtime_checkable
@@ -78,16 +76,8 @@ class Bet:
         """The bets; if there was no guess, a single bet without a stake."""
         if len(hits) == 0:
             return Bets([0.5], [0], elements)
-        capped = np.minimum(np.abs(losses), _largest_loss(elements))
+        capped = np.minimum(np.abs(losses), math.log(4 * elements))
         return Bets(special.expit(capped), hits, elements)
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every confidence is that of a capped loss."""
-        if not isinstance(evidence, Bets) or evidence.confidences is None:
-            return False
-        surest = float(special.expit(_largest_loss(evidence.elements)))
-        stated = evidence.confidences
-        return bool(stated.min() >= 0.5 and stated.max() <= surest * (1 + _ROUNDING))
 
 
 @dataclass(frozen=True)
@@ -122,10 +112,6 @@ class SurestFirst:
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
         """The bets, as in `Bet`."""
         return Bet().weigh(hits, losses, elements)
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every confidence is that of a capped loss."""
-        return Bet().could_have_made(evidence)
 
 
 @dataclass(frozen=True)
@@ -170,10 +156,6 @@ class UpTo:
         checks.integer("budget", self.budget, 1, elements, "elements")
         return Budget(int(hits.sum()), len(hits), self.budget, elements)
 
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence has this budget."""
-        return isinstance(evidence, Budget) and evidence.budget == self.budget
-
 
 @dataclass(frozen=True)
 class All:
@@ -198,12 +180,3 @@ class All:
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
         """The number of right guesses out of all."""
         return Counts(int(hits.sum()), len(hits), elements)
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is a count, of guesses of either sign."""
-        return isinstance(evidence, Counts) and not evidence.one_sided
-
-
-def _largest_loss(elements: int) -> float:
-    """The cap of losses: a guess beyond it is as good as certain, and no bet stakes everything."""
-    return math.log(4 * elements)

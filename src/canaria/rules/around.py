@@ -7,14 +7,11 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
-from canaria.evidence import Evidence, Ranking
+from canaria.evidence import Ranking
 from canaria.rules._guesses import (
     Guesses,
     OneShot,
-    between_tails,
-    ends_fit,
     falling,
-    nothing_guessed,
     tails_alternating,
 )
 
@@ -66,25 +63,3 @@ class Around:
         checks.integer("k", self.k, 1, elements, "elements")
         spaced = np.geomspace(max(self.k / _WIDTH, 1), min(self.k * _WIDTH, elements), _LOOKS)
         return np.unique(np.rint(spaced).astype(np.int64))
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is a ranking of both tails with the looks of the rule."""
-        return nothing_guessed(evidence) or (
-            isinstance(evidence, Ranking)
-            and not evidence.one_sided
-            and self.k <= evidence.elements
-            and np.array_equal(evidence.grid, self.looks(evidence.elements))
-            and evidence.committed == evidence.grid[-1]
-        )
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The fewest and the most that right guesses at the last look leave open, as for `Tails`."""
-        if not isinstance(evidence, Ranking):
-            return 0, evidence.elements
-        return between_tails(int(evidence.counts[-1]), int(evidence.grid[-1]), evidence.elements)
-
-    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
-        """Whether the counts at all looks can be those of such bins of scores."""
-        if not isinstance(evidence, Ranking):
-            return True
-        return ends_fit(evidence.grid, evidence.counts, evidence.elements, highest, included)

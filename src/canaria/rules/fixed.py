@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Floats, Integers
-from canaria.evidence import Counts, Evidence, UncommittedCounts, Weighted
+from canaria._core.arrays import Floats
+from canaria.evidence import Counts, UncommittedCounts, Weighted
 from canaria.rules._guesses import (
     Guesses,
     OneShot,
-    between_tails,
     falling,
     highest,
-    nothing_guessed,
     tails_alternating,
 )
 
@@ -44,15 +42,6 @@ class Top:
         taken, total = checks.integer("k", self.k, 1, len(scores), "elements"), len(scores)
         guesses = Guesses(highest(scores, taken, rng), np.ones(taken, dtype=np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total, one_sided=True))
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is that of k guesses of one sign."""
-        return _of_guesses(self.k, evidence, one_sided=True)
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The right guesses are of included elements, the wrong ones of excluded elements."""
-        right, taken = evidence.tally(0.0)
-        return right, evidence.elements - (taken - right)
 
 
 @dataclass(frozen=True)
@@ -85,15 +74,6 @@ class Tails:
         guesses = Guesses(both.order[:taken], both.signs[:taken])
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
 
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is that of k guesses."""
-        return _of_guesses(self.k, evidence)
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The fewest and the most: all right guesses at the lower end, or all at the upper end."""
-        right, taken = evidence.tally(0.0)
-        return between_tails(right, taken, evidence.elements)
-
 
 @dataclass(frozen=True)
 class Surest:
@@ -125,10 +105,6 @@ class Surest:
         surest = highest(np.abs(scores), taken, rng)
         guesses = Guesses(surest, np.where(scores[surest] >= 0, 1, -1).astype(np.int8))
         return OneShot(guesses, lambda hits: Counts(int(hits.sum()), taken, total))
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the evidence is that of k guesses."""
-        return _of_guesses(self.k, evidence)
 
 
 @dataclass(frozen=True)
@@ -165,10 +141,6 @@ class Threshold:
             lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
         )
 
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether the number of guesses depended on the scores."""
-        return nothing_guessed(evidence) or isinstance(evidence, UncommittedCounts)
-
 
 @dataclass(frozen=True)
 class Soft:
@@ -187,36 +159,3 @@ class Soft:
         """Commit to every sign; there are no ties to break."""
         guesses = Guesses(np.arange(len(scores)), np.sign(scores).astype(np.int8))
         return OneShot(guesses, lambda hits: Weighted(hits, losses=scores))
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every element is weighed by its loss, and no loss of 0 counts as right."""
-        return nothing_guessed(evidence) or (
-            isinstance(evidence, Weighted)
-            and evidence.losses is not None
-            and len(evidence.hits) == evidence.elements
-            and not evidence.hits[evidence.losses == 0].any()
-        )
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The number of elements guessed +1 and right, or -1 and wrong; losses of 0 leave it open."""
-        if not isinstance(evidence, Weighted) or evidence.losses is None:
-            return 0, evidence.elements
-        known = evidence.losses != 0
-        included = int(((evidence.losses > 0) == evidence.hits)[known].sum())
-        return included, included + int((~known).sum())
-
-    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
-        """The number among the largest losses; a loss of 0 leaves it open."""
-        if not isinstance(evidence, Weighted) or evidence.losses is None:
-            return np.zeros_like(highest), highest
-        order = np.argsort(-evidence.losses, kind="stable")
-        losses, hits = evidence.losses[order], evidence.hits[order]
-        sure, perhaps = ((losses > 0) == hits) & (losses != 0), losses == 0
-        fewest = np.append(0, np.cumsum(sure, dtype=np.int64))[highest]
-        return fewest, fewest + np.append(0, np.cumsum(perhaps, dtype=np.int64))[highest]
-
-
-def _of_guesses(k: int, evidence: Evidence, one_sided: bool = False) -> bool:
-    return nothing_guessed(evidence) or (
-        isinstance(evidence, Counts) and evidence.taken == k and evidence.one_sided == one_sided
-    )

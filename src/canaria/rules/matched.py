@@ -5,16 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import Family, parse_family, require_constant, written
-from canaria.evidence import Evidence, MatchedCounts
+from canaria.evidence import MatchedCounts
 from canaria.rules._guesses import (
     OneShot,
-    between_tails,
-    ends_fit,
     falling,
-    nothing_guessed,
     tails_alternating,
 )
 
@@ -49,7 +46,7 @@ class Matched:
     def __post_init__(self) -> None:
         family = parse_family(self.family) if isinstance(self.family, str) else self.family
         if not isinstance(family, Family):
-            raise InputError(f"family must be a family of claims, such as gaussian(), got {shown(family)}")
+            raise InputError(f"family must be a family of claims, such as Gaussian(), got {shown(family)}")
         require_constant(family)
         confidence, alone = checks.confidence(self.confidence), checks.truth("independent", self.independent)
         checks.assign(self, family=family, confidence=confidence, independent=alone)
@@ -62,28 +59,6 @@ class Matched:
             return MatchedCounts(self._family, hits, self.confidence, independent=self.independent)
 
         return OneShot(guesses, weigh)
-
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether evidence is about the family, at the confidence and with the looks of the rule."""
-        return nothing_guessed(evidence) or (
-            isinstance(evidence, MatchedCounts)
-            and evidence.family == self.family
-            and evidence.confidence == self.confidence
-            and evidence.independent == self.independent
-            and evidence.has_all_looks()
-        )
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The fewest and the most that right guesses at the last look leave open, as for `Tails`."""
-        if not isinstance(evidence, MatchedCounts):
-            return 0, evidence.elements
-        return between_tails(int(evidence.correct[-1]), int(evidence.taken[-1]), evidence.elements)
-
-    def fits(self, evidence: Evidence, highest: Integers, included: Integers) -> bool:
-        """Whether the counts at all looks can be those of such bins of scores."""
-        if not isinstance(evidence, MatchedCounts):
-            return True
-        return ends_fit(evidence.taken, evidence.correct, evidence.elements, highest, included)
 
     def __repr__(self) -> str:
         alone = ", independent=True" if self.independent else ""

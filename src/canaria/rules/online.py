@@ -9,8 +9,8 @@ from scipy import special
 
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Hits, Integers
-from canaria.evidence import Bets, Evidence
-from canaria.rules._guesses import Guesses, falling, nothing_guessed
+from canaria.evidence import Bets
+from canaria.rules._guesses import Guesses, falling
 
 _RIDGE: Final = np.diag([0.01, 0.1])
 _NEWTON_STEPS: Final = 25
@@ -52,17 +52,6 @@ class Online:
         parts = np.array_split(outward, min(self.blocks, len(outward)))
         return OnlineRounds(features, tuple(parts))
 
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether every element was bet on: at 1/2 in the first block, and never above the cap."""
-        if nothing_guessed(evidence):
-            return True
-        if not isinstance(evidence, Bets) or evidence.confidences is None:
-            return False
-        stated, total = evidence.confidences, evidence.elements
-        blind = stated[: -(-total // min(self.blocks, total))]
-        sensible = stated.min() >= 0.5 and stated.max() <= _surest(total)
-        return bool(len(stated) == total and sensible and (blind == 0.5).all())
-
 
 @dataclass(frozen=True, eq=False)
 class OnlineRounds:
@@ -103,7 +92,9 @@ class OnlineRounds:
         )
         weights = np.exp(trust - trust.max())
         mixed = weights @ chances / weights.sum()
-        confidences = np.minimum(np.maximum(mixed, 1 - mixed), _surest(len(known)))
+        # No bet stakes everything: one wrong guess would then lose all that was won before.
+        largest = 1 - 1 / (2 * len(known))
+        confidences = np.minimum(np.maximum(mixed, 1 - mixed), largest)
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 
     def reveal(self, bits: Bits) -> Bets:
@@ -140,11 +131,6 @@ class OnlineRounds:
             trust = trust + np.log(np.maximum(likelihood, 1e-12)).sum(axis=1)
         played = Guesses(np.concatenate(self.rounds), np.concatenate(signs))
         return played, Bets(np.concatenate(confidences), played.hits(bits))
-
-
-def _surest(elements: int) -> float:
-    """The largest confidence that is ever stated."""
-    return 1 - 1 / (2 * elements)
 
 
 def _middle_outward(order: Integers) -> Integers:

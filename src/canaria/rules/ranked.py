@@ -6,9 +6,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from canaria._core.arrays import Bits, Floats, Integers
-from canaria.evidence import Evidence, Ranking, Split
+from canaria.evidence import Ranking, Split
 from canaria.evidence.ranking import looks
-from canaria.rules._guesses import Guesses, between, falling, nothing_guessed, tails_alternating
+from canaria.rules._guesses import Guesses, falling, tails_alternating
 
 SHARES: Final = (0.7, 0.15, 0.15)
 """What both tails, top only and bottom only may spend of the error probability."""
@@ -56,36 +56,6 @@ class Ranked:
         """The numbers of guesses that are looked at where there are so many elements."""
         return looks(elements)
 
-    def could_have_made(self, evidence: Evidence) -> bool:
-        """Whether evidence has the shares and looks of the rule, and three orders of the same elements."""
-        if nothing_guessed(evidence):
-            return True
-        if not isinstance(evidence, Split) or evidence.shares != SHARES:
-            return False
-        grid = self.looks(evidence.elements)
-        rankings = [part for part in evidence.parts if isinstance(part, Ranking)]
-        return (
-            len(rankings) == len(SHARES)
-            and all(part.elements == part.committed == evidence.elements for part in rankings)
-            and tuple(part.one_sided for part in rankings) == ONE_SIDED
-            and all(np.array_equal(part.grid, grid) for part in rankings)
-            and _agree(*rankings)
-        )
-
-    def included(self, evidence: Evidence) -> tuple[int, int]:
-        """The right guesses of the top-only order, which guesses that every element is included."""
-        top = evidence.parts[1] if isinstance(evidence, Split) else None
-        if not isinstance(top, Ranking):
-            return 0, evidence.elements
-        return int(top.counts[-1]), int(top.counts[-1])
-
-    def included_above(self, evidence: Evidence, highest: Integers) -> tuple[Integers, Integers]:
-        """What the top-only order says between its looks."""
-        top = evidence.parts[1] if isinstance(evidence, Split) else None
-        if not isinstance(top, Ranking):
-            return np.zeros_like(highest), highest
-        return _between(top, highest)
-
 
 @dataclass(frozen=True, eq=False)
 class RankedOrders:
@@ -104,30 +74,3 @@ class RankedOrders:
         return Split(
             tuple(Ranking(guesses.hits(bits), one_sided=one_sided) for guesses, one_sided in parts), SHARES
         )
-
-
-def _agree(both: Ranking, top: Ranking, bottom: Ranking) -> bool:
-    """Whether three rankings can be of one list of elements.
-
-    Of the first k of both tails, half are the first of each end. What is not among the last m is among the
-    first n - m. Between looks a count is known up to the guesses there.
-    """
-    total, included = both.elements, int(top.counts[-1])
-    if included + int(bottom.counts[-1]) != total:
-        return False
-    looked = both.grid
-    least, most = (
-        above + below
-        for above, below in zip(_between(top, -(-looked // 2)), _between(bottom, looked // 2), strict=True)
-    )
-    above_rest = included - looked + bottom.counts
-    low, high = _between(top, total - looked)
-    return bool(
-        ((least <= both.counts) & (both.counts <= most)).all()
-        and ((low <= above_rest) & (above_rest <= high)).all()
-    )
-
-
-def _between(ranking: Ranking, taken: Integers) -> tuple[Integers, Integers]:
-    """The fewest and the most right guesses among the first `taken`, from the looks before and after."""
-    return between(ranking.grid, ranking.counts, taken)

@@ -216,6 +216,9 @@ def means(
     """Means of several statistics of |loss| over the same outcomes or games, in blocks.
 
     Also the covariance matrix of these means (zero if exact), which gives the errors of differences.
+    Statistics
+    of the same games are correlated, so the error of a difference does not follow from those of its parts.
+    Blocks bound the memory: a game holds n losses.
     """
     block = max(1, _BLOCK // n)
     outcomes = mechanism.outcomes(n)

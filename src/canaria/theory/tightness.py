@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
-from canaria._core import checks, seeds
+from canaria._core import binomial, checks, seeds
 from canaria._core.seeds import Seed
 from canaria.mechanisms import AnalysedMechanism
 from canaria.theory.efficacy import THEORY, simulated_sizes
@@ -139,6 +138,5 @@ def exposed_elements(n: int, size: int, level: float) -> float:
     counts = np.arange(checks.integer("size", size, 1) + 1)
     with np.errstate(divide="ignore"):
         losses = np.abs(np.log(counts) - np.log(size - counts))
-    logs = special.gammaln(size + 1) - special.gammaln(counts + 1) - special.gammaln(size - counts + 1)
-    chances = np.exp(logs - size * np.log(2))
+    chances = np.exp(binomial.log_mass(counts, size, 0.5))
     return float(n * chances[losses >= level].sum())

@@ -5,17 +5,9 @@ promise lies in the family, and says nothing of others. A new family is one clas
 """
 
 from canaria.claims.families._approximate import Approximate
-from canaria.claims.families._base import (
-    Family,
-    from_dict,
-    require_chain,
-    require_constant,
-    tested,
-    to_dict,
-    written,
-)
+from canaria.claims.families._base import Family, require_constant, tested, written
 from canaria.claims.families._dpsgd import DpSgdFamily
-from canaria.claims.families._named import approximate, dpsgd, family_of, gaussian, laplace, parse_family
+from canaria.claims.families._named import family_of, parse_family
 from canaria.claims.families._noise import Gaussian, Laplace
 
 __all__ = [
@@ -24,16 +16,9 @@ __all__ = [
     "Family",
     "Gaussian",
     "Laplace",
-    "approximate",
-    "dpsgd",
     "family_of",
-    "from_dict",
-    "gaussian",
-    "laplace",
     "parse_family",
-    "require_chain",
     "require_constant",
     "tested",
-    "to_dict",
     "written",
 ]

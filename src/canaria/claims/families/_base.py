@@ -1,9 +1,9 @@
 """What every family is: a chain of claims, from the strongest promise to the weakest."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from scipy import optimize
@@ -11,30 +11,28 @@ from scipy import optimize
 from canaria._core import checks, effort
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
-from canaria._core.kinds import Kinds
+from canaria._core.kinds import Kind
 from canaria._core.rounding import significant
 from canaria.claims.base import Claim
 
-KINDS: Final[Kinds["Family"]] = Kinds("family")
 _STEP: Final = 1.1
 """From the last claim of a stretch to that of the next."""
 _SMALLEST_PARAMETER, _LARGEST_LOG = 1e-6, 7.0
 _AS_CLOSE: Final = 1e-6
 
 
-class Family(ABC):
+class Family(Kind):
     """A chain of claims: a mechanism that keeps one keeps all weaker ones, with larger parameters.
 
     Stretches of claims share how they are tested. Each is given by the parameter of its last claim.
 
     Attributes:
         name: The name on the command line and in files.
-        continuous: Whether any parameter can be tested, or only the last of each stretch.
         least_delta: The least delta at which its claims have an epsilon.
 
     Example:
         >>> from canaria.claims import families
-        >>> family = families.gaussian()
+        >>> family = families.Gaussian()
         >>> family.claim(1.0)
         GaussianDP(mu=1.0, adjacency='unspecified')
         >>> family.condition
@@ -45,12 +43,7 @@ class Family(ABC):
     """
 
     name: ClassVar[str]
-    continuous: ClassVar[bool] = True
     least_delta: ClassVar[float] = 0.0
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        KINDS.add(cls, cls.name)
 
     @abstractmethod
     def claim(self, parameter: float) -> Claim:
@@ -63,10 +56,6 @@ class Family(ABC):
     @abstractmethod
     def stretches(self, elements: int) -> Floats:
         """The parameter of the last claim of each stretch, rising, for an audit of so many elements."""
-
-    @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
 
     def leaks(self, elements: int) -> list[Claim]:
         """What mechanisms may leak, the least first; how claims are tested is chosen for these.
@@ -159,52 +148,13 @@ def written(family: Family) -> str:
 
     Example:
         >>> from canaria.claims import families
-        >>> text = families.written(families.dpsgd(steps=100, sample_rate=0.1))
+        >>> text = families.written(families.DpSgdFamily(steps=100, sample_rate=0.1))
         >>> text, families.parse_family(text)
         ('dpsgd:steps=100,sample_rate=0.1', DpSgdFamily(steps=100, sample_rate=0.1))
 
     """
     fields = ",".join(f"{name}={value!r}" for name, value in family.to_dict().items())
     return f"{family.name}:{fields}" if fields else family.name
-
-
-def to_dict(family: Family) -> dict[str, Any]:
-    """A family as plain data, with its name.
-
-    Args:
-        family: The family.
-
-    Returns:
-        Its fields, and under `kind` its name.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.to_dict(families.dpsgd(steps=100, sample_rate=0.1))
-        {'kind': 'dpsgd', 'steps': 100, 'sample_rate': 0.1}
-
-    """
-    return KINDS.written(family, family.name)
-
-
-def from_dict(data: object) -> Family:
-    """A family from what `to_dict` wrote.
-
-    Args:
-        data: What `to_dict` wrote.
-
-    Returns:
-        The family.
-
-    Raises:
-        InputError: If it is anything else.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.from_dict(families.to_dict(families.laplace())) == families.laplace()
-        True
-
-    """
-    return KINDS.read(data)
 
 
 def tested(family: Family, elements: int) -> Floats:
@@ -222,7 +172,7 @@ def tested(family: Family, elements: int) -> Floats:
 
     Example:
         >>> from canaria.claims import families
-        >>> found = families.tested(families.laplace(), elements=1000)
+        >>> found = families.tested(families.Laplace(), elements=1000)
         >>> bool((found[1:] > found[:-1]).all())
         True
 
@@ -249,7 +199,7 @@ def require_constant(family: Family) -> None:
 
     Example:
         >>> from canaria.claims import families
-        >>> families.require_constant(families.approximate(1e-5))  # passes, and returns nothing
+        >>> families.require_constant(families.Approximate(1e-5))  # passes, and returns nothing
 
     """
     if type(family).__hash__ is None:
@@ -257,20 +207,7 @@ def require_constant(family: Family) -> None:
 
 
 def require_chain(family: Family, elements: int) -> None:
-    """Check that the claims of a family are nested: each allows what the one before it allows, and more.
-
-    Args:
-        family: The family.
-        elements: The number of elements of the audit, by which its claims are chosen.
-
-    Raises:
-        InputError: If they are not.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.require_chain(families.laplace(), elements=100)  # passes, and returns nothing
-
-    """
+    """Check that the claims of a family are nested: each allows what the one before it allows, and more."""
     ends = checks.vector("stretches", family.stretches(elements))
     if len(ends) == 0 or not (np.diff(ends) > 0).all():
         raise InputError(f"stretches of the family of {family} must rise, got {shown(ends)}")

@@ -24,8 +24,8 @@ _LEAST_RATE: Final = 1e-9
 class DpSgdFamily(Family):
     """DP-SGD with these steps and this rate, by one over the noise multiplier.
 
-    More noise in every step is post-processing of less noise, so the claims are a chain. Claims are tested
-    at noise multipliers that are powers of 0.94: the curve of each takes a while, once.
+    More noise in every step is post-processing of less noise, so the claims are a chain. Stretches end at
+    noise multipliers that are powers of 0.94: the curve of each takes a while, once.
 
     Attributes:
         steps: The number of steps.
@@ -45,7 +45,6 @@ class DpSgdFamily(Family):
     sample_rate: float
 
     name: ClassVar[str] = "dpsgd"
-    continuous: ClassVar[bool] = False
     least_delta: ClassVar[float] = SMALLEST_DELTA
 
     def __post_init__(self) -> None:

@@ -5,76 +5,10 @@ from canaria.claims.approximate import ApproximateDP
 from canaria.claims.base import Claim
 from canaria.claims.dpsgd import DpSgd
 from canaria.claims.families._approximate import Approximate
-from canaria.claims.families._base import KINDS, Family
+from canaria.claims.families._base import Family
 from canaria.claims.families._dpsgd import DpSgdFamily
 from canaria.claims.families._noise import Gaussian, Laplace
 from canaria.claims.noise import GaussianDP, LaplaceDP
-
-
-def gaussian() -> Gaussian:
-    """The family of mu-Gaussian DP: Gaussian noise, of any size.
-
-    Returns:
-        The family.
-
-    Example:
-        >>> gaussian().claim(1.0)
-        GaussianDP(mu=1.0, adjacency='unspecified')
-
-    """
-    return Gaussian()
-
-
-def laplace() -> Laplace:
-    """The family of Laplace noise, of any size.
-
-    Returns:
-        The family.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.laplace().claim(2.0)
-        LaplaceDP(epsilon=2.0, adjacency='unspecified')
-
-    """
-    return Laplace()
-
-
-def approximate(delta: float) -> Approximate:
-    """The family of (epsilon, delta)-DP at one delta: every mechanism.
-
-    Args:
-        delta: The delta.
-
-    Returns:
-        The family.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.approximate(1e-5).claim(2.0).epsilon
-        2.0
-
-    """
-    return Approximate(delta)
-
-
-def dpsgd(steps: int, sample_rate: float) -> DpSgdFamily:
-    """The family of DP-SGD with these steps and this rate, of any noise.
-
-    Args:
-        steps: The number of steps.
-        sample_rate: The probability with which an element is in a batch.
-
-    Returns:
-        The family.
-
-    Example:
-        >>> from canaria.claims import families
-        >>> families.dpsgd(steps=100, sample_rate=0.1).condition
-        'it is DP-SGD with these steps and this rate'
-
-    """
-    return DpSgdFamily(steps, sample_rate)
 
 
 def family_of(claim: Claim) -> Family | None:
@@ -117,16 +51,17 @@ def parse_family(text: str) -> Family:
 
     """
     name, _, rest = text.partition(":")
+    known = Family.kinds()
     pairs = [pair.partition("=") for pair in rest.split(",") if pair]
     try:
         fields = {key.strip(): _number(value) for key, _, value in pairs}
-        if name in KINDS and len(fields) == len(pairs):
-            return KINDS[name](**fields)
+        if name in known and len(fields) == len(pairs):
+            return known[name].read(**fields)
     except InputError:
         raise
     except (TypeError, ValueError):
         pass
-    meant = "" if name in KINDS else nearest(name, KINDS)
+    meant = "" if name in known else nearest(name, known)
     raise InputError(
         "family must be gaussian, laplace, approximate:delta=D or dpsgd:steps=T,sample_rate=Q, "
         f"got {shown(text)}{meant}"

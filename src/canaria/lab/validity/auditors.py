@@ -380,7 +380,7 @@ class MatchedBySize:
         """Commit to signs and order."""
         order = falling(np.abs(scores), rng)
         guesses = Guesses(order, np.where(scores[order] >= 0, 1, -1).astype(np.int8))
-        return OneShot(guesses, lambda hits: MatchedCounts(families.gaussian(), hits))
+        return OneShot(guesses, lambda hits: MatchedCounts(families.Gaussian(), hits))
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ class ProductTest:
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment:
         """Commit as `MatchedBySize` does."""
         guesses = MatchedBySize()(scores, rng).guesses  # type: ignore[attr-defined]
-        return OneShot(guesses, lambda hits: _Deaf(families.gaussian(), hits, independent=True))
+        return OneShot(guesses, lambda hits: _Deaf(families.Gaussian(), hits, independent=True))
 
 
 class _Deaf(MatchedCounts):

@@ -84,7 +84,7 @@ def worst_count(mu: float) -> Draw:
 @lru_cache
 def _main_look(mu: float, n: int, level: float) -> tuple[int, int]:
     """The number of guesses at which the claim is tested, and the least count that refutes it there."""
-    plan = planned(families.gaussian(), n, 1 - level)
+    plan = planned(families.Gaussian(), n, 1 - level)
     looks = next(stretch.looks for stretch in plan if mu <= stretch.last)
     main = max(looks, key=lambda look: look.share)
     aim = bisect.bisect_left(
