@@ -75,7 +75,7 @@ def train(fault: str, seed: int) -> Any:
         optimizer.add_noise = half
     if fault == "forgotten":
         optimizer.rank = 1
-    audit = attach(optimizer, loader, injection="rows", canaries=CANARIES, rng=seed)
+    audit = attach(optimizer, loader, injection="rows", canaries=CANARIES, rng=seed, model=model)
     criterion = nn.CrossEntropyLoss()
     while audit.steps < STEPS:
         for rows, classes in loader:

@@ -108,7 +108,8 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
 
 def main(confidence: float = 0.999, seed: int = 0) -> None:
     for name, claimed, bound in audits(confidence, np.random.default_rng(seed)):
-        verdict = "REFUTED" if bound.refutes(ApproximateDP(claimed, bound.delta)) else "not refuted"
+        claim = ApproximateDP(claimed, bound.delta, bound.adjacency)  # each is claimed for what is played
+        verdict = "REFUTED" if bound.refutes(claim) else "not refuted"
         print(f"{name:<45} claims ({claimed:.3f}, {bound.delta:g}), bound {bound.epsilon:.3f}: {verdict}")
 
 

@@ -49,6 +49,7 @@ def main() -> None:
         clip_norm=CLIP,
         noise_multiplier=options.stated,
         sample_rate=RATE,
+        steps=STEPS,
         rng=options.seed,
     )
     noise_state = audit.privatizer.init(params)

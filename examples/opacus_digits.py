@@ -49,6 +49,7 @@ def main() -> None:
         canaries=CANARIES,
         per_coordinate=options.per_coordinate,
         rng=options.seed,
+        model=model,
     )
 
     criterion = nn.CrossEntropyLoss()

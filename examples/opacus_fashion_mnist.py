@@ -56,7 +56,9 @@ def main() -> None:
         noise_multiplier=options.noise,
         max_grad_norm=1.0,
     )
-    audit = attach(optimizer, loader, injection="sum", canaries=options.canaries, rng=options.seed)
+    audit = attach(
+        optimizer, loader, injection="sum", canaries=options.canaries, rng=options.seed, model=model
+    )
 
     criterion, batches = nn.CrossEntropyLoss(), iter(loader)
     for _ in track(range(options.steps), "training"):

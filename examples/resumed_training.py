@@ -58,6 +58,7 @@ def main() -> None:
         canaries=CANARIES,
         rng=0,
         state=saved and saved["audit"],
+        model=model,
     )
     if saved is not None:
         torch.set_rng_state(saved["random"])

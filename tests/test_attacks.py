@@ -11,7 +11,7 @@ import pytest
 from canaria import Counts, InputError, Result, audit_scores, lower_bound, together
 from canaria._core.files import checksum
 from canaria.claims import ApproximateDP
-from canaria.evidence import Bets, Budget, PublishedCounts, Ranking, Split, Weighted, from_dict
+from canaria.evidence import Bets, Budget, Evidence, PublishedCounts, Ranking, Split, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.game.score_files import read_scores
 from canaria.rules import Online, Ranked, Rule, Tails
@@ -121,12 +121,12 @@ def test_confidence_that_rounds_away() -> None:
 )
 def test_huge_and_broken_numbers_are_refused(data: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        from_dict(data)
+        Evidence.from_dict(data)
 
 
 def test_huge_rankings_take_no_memory() -> None:
     sizes = {"elements": 10**10, "committed": 10**10, "one_sided": False}
-    evidence = from_dict({"kind": "Ranking", "grid": [10**10], "counts": [6 * 10**9], **sizes})
+    evidence = Evidence.from_dict({"kind": "Ranking", "grid": [10**10], "counts": [6 * 10**9], **sizes})
     assert 0.3 < lower_bound(evidence).epsilon < 0.41
 
 

@@ -118,7 +118,15 @@ def require_shown(shown: str, printed: str) -> None:
 @pytest.mark.filterwarnings(
     "ignore::UserWarning:opacus", "ignore:Full backward hook:UserWarning", "ignore:.*deprecated:FutureWarning"
 )
-@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] * (page.stem == "scikit-learn")
+        )
+        for page in RUN
+    ],
+)
 def test_blocks_run_and_print_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +209,7 @@ def hooks() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_help_of_every_verb_is_filled_in(hooks: ModuleType) -> None:
     text = hooks.on_page_markdown((REFERENCE / "cli.md").read_text())
     for command in app.registered_commands:
@@ -220,6 +229,7 @@ def test_help_of_every_verb_is_filled_in(hooks: ModuleType) -> None:
     ],
     ids=["script", "style sheet", "picture", "import", "font", "links are fine"],
 )
+@pytest.mark.slow
 def test_what_a_page_loads_from_elsewhere_is_found(
     hooks: ModuleType, tmp_path: Path, name: str, text: str, found: list[str]
 ) -> None:

@@ -72,6 +72,7 @@ def test_jax() -> None:
     assert "NOT match what was stated" in run("jax_digits.py", "--noise", "1.2")
 
 
+@pytest.mark.slow
 def test_black_box() -> None:
     unprotected, private = run("black_box.py").split("diffprivlib's naive Bayes")
     assert "ε ≥ 2" in unprotected

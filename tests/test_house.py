@@ -81,9 +81,9 @@ def test_tests_mirror_the_rooms_and_stand_by_themselves() -> None:
 
 def test_nobody_outside_evidence_and_rules_asks_which_kind_it_is() -> None:
     """A kind that nobody knows must never fall through to a formula that was proved for another."""
-    from canaria.evidence.base import KINDS
+    from canaria.evidence import Evidence
 
-    kinds = {name for name, kind in KINDS.items() if kind.__module__.startswith("canaria.")}
+    kinds = {name for name, kind in Evidence.kinds().items() if kind.__module__.startswith("canaria.")}
     asked = []
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0]
@@ -128,12 +128,13 @@ def test_what_a_framework_does_not_document_is_touched_in_one_file(framework: st
 
 
 def test_integrations_have_the_same_files() -> None:
-    """But for programs that are caught or replayed: JAX Privacy leaves loop and sampler to its user.
+    """But for ranks, weights, and programs that are caught or replayed: JAX Privacy leaves these to its user.
 
     There is nothing of its own to catch. Opacus has no plans, and no correlated noise. And but for what saves
     calls: JAX compiles a step into one.
     """
-    alone = {"_auditing.py", "_neighbours.py", "_programs.py", "_plan.py", "_sampling.py", "_whitening.py"}
+    alone = {"_auditing.py", "_neighbours.py", "_programs.py", "_ranks.py", "_plan.py", "_sampling.py"}
+    alone |= {"_weights.py", "_whitening.py"}
     saving = {"_reader.py", "_witnessing.py"}
     folders = {
         folder.name: {path.name for path in folder.glob("*.py")} - alone - saving

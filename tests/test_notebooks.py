@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from tests.scripts import alike, load
@@ -26,6 +25,7 @@ def text(output: Any) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [
@@ -34,15 +34,20 @@ def text(output: Any) -> str:
     ],
 )
 def test_a_notebook_prints_what_it_shows(path: Path) -> None:
+    import nbformat
+
     stored = nbformat.read(path, as_version=4)
     run = load("notebooks", ROOT / "benchmarks").executed(path)
     for cell, here, now in zip(stored.cells, shown(stored), shown(run), strict=True):
         assert alike(here, now), f"{cell.source}\nshown:\n{here}\nprinted:\n{now}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_opens_as_it_is(path: Path) -> None:
     """It says what to install, has its outputs, and no trace of the machine that made it."""
+    import nbformat
+
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert "pip install" in notebook.cells[0].source

@@ -88,7 +88,7 @@ def test_the_page_of_dependencies_lists_them_all() -> None:
     shown = {name.strip() for row in re.findall(r"^\| ([\w, -]+) \|", core, re.M) for name in row.split(",")}
     assert shown - {"package"} == set(map(_name, project["dependencies"]))
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", extras, re.M))
-    development = {"all", "docs", "fuzz", "test"}
+    development = {"all", "docs", "fuzz", "lint", "test", "test-all"}
     assert set(rows) == set(project["optional-dependencies"]) - development
     for extra, listed in rows.items():
         named = [_name(needed) for needed in project["optional-dependencies"][extra]]

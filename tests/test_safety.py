@@ -85,7 +85,7 @@ def test_modules_are_imported_by_a_name_in_the_source_or_typed_by_the_user() -> 
     assert users == {"cli"}
 
 
-DEVELOPMENT = {"docs", "fuzz", "test"}
+DEVELOPMENT = {"docs", "fuzz", "lint", "test", "test-all"}
 
 
 def test_every_dependency_is_on_the_page_of_licences() -> None:

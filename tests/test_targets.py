@@ -232,6 +232,7 @@ def place_law(law: Any, queries: tuple[int, ...]) -> Any:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.slow
 def test_noisy_max_shows_places_as_often_as_its_density_says(noise: str) -> None:
     """A chi-square test, seeded; a correct one fails for 1 seed in 10,000."""
     law, queries, runs = noisy_max(2.0, noise), (0, 1, 2, 0), 20_000
@@ -242,6 +243,7 @@ def test_noisy_max_shows_places_as_often_as_its_density_says(noise: str) -> None
     assert stats.chisquare(counts, runs * expected / expected.sum()).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_exponential_noise_is_permute_and_flip() -> None:
     """Candidates in random order, each accepted with probability e^((query - best) / scale)."""
     queries, scale = (0, 1, 3, 2), 2.0
@@ -256,6 +258,7 @@ def test_exponential_noise_is_permute_and_flip() -> None:
 
 
 @pytest.mark.parametrize("noise", ["laplace", "exponential"])
+@pytest.mark.slow
 def test_the_exact_epsilon_of_noisy_max_with_three_queries(noise: str) -> None:
     """Scale 2 costs 1, whatever people do; scale 1 costs 1 only if they move all queries the same way."""
     wide, narrow = noisy_max(2.0, noise), noisy_max(1.0, noise)
@@ -265,12 +268,14 @@ def test_the_exact_epsilon_of_noisy_max_with_three_queries(noise: str) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 10])
+@pytest.mark.slow
 def test_the_value_of_the_maximum_costs_as_much_as_all_queries_together(size: int) -> None:
     """Below all of them every query contributes 1 / scale to the loss."""
     score = noisy_max(2.0, numeric=True).score((0,) * size, (1,) * size)
     assert score((1, -1.5)) == pytest.approx(-size / 2)
 
 
+@pytest.mark.slow
 def test_fine_digits_are_never_left_by_one_plus_noise() -> None:
     fine_digits = load("diffprivlib_mechanisms").fine_digits
     noise = np.random.default_rng(0).laplace(size=100_000)

@@ -56,6 +56,7 @@ def test_votes(assert_private, epsilon):
         delta=0,
         score=lambda votes, known: votes,
         pairs=[(False, True)] * 1000,
+        adjacency="replace",
     )
 
 

@@ -22,6 +22,8 @@ from canaria.integrations.opacus._internals import accountant_of
 from canaria.training import Watch
 from tests.cli.command import canaria, installed
 from tests.integrations.digits import digits
+from tests.integrations.programs import Ghost
+from tests.integrations.samplers import Poisson, Shuffled
 from tests.programs.faults import halve_noise
 
 ROWS, BATCH, PASSES = 600, 60, 2
@@ -368,6 +370,132 @@ def test_a_program_that_audits_itself_is_told_so(how: str, tmp_path: Path) -> No
     assert "run it as it is, not by audit-program" in last
 
 
+class TestProgramsOfTheirOwnMaking:
+    """Samplers, noise and models that Opacus did not make are followed, or refused before the first step."""
+
+    @staticmethod
+    def report(audit: Any) -> Any:
+        result = audit.report(delta=1e-5, rungs=False)
+        assert result.conformance is not None
+        return result
+
+    @pytest.mark.parametrize("engine", [True, False])
+    @pytest.mark.parametrize("kind", [Poisson, Shuffled])
+    def test_a_sampler_of_its_own(self, kind: type[Poisson], engine: bool) -> None:
+        """Given to an engine that leaves loaders alone, or used by hand, as dp-transformers does."""
+        torch.manual_seed(0)
+        with auditing(500, rng=0) as audit:
+            loader = DataLoader(digits(ROWS), batch_sampler=kind(ROWS, 10))
+            validation = DataLoader(digits(100), batch_size=10)
+            if engine:
+                model: Any = _small()
+                model, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
+                    module=model,
+                    optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                    data_loader=loader,
+                    noise_multiplier=1.0,
+                    max_grad_norm=1.0,
+                    poisson_sampling=False,
+                )
+            else:
+                model = GradSampleModule(_small())
+                optimizer = TestPairsAreRight.by_hand(model)
+            for _ in range(2):
+                list(validation)
+                _train(model, optimizer, loader)
+        assert audit.audits[0].sample_rate == 0.1
+        result = self.report(audit)
+        assert result.contradictions == ()
+        assert result.alarming == (kind is Shuffled)
+
+    @pytest.mark.parametrize("half", [True, False])
+    def test_noise_of_its_own_that_is_put_in_later(self, half: bool) -> None:
+        torch.manual_seed(0)
+        with auditing(500, rng=0) as audit:
+            model, optimizer, loader = _asked()
+
+            def noise() -> None:
+                for p in optimizer.params:
+                    p.grad = p.summed_grad + (0.5 if half else 1.0) * torch.randn_like(p)
+
+            optimizer.add_noise = noise
+            _train(model, optimizer, loader)
+        assert self.report(audit).alarming == half
+
+    @pytest.mark.parametrize("raised", [True, False])
+    def test_a_model_that_clips_by_ghost_is_seen(self, raised: bool) -> None:
+        """Made by hand, beside its optimizer."""
+
+        class Raised(Ghost):
+            def split(self, loader: Any) -> Any:
+                self.model.max_grad_norm = 5.0
+                return super().split(loader)
+
+        torch.manual_seed(0)
+        with auditing(500, rng=0) as audit:
+            (Raised if raised else Ghost)()(digits(100))
+        result = self.report(audit)
+        assert "model=model" not in result.tested["clipping"]
+        assert result.alarming == raised
+
+    @pytest.mark.parametrize("asked", [(), ("--canaries", "1000")])
+    def test_a_model_with_few_weights(self, asked: tuple[str, ...], tmp_path: Path) -> None:
+        """650 weights: half of them carry canaries by default; a number that was asked for is refused."""
+        small = tmp_path / "small.py"
+        small.write_text(SMALL)
+        ran = canaria("audit-program", str(small), "--json", *asked)
+        if asked:
+            assert (ran.code, ran.out) == (2, "")
+            (said,) = ran.err.splitlines()
+            assert "could not be audited: canaries need 1000 coordinates, but the model has 650" in said
+        else:
+            assert ran.code == 0
+            canaries = json.loads(ran.out.splitlines()[-1])["facts"]["canaries"]
+            assert canaries.startswith("325 unit gradients")
+            assert "fewer than 1000, to leave half of the weights to the noise" in canaries
+
+    @pytest.mark.parametrize(
+        ("line", "why"),
+        [
+            ("optimizer.pre_step = lambda: True", "a step was made past the audit"),
+            ("optimizer.step = optimizer.original_optimizer.step", "a step was made past the audit"),
+            ("engine.accountant.history = [(1.0, 0.1, 20)]", "goes on from a checkpoint"),
+        ],
+    )
+    def test_programs_that_cannot_be_audited_stop_before_they_train(
+        self, line: str, why: str, tmp_path: Path
+    ) -> None:
+        replaced = tmp_path / "replaced.py"
+        replaced.write_text(SMALL.replace("# here", line))
+        ran = canaria("audit-program", str(replaced))
+        assert (ran.code, ran.out) == (2, "")
+        (said,) = ran.err.splitlines()
+        assert why in said
+
+
+SMALL = """
+import torch
+from opacus import PrivacyEngine
+from torch.utils.data import DataLoader
+from tests.integrations.digits import digits
+model = torch.nn.Linear(64, 10)
+engine = PrivacyEngine(accountant="rdp")
+model, optimizer, loader = engine.make_private(
+    module=model,
+    optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    data_loader=DataLoader(digits(600), batch_size=60),
+    max_grad_norm=1.0,
+    noise_multiplier=1.0,
+)
+# here
+for rows, labels in loader:
+    torch.nn.functional.cross_entropy(model(rows), labels).backward()
+    optimizer.step()
+    print("a step", flush=True)
+    optimizer.zero_grad()
+"""
+
+
 class TestPairsAreRight:
     """Which loader feeds which optimizer decides at which rate canaries are drawn: no guessing."""
 
@@ -425,9 +553,9 @@ class TestPairsAreRight:
             by_the_engine()
             _train(*_asked(poisson_sampling=False))
         assert audit.audits[0].sample_rate == pytest.approx(BATCH / ROWS)
-        result = audit.report(delta=1e-5, rungs=False)
-        assert result.contradictions == ()
-        assert "takes batches for Poisson's" in audit.refused[0]
+        (missing,) = audit.report(delta=1e-5, rungs=False).contradictions
+        assert "another training of this program was not audited" in missing
+        assert audit.refused[0] in missing
 
     def test_two_models_on_one_engine_are_not_accused(self) -> None:
         engine = PrivacyEngine(accountant="rdp")
@@ -496,7 +624,8 @@ class TestPairsAreRight:
                     one.step()
                     one.zero_grad()
         (result,) = audit.reports(delta=1e-5, rungs=False)
-        assert result.contradictions == ()
+        (missing,) = result.contradictions
+        assert "its steps were made of batches that its data loader did not draw" in missing
 
     def test_a_resumed_training_is_not_accused(self) -> None:
         with auditing(500, rng=0) as audit:

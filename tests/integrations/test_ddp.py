@@ -1,5 +1,6 @@
 """Training over several processes, DDP and FSDP2: two real processes over gloo."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,35 @@ from tests.integrations import ddp, together
 from tests.integrations.digits import SIGMA
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two ranks have seen in all cases."""
-    made = tmp_path_factory.mktemp("ranks")
-    multiprocessing.spawn(ddp.rank, (2, str(made)), nprocs=2)
+def left_by_two_ranks(part: str, paths: pytest.TempPathFactory) -> Path:
+    """What two ranks have seen in one part of the trainings."""
+    made = paths.mktemp(part)
+    multiprocessing.spawn(ddp.rank, (2, str(made), part), nprocs=2)
     return made
 
 
-def test_both_ranks_see_the_reduced_gradient(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return left_by_two_ranks("cases", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def samplers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return left_by_two_ranks("samplers", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return left_by_two_ranks("together", tmp_path_factory)
+
+
+def test_both_ranks_see_the_reduced_gradient(cases: Path) -> None:
     """Opacus adds noise on one rank only. In the last case it adds none: conformance tells.
 
     False-alarm rate 1e-4 for each case.
     """
     for case in ddp.CASES[:5]:
-        first, second = (dict(np.load(folder / f"{'-'.join(case)}-{this}.npz")) for this in range(2))
+        first, second = (dict(np.load(cases / f"{'-'.join(case)}-{this}.npz")) for this in range(2))
         assert (first["bits"] == second["bits"]).all()
         assert np.allclose(first["sums"], second["sums"], atol=1e-3)
         assert np.allclose(first["weights"], second["weights"])
@@ -39,37 +54,95 @@ def test_both_ranks_see_the_reduced_gradient(folder: Path) -> None:
             assert noise == pytest.approx(SIGMA, rel=0.15)
 
 
-def test_what_one_rank_sees_for_certain_all_report(folder: Path) -> None:
+def test_what_one_rank_sees_for_certain_all_report(cases: Path) -> None:
     """The other clips to twice the norm."""
     for this in range(2):
-        (said,) = np.load(folder / f"rows-hooks-loose-{this}.npz")["contradictions"]
+        (said,) = np.load(cases / f"rows-hooks-loose-{this}.npz")["contradictions"]
         assert "clip norms" in said
 
 
-def test_an_audit_that_ends_on_one_rank_ends_on_all(folder: Path) -> None:
+def test_an_audit_that_ends_on_one_rank_ends_on_all(cases: Path) -> None:
     """And training goes on: no rank waits for sums that the other no longer sends."""
-    first, second = (dict(np.load(folder / f"sum-hooks-ended-{this}.npz")) for this in range(2))
+    first, second = (dict(np.load(cases / f"sum-hooks-ended-{this}.npz")) for this in range(2))
     assert np.allclose(first["weights"], second["weights"])
     assert "after step 10: the audit of another process has ended" in str(first["ended"])
     assert "after step 10: what only this rank sees" in str(second["ended"])
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (
+            "same seed",
+            r"^ranks 0 and 1 drew the same positions in (\d+) of \1 comparisons: their loaders share a seed, "
+            "so rows are not drawn independently and the accountant's ε does not hold; "
+            "seed each rank's loader differently$",
+        ),
+        ("same seed, uneven rows", r"^ranks 0 and 1 drew the same positions in \d+ of \d+ comparisons: "),
+        ("whole data", "^2 ranks draw from the same rows: a row that all of them draw weighs 2 clip norms"),
+        ("whole data, head", "^2 ranks draw from the same rows: "),
+        ("overlap", r"^\d+ of the rows that were compared are in the data of two ranks: "),
+        ("own bias", "^ranks had different gradients in step 1, where they should have the same average: "),
+    ],
+)
+def test_samplers_that_share_a_seed_or_rows_are_reported_by_all_ranks(
+    samplers: Path, how: str, said: str
+) -> None:
+    for this in range(2):
+        assert re.search(said, np.load(samplers / f"{how}-{this}.npz")["contradictions"][0])
+
+
+def test_samplers_of_ranks_are_tested_and_correct_ones_not_accused(samplers: Path) -> None:
+    """10 trainings, half of them with an odd number of rows; false-alarm rate 1e-3."""
+    p_values = []
+    for seed in range(ddp.SEEDS):
+        for this in range(2):
+            found = np.load(samplers / f"correct {seed}-{this}.npz")
+            assert found["contradictions"].tolist() == []
+            assert str(found["fact"]).startswith(f"that of rank {this}, of 2; ")
+            assert str(found["untested"]) == ""
+            p_values.append(float(found["sampling"]))
+    assert min(p_values) >= 1e-4
+    assert stats.kstest(p_values, "uniform").pvalue >= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("how", "not_tested"),
+    [("split by hand", ""), ("subclass", "of another class"), ("small batches", "leaves out empty batches")],
+)
+def test_unusual_samplers_are_not_accused_and_reports_say_what_was_not_tested(
+    samplers: Path, how: str, not_tested: str
+) -> None:
+    for this in range(2):
+        found = np.load(samplers / f"{how}-{this}.npz")
+        assert found["contradictions"].tolist() == []
+        assert not_tested in str(found["untested"])
+        assert bool(str(found["untested"])) == bool(not_tested)
+
+
 @pytest.mark.parametrize("way", together.WAYS)
-def test_two_processes_see_what_one_sees(folder: Path, way: str) -> None:
+def test_two_processes_see_what_one_sees(joined: Path, way: str) -> None:
     """With the same batches and the same noise, sums and weights agree; false-alarm rate 1e-3."""
-    audit, _, weights = together.train(way, batches=together.joined(folder, way))
+    audit, _, weights = together.train(way, batches=together.joined(joined, way))
     record = audit.recording()
     for this in range(2):
-        seen = dict(np.load(folder / f"{way}-{this}.npz"))
+        seen = dict(np.load(joined / f"{way}-{this}.npz"))
         assert (seen["bits"] == record.bits).all()
         assert np.abs(seen["weights"] - weights).max() <= 1e-5
         assert np.abs(seen["sums"] - record.sums).max() <= 1e-5
         assert seen["p_value"] >= 1e-3
 
 
-def test_half_of_the_sharded_noise_is_found(folder: Path) -> None:
+def test_sharded_processes_that_share_a_seed_are_reported(joined: Path) -> None:
     for this in range(2):
-        assert np.load(folder / f"fsdphalved-{this}.npz")["p_value"] <= 1e-6
+        (said,) = np.load(joined / f"fsdpsame seed-{this}.npz")["contradictions"]
+        assert said.startswith("ranks 0 and 1 drew the same positions")
+        assert np.load(joined / f"fsdp-{this}.npz")["contradictions"].tolist() == []
+
+
+def test_half_of_the_sharded_noise_is_found(joined: Path) -> None:
+    for this in range(2):
+        assert np.load(joined / f"fsdphalved-{this}.npz")["p_value"] <= 1e-6
 
 
 @pytest.mark.full
@@ -86,4 +159,4 @@ def test_sharded_trainings_are_not_accused(tmp_path: Path) -> None:
     for this in range(2):
         alike = np.load(tmp_path / f"alike-{this}.npz")
         assert alike["p_value"] <= 1e-6
-        assert "used twice" in str(alike["clearest"])
+        assert "used twice" in str(alike["answer"])

@@ -81,7 +81,7 @@ class TestProgram:
         assert result.conformance.p_value <= 1e-6
         assert result.conformance.weight > 2
         assert f"canary weight {result.conformance.weight:.2f} (expected 1)" in str(result)
-        assert "clearest in the weight of canaries" in str(result)
+        assert "an included canary weighs" in str(result)
         assert "the mean is weighted by 'num-examples'" in result.contradictions[0]
 
 

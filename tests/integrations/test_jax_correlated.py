@@ -383,7 +383,7 @@ class TestPlan:
         params = jnp.zeros(900)
         audit = attach_plan(replace(self.plan(), **changed), params, canaries=300, rng=0)
         _, state = jax.jit(audit.privatizer.update)(params, audit.privatizer.init(params))
-        noise, rate, rounds = audit.recording(state).contradictions
+        noise, rate, rounds = audit.recording(state, unfinished=True).contradictions
         assert "told the noise multiplier 1.1, where that of the plan is 0.8" in noise
         assert "told the sample rate 0.5, where that of the plan is 0.7" in rate
         assert "told the number of rounds 6, where that of the plan is 7" in rounds
@@ -404,9 +404,18 @@ class TestPlan:
         params = jnp.zeros(900)
         audit = attach_plan(replace(self.plan(), dp_event=event), params, canaries=300, rng=0)
         _, state = jax.jit(audit.privatizer.update)(params, audit.privatizer.init(params))
-        found = audit.recording(state).contradictions
+        found = audit.recording(state, unfinished=True).contradictions
         assert len(found) == contradicted
         assert all("the plan's accountant was told of ε = " in one for one in found)
+
+    @pytest.mark.parametrize("strategy", [COLUMN, np.ones(1)], ids=["bands", "independent"])
+    def test_a_plan_of_many_steps_with_one_seen(self, strategy: Any) -> None:
+        params = jnp.zeros(900)
+        audit = attach_plan(self.plan(strategy=strategy), params, canaries=300, rng=0)
+        _, state = jax.jit(audit.privatizer.update)(params, audit.privatizer.init(params))
+        (said,) = audit.recording(state).contradictions
+        assert said.startswith("1 of 24 stated steps was seen: the noise state is not carried")
+        assert audit.recording(state, unfinished=True).contradictions == ()
 
     def test_rows_that_an_even_split_leaves_out(self) -> None:
         audit = attach_plan(self.plan(), weights(), canaries=303, injection="head", rng=0)
@@ -504,7 +513,7 @@ def test_training_that_goes_on(followed: Followed) -> None:
     assert np.array_equal(over.table, exact.table)
     assert np.array_equal(over.sums, exact.sums)
     assert exact.contradictions == ()
-    assert over.contradictions == ("training made 27 steps, where its correlated noise is stated for 24",)
+    assert over.contradictions == ("training made 27 steps, where 24 are stated",)
 
 
 def test_watched(followed: Followed) -> None:

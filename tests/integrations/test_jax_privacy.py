@@ -100,7 +100,8 @@ def small_runs(stddevs: Any, steps: int = STEPS, **options: Any) -> list[Recordi
         return stepped(audit, params, started(audit, params, draws), steps)
 
     states = jax.jit(jax.vmap(run))(np.arange(len(stddevs)), np.asarray(stddevs, np.float32))
-    return records_of(attached(params, 0, **options), states)
+    stated = options.get("noise_multiplier", SIGMA)  # inside of `run` the noise is traced, and not known
+    return records_of(attached(params, 0, stated, **options), states)
 
 
 class Trained(NamedTuple):
@@ -368,6 +369,146 @@ def test_report_says_what_was_audited(trained: Trained) -> None:
     assert "adjacency   add-remove" in str(report)
     assert report.conformance == audit.conformance(state)
     assert audit.conformance(state, noise_multiplier=10 * SIGMA).p_value < 1e-6
+
+
+PLANNED = 12
+
+
+def carried(audit: Audit, params: Any) -> AuditState:
+    step, state = jax.jit(audit.privatizer.update), audit.privatizer.init(params)
+    for _ in range(PLANNED):
+        _, state = step(params, state)
+    return state
+
+
+def not_jitted(audit: Audit, params: Any) -> AuditState:
+    state = audit.privatizer.init(params)
+    for _ in range(PLANNED):
+        _, state = audit.privatizer.update(params, state)
+    return state
+
+
+def in_branches(audit: Audit, params: Any) -> AuditState:
+    """Two updates in the code of a step, of which one runs."""
+    update, state = audit.privatizer.update, audit.privatizer.init(params)
+
+    @jax.jit
+    def step(state: Any, even: Any) -> Any:
+        return jax.lax.cond(
+            even,
+            lambda: update(params, state)[1],
+            lambda: update(jax.tree.map(jnp.negative, params), state)[1],
+        )
+
+    for number in range(PLANNED):
+        state = step(state, number % 2 == 0)
+    return state
+
+
+def not_carried(audit: Audit, params: Any) -> AuditState:
+    step, begun = jax.jit(audit.privatizer.update), audit.privatizer.init(params)
+    for _ in range(PLANNED):
+        _, state = step(params, begun)
+    return state
+
+
+def captured(audit: Audit, params: Any) -> AuditState:
+    """The state is a constant of the compiled step."""
+    begun = audit.privatizer.init(params)
+    step = jax.jit(lambda grads: audit.privatizer.update(grads, begun)[1])
+    return [step(params) for _ in range(PLANNED)][-1]
+
+
+def scanned_without_carry(audit: Audit, params: Any) -> AuditState:
+    begun = audit.privatizer.init(params)
+    return jax.lax.scan(lambda *_: (audit.privatizer.update(params, begun)[1], None), begun, length=PLANNED)[
+        0
+    ]
+
+
+def begun_in_each_epoch(audit: Audit, params: Any) -> AuditState:
+    for _ in range(3):
+        state = stepped(audit, params, audit.privatizer.init(params), PLANNED // 3)
+    return state
+
+
+def not_carried_nor_jitted(audit: Audit, params: Any) -> AuditState:
+    begun = audit.privatizer.init(params)
+    return [audit.privatizer.update(params, begun)[1] for _ in range(PLANNED)][-1]
+
+
+def forked(audit: Audit, params: Any) -> AuditState:
+    """Every step releases two sums with one noise; its state has seen all steps."""
+
+    def step(state: Any, _: Any) -> Any:
+        first, _ = audit.privatizer.update(params, state)
+        second, state = audit.privatizer.update(jax.tree.map(jnp.negative, params), state)
+        return state, (first, second)
+
+    return jax.lax.scan(step, audit.privatizer.init(params), length=PLANNED)[0]
+
+
+NOT_CARRIED, AGAIN = "the noise state is not carried from step to step", "used in several updates"
+
+
+@pytest.mark.parametrize(
+    ("loop", "faults"),
+    [
+        (carried, []),
+        (not_jitted, []),
+        (in_branches, []),
+        (not_carried, [f"1 of 12 stated steps was seen: {NOT_CARRIED}"]),
+        (captured, [f"1 of 12 stated steps was seen: {NOT_CARRIED}"]),
+        (scanned_without_carry, [f"1 of 12 stated steps was seen: {NOT_CARRIED}"]),
+        (begun_in_each_epoch, [f"4 of 12 stated steps were seen: {NOT_CARRIED}"]),
+        (not_carried_nor_jitted, [f"1 of 12 stated steps was seen: {NOT_CARRIED}", AGAIN]),
+        (forked, [AGAIN]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_noise_states_must_be_carried(loop: Any, faults: list[str]) -> None:
+    """The state of a training that adds the same noise again looks like that of a short and correct one."""
+    params = {"weights": jnp.ones((30, 20)), "bias": jnp.ones(20)}
+    audit = attached(params, 0, canaries=300, steps=PLANNED)
+    state = loop(audit, params)
+    found = audit.report(state, claimed=9.0, delta=DELTA, rungs=False)
+    assert len(found.contradictions) == len(faults)
+    assert all(fault in said for fault, said in zip(faults, found.contradictions, strict=True))
+    assert found.alarming is bool(faults)
+
+
+def test_training_may_be_stopped_and_must_not_go_on() -> None:
+    params = jnp.zeros(400)
+    audit = attached(params, 0, canaries=300, steps=PLANNED)
+    short = stepped(audit, params, audit.privatizer.init(params), 5)
+    found = audit.report(short, delta=DELTA, rungs=False, unfinished=True)
+    assert found.contradictions == ()
+    assert "5 of 12 stated steps were seen" in str(found)
+    long = audit.report(stepped(audit, params, short, 9), delta=DELTA, rungs=False, unfinished=True)
+    assert long.contradictions == ("training made 14 steps, where 12 are stated",)
+    not_stated = attached(params, 0, canaries=300)
+    found = not_stated.report(
+        stepped(not_stated, params, not_stated.privatizer.init(params), 5), delta=DELTA, rungs=False
+    )
+    assert "steps (their number is not stated; give steps)" in str(found)
+    assert found.remarks[0].startswith("the number of steps is not stated (attach with steps=)")
+    assert "matches what was stated" not in str(found)
+
+
+def test_more_noise_than_stated_is_not_called_a_leak() -> None:
+    """As in the example of JAX Privacy: its noise is for replacing a row, its accountant for adding one."""
+    params = jnp.zeros(1000)
+    for times in (2.0, 40.0):
+        audit = attached(params, 0, times * SIGMA, steps=PLANNED)
+        state = stepped(audit, params, audit.privatizer.init(params), PLANNED)
+        found = audit.report(state, claimed=2.0, delta=DELTA, rungs=False)
+        assert not found.alarming
+        assert f"adds {times:g} times the noise that noise_multiplier=2.422 needs" in str(found)
+        assert ("the sensitivity of replacing a row is twice" in str(found)) is (times == 2)
+    audit = attached(params, 0, SIGMA / 2, steps=PLANNED)
+    state = stepped(audit, params, audit.privatizer.init(params), PLANNED)
+    (said,) = audit.recording(state).contradictions
+    assert said.startswith("the privatizer adds 0.5 times the stated noise: its standard deviation is 1.211")
 
 
 class TestHead:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -427,6 +428,123 @@ def test_a_learning_rate_that_follows_the_loss() -> None:
     assert ("without row 7", "parameters") in whats(found)
 
 
+class Watching(Correct):
+    """Does something by its training loss after every pass, which nothing protects."""
+
+    def __init__(self, act: str, limit: float, speed: float = 0.1, **options: Any) -> None:
+        super().__init__(passes=200, **options)
+        self.act, self.limit, self.speed = act, limit, speed
+
+    def prepared(self, data: Any) -> Any:
+        self.best, self.worse = 1e9, 0
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.speed
+        return data
+
+    def one_pass(self, batches: Iterable[Any]) -> None:
+        losses = []
+        for features, labels in batches:
+            self.one_step((features, labels))
+            with torch.no_grad():
+                losses += [float(self.loss(torch.nan_to_num(features), labels))] * bool(len(labels))
+        if losses:
+            self.decide(sum(losses) / len(losses))
+
+    def decide(self, loss: float) -> None:
+        self.worse = 0 if loss < self.best else self.worse + 1
+        self.best = min(self.best, loss)
+        if self.act == "threshold" and loss < self.limit:
+            raise StoppedError
+        if self.act == "patience" and self.worse >= self.limit:
+            raise StoppedError
+        if self.act == "slower" and self.worse >= self.limit:
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.1
+        if self.act == "quieter" and loss < self.limit:
+            self.optimizer.noise_multiplier = 0.5
+
+    def __call__(self, data: Any) -> None:
+        with suppress(StoppedError):
+            super().__call__(data)
+
+
+class StoppedError(Exception):
+    """Training has come to its end."""
+
+
+@pytest.mark.parametrize("row", [0, 7, 100])
+@pytest.mark.parametrize(
+    ("act", "limit", "options", "what"),
+    [
+        ("threshold", 0.5, {}, "stop"),
+        ("threshold", 0.1, {"speed": 0.5}, "stop"),
+        ("threshold", 0.5, {"base": torch.optim.Adam, "speed": 1e-3}, "stop"),
+        ("patience", 1, {}, "stop"),
+        ("patience", 10, {}, "stop"),
+        ("patience", 3, {"base": torch.optim.Adam, "speed": 1e-3}, "stop"),
+        ("patience", 3, {"physical": 4}, "stop"),
+        ("slower", 3, {}, "parameters"),
+        ("quieter", 1.0, {}, "noise multiplier"),
+    ],
+)
+def test_a_training_loss_that_decides_is_found(
+    row: int, act: str, limit: float, options: dict[str, Any], what: str
+) -> None:
+    found = check_neighbours(Watching(act, limit, **options), DATA, row=row)
+    assert whats(found) == [(f"with every row like row {row}", what)]
+
+
+def test_the_number_of_steps_that_a_loss_decides_is_said() -> None:
+    (difference,) = check_neighbours(Watching("patience", 3), DATA, row=7).differences
+    assert difference.here == 6 < difference.there  # which differs between processors
+    assert (
+        f"{difference.there} steps in passes of one batch, as given 6, though every step released the same"
+        in str(difference)
+    )
+
+
+def test_a_loss_that_decides_nothing_is_not_accused() -> None:
+    found = check_neighbours(Watching("nothing", 0.0), DATA)
+    assert found.holds
+    assert found.passes == 32
+    assert "did not depend on the rows in 32 passes that were cut to one batch" in str(found)
+
+
+class OnlyMixed(Correct):
+    """Cannot be run if all rows have one label."""
+
+    def prepared(self, data: Any) -> Any:
+        if len(data.tensors[1].unique()) == 1:
+            raise ValueError("one class")
+        return data
+
+
+class FirstWeights(Correct):
+    """Its first weights depend on the labels."""
+
+    def prepared(self, data: Any) -> Any:
+        torch.manual_seed(len(data.tensors[1].unique()) > 1)
+        nn.init.normal_(self.optimizer.params[0])
+        return data
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "why"),
+    [
+        (OnlyMixed(), {}, "train raises ValueError: one class with every row like row 100"),
+        (FirstWeights(), {}, "the first weights are other ones"),
+        (Correct(), {"passes": 0}, "passes is 0"),
+    ],
+    ids=["raises", "first weights", "left out"],
+)
+def test_a_number_of_steps_that_was_not_compared_is_said(
+    program: Program, options: dict[str, int], why: str
+) -> None:
+    found = check_neighbours(program, DATA, **options)
+    assert found.holds
+    assert f"Not tested: whether the number of steps depends on the rows ({why}" in str(found)
+
+
 class NoisierByLength(Correct):
     def prepared(self, data: Any) -> Any:
         self.optimizer.noise_multiplier = len(data) / 100
@@ -631,7 +749,7 @@ def test_noise_is_frozen_and_releases_are_those_of_the_first_run() -> None:
                 ends.append(self.optimizer.params)
 
     assert check_neighbours(Remembered(), DATA).holds
-    assert len(ends) == 5
+    assert len(ends) == 8  # three more in passes of one batch
     for end in ends[1:4]:
         for mine, first in zip(end, ends[0], strict=True):
             assert torch.equal(mine, first)

@@ -14,7 +14,7 @@ from canaria.integrations.jax_privacy import attach as attach_to_jax
 from canaria.integrations.opacus import attach
 from tests.integrations.digits import audited, private
 
-SHARED = re.compile(r"noise that parameters \d and \d of \d share")
+SHARED = re.compile(r"parameter \d of \d \([\d x]+\) and parameter \d of \d \([\d x]+\) share noise")
 
 
 def privatizer(keys_of: Any) -> optax.GradientTransformation:
@@ -54,7 +54,7 @@ def test_one_jax_key_for_all_parameters_is_found(shapes: list[tuple[int, ...]]) 
         )[0]
         found.append(audit.conformance(state))
     assert [one.conforms for one in found] == [False, True]
-    assert SHARED.fullmatch(found[0].clearest)
+    assert SHARED.search(found[0].answer)
 
 
 def _seeded_for_every_parameter(optimizer: Any) -> None:
@@ -74,7 +74,7 @@ def _seeded_for_every_parameter(optimizer: Any) -> None:
 def test_one_torch_generator_for_all_parameters_is_found(injection: str) -> None:
     audit, _ = audited(injection, steps=40, tamper=_seeded_for_every_parameter)
     assert not audit.conformance().conforms
-    assert SHARED.fullmatch(audit.conformance().clearest)
+    assert SHARED.search(audit.conformance().answer)
 
 
 @pytest.mark.parametrize("injection", ["rows", "head"])

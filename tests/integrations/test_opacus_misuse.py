@@ -1,5 +1,6 @@
 """Misuse of the Opacus audit gets one clear error."""
 
+import numpy as np
 import pytest
 import torch
 from opacus import PrivacyEngine
@@ -43,19 +44,6 @@ class TestMisuse:
         with pytest.raises(InputError, match="private one that make_private returns, got SGD"):
             attach(made.optimizer.original_optimizer, made.loader, injection="sum", canaries=100)
 
-    def test_optimizer_whose_clip_norm_follows_the_data(self) -> None:
-        made = private(
-            "sum",
-            clipping="adaptive",
-            target_unclipped_quantile=0.5,
-            clipbound_learning_rate=0.2,
-            max_clipbound=1e8,
-            min_clipbound=0.01,
-            unclipped_num_std=5.0,
-        )
-        with pytest.raises(InputError, match="clip flat"):
-            attach(made.optimizer, made.loader, injection="sum", canaries=100)
-
     def test_clipping_per_layer_needs_a_layer_with_room(self) -> None:
         made = private("sum", clipping="per_layer", clip=[1.0] * 4)
         with pytest.raises(InputError, match="the largest has 1024; take at most 1024 canaries"):
@@ -96,8 +84,11 @@ class TestMisuse:
 
     def test_unknown_way(self) -> None:
         made = private("sum")
-        with pytest.raises(InputError, match="injection must be 'rows', 'sum' or 'head', got 'row'"):
-            attach(made.optimizer, made.loader, injection="row", canaries=100)
+        for unknown in ("row", "clients"):  # clients are Flower's
+            with pytest.raises(
+                InputError, match=f"injection must be 'rows', 'sum' or 'head', got '{unknown}'"
+            ):
+                attach(made.optimizer, made.loader, injection=unknown, canaries=100)
 
     def test_half_precision_would_round_the_canaries(self) -> None:
         made = private("rows", canaries=100)
@@ -109,7 +100,8 @@ class TestMisuse:
         pictures = torch.randn(80, 3, 8, 8).to(memory_format=torch.channels_last)
         rows = TensorDataset(pictures, torch.randint(0, 3, (80,)))
         model, headed = with_canary_head(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), rows, 50)
-        canary, real = headed[80][0], headed[0][0]
+        places = np.argsort(headed.rows)
+        canary, real = headed[places[80]][0], headed[places[0]][0]
         assert canary.shape == real.shape
         answers = model(torch.stack([real, canary]))
         assert answers[0].any()
@@ -131,17 +123,17 @@ class TestMisuse:
     def test_step_past_the_audit(self) -> None:
         made = private("sum")
         attach(made.optimizer, made.loader, injection="sum", canaries=100, on_error="raise")
-        made.optimizer.add_noise = type(made.optimizer).add_noise.__get__(made.optimizer)
         with pytest.raises(InputError, match="a step was made past the audit"):
-            made.one_pass()
+            made.optimizer.original_optimizer.step()
 
     def test_real_row_that_looks_like_a_canary(self) -> None:
         rows = torch.zeros(5, 6, dtype=torch.int64)
         rows[3, 0] = -7
         _, marked = with_canary_head(torch.nn.Linear(6, 2), TensorDataset(rows), 10)
-        assert len(marked[5]) == 1
+        places = np.argsort(marked.rows)
+        assert len(marked[places[5]]) == 1
         with pytest.raises(InputError, match="row 3 begins with -7, which marks a canary"):
-            marked[3]
+            marked[places[3]]
         with pytest.raises(InputError, match="rows must be tensors"):
             with_canary_head(torch.nn.Linear(6, 2), ["words"], 10)
         with pytest.raises(InputError, match="must have parameters"):

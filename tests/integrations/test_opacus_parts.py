@@ -98,7 +98,7 @@ def test_real_rows_are_summed_in_the_precision_of_the_weights() -> None:
     weight = torch.nn.Parameter(torch.zeros(50))
     rows = torch.rand(16_000, 50).bfloat16()
     weight.grad_sample = rows
-    seen = all_of([weight]).read_rows(torch.ones(16_000))
+    seen = all_of([weight]).read_rows_at_weights(torch.ones(16_000))
     assert (seen - rows.float().sum(0)).abs().max() < 0.1
     assert (rows.sum(0).float() - rows.float().sum(0)).abs().max() > 1
 
@@ -114,7 +114,7 @@ def test_real_rows_are_clipped_as_opacus_clips_them(kind: torch.dtype) -> None:
     for weight in weights:
         rows = torch.rand(3000, weight.numel()) + 1
         weight.grad_sample = (0.9 * rows / rows.norm(dim=1, keepdim=True)).to(kind)
-    seen = [all_of([weight]).read_rows(clipping_factors(optimizer)) for weight in weights]
+    seen = [all_of([weight]).read_rows_at_weights(clipping_factors(optimizer)) for weight in weights]
     optimizer.clip_and_accumulate()
     for weight, expected in zip(weights, seen, strict=True):
         assert torch.allclose(weight.summed_grad, expected, atol=1e-2)
@@ -164,5 +164,6 @@ def test_rows_are_replaced_whatever_their_memory_looks_like() -> None:
     places.put_rows(torch.tensor([1, 3]), values)
     assert torch.equal(parameter.grad_sample[[1, 3]].reshape(2, 24), values)
     assert (
-        places.read_rows(torch.tensor([0, 1.0, 0, 2.0, 0])).tolist() == (values[0] + 2 * values[1]).tolist()
+        places.read_rows_at_weights(torch.tensor([0, 1.0, 0, 2.0, 0])).tolist()
+        == (values[0] + 2 * values[1]).tolist()
     )

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 IN_JAX = {
     "from sklearn": "from canaria.integrations.jax_privacy import attach",
-    "    optimizer = ": "    privatizer = (audit := attach(privatizer, params, canaries=1000, rng=0, clip_norm=grad_fn, noise_multiplier=NOISE_MULTIPLIER, sample_rate=rate)).privatizer",
+    "    optimizer = ": "    privatizer = (audit := attach(privatizer, params, canaries=1000, rng=0, clip_norm=grad_fn, noise_multiplier=NOISE_MULTIPLIER, sample_rate=rate, steps=options.steps)).privatizer",
     '    print(f"eps': "    print(audit.report(noise_state, claimed=epsilon, delta=DELTA).to_json())",
 }
 """The lines with which a program in JAX Privacy is audited, and where each goes in."""
@@ -62,7 +62,14 @@ TABLE = {
 }
 SLOW = ("Trainer with LoRA", "JAX Privacy", "mostlyai-engine")
 """Each run of these takes seconds; `make test` has their correct run and their own fault."""
-programs = pytest.mark.parametrize("program", TABLE.values(), ids=TABLE)
+programs = pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (name == "mostlyai-engine"))
+        for name, one in TABLE.items()
+    ],
+    ids=TABLE,
+)
 seeds = pytest.mark.parametrize(
     "seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 5))]
 )

@@ -194,5 +194,5 @@ def calls_of(audit: Audit, made: Private) -> float:
 
 def test_there_are_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU it is calls that an audit costs, whatever they compute."""
-    assert calls_of(*begun()) <= 64
-    assert calls_of(*one_by_one(monkeypatch)) <= 120
+    assert calls_of(*begun()) <= 72
+    assert calls_of(*one_by_one(monkeypatch)) <= 410  # where weights and gradients are compared in every step

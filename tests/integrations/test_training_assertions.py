@@ -32,8 +32,8 @@ def test_half_of_the_noise_fails_by_conformance_alone() -> None:
     with pytest.raises(
         AssertionError, match=r"is not refuted(.|\n)*NOT match what was stated: noise multiplier 1\.2"
     ):
-        assert_private_training(audit, 2.0, DELTA)
-    assert_private_training(audit, 2.0, DELTA, conformance=False)
+        assert_private_training(audit, 4.0, DELTA)
+    assert_private_training(audit, 4.0, DELTA, conformance=False)
 
 
 def test_no_noise_fails_by_the_bound() -> None:

@@ -6,14 +6,10 @@ from typing import Any
 
 import jax
 import lightning.pytorch as pl
-import mlflow
 import pytest
-import wandb
 from jax import numpy as jnp
 from jax_privacy.noise_addition import gaussian_privatizer
 from lightning.pytorch.loggers import CSVLogger
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch.utils.tensorboard import SummaryWriter
 
 from canaria import InputError
 from canaria.evidence import AuditWarning
@@ -155,7 +151,11 @@ def test_without_a_free_weight_nothing_can_be_watched() -> None:
         audit.watch()
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_readings(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
     audit, made = attached()
     with SummaryWriter(tmp_path) as writer:
         audit.watch(log=writer, log_every=5)
@@ -165,7 +165,10 @@ def test_tensorboard_gets_readings(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("canaria/noise_low")] == [1, 5, 10]
 
 
+@pytest.mark.slow
 def test_mlflow_gets_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import mlflow
+
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     audit, made = attached()
@@ -175,7 +178,10 @@ def test_mlflow_gets_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert set(mlflow.get_run(run.info.run_id).data.metrics) == NAMES
 
 
+@pytest.mark.slow
 def test_weights_and_biases_gets_readings(tmp_path: Path) -> None:
+    import wandb
+
     with wandb.init(mode="offline", dir=tmp_path, project="canaria") as run:
         audit, made = attached()
         audit.watch(log=run, log_every=5)

@@ -28,8 +28,8 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 def leave(this: int, folder: Path) -> None:
-    """Train in each way, and sharded with half the noise, and leave what was seen in the folder."""
-    for way, fault in [*((way, "") for way in WAYS), ("fsdp", "halved")]:
+    """Train in each way, and sharded with half the noise or one seed for all, and leave what was seen in the folder."""
+    for way, fault in [*((way, "") for way in WAYS), ("fsdp", "halved"), ("fsdp", "same seed")]:
         audit, batches, weights = train(way, this, fault=fault)
         found, record = audit.conformance(), audit.recording()
         np.savez(
@@ -38,6 +38,7 @@ def leave(this: int, folder: Path) -> None:
             sums=record.sums,
             weights=weights,
             p_value=found.p_value,
+            contradictions=np.array(record.contradictions, dtype=str),
         )
         torch.save(batches, folder / f"{way}{fault}-{this}.pt")
 
@@ -52,7 +53,7 @@ def many_seeds(this: int, ranks: int, folder: str, seeds: int) -> None:
         found = [(audit.conformance().p_value, audit.bound(DELTA).epsilon) for audit in audits]
         np.save(Path(folder) / "found.npy", np.array(found))
     alike = train("fsdp", this, fault="alike")[0].conformance()
-    np.savez(Path(folder) / f"alike-{this}.npz", p_value=alike.p_value, clearest=np.array(alike.clearest))
+    np.savez(Path(folder) / f"alike-{this}.npz", p_value=alike.p_value, answer=np.array(alike.answer))
     distributed.destroy_process_group()
 
 
@@ -85,7 +86,7 @@ def train(
         model = FSDP2Wrapper(model, mesh=distributed.init_device_mesh("cpu", (distributed.get_world_size(),)))
     elif batches is None:
         model = DifferentiallyPrivateDistributedDataParallel(model)
-    torch.manual_seed(100 + 2 * seed + this)
+    torch.manual_seed(100 + 2 * seed + (0 if fault == "same seed" else this))
     made = PrivacyEngine(accountant="rdp").make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
@@ -102,7 +103,7 @@ def train(
         wrapped, optimizer, loader = made
     else:
         wrapped, optimizer, criterion, loader = made
-    if fault:
+    if fault in FAULTS:
         FAULTS[fault](optimizer)
     canaries = 8 if mode == "hooks" else 1000
     audit = attach(

@@ -11,6 +11,7 @@ from canaria.training import Dense, Dirac, Recording
 from canaria.training.accumulator import Accumulator, table_of
 from canaria.training.canaries import Design, hidden_bits
 from canaria.training.correlated import Correlation
+from canaria.training.noise import numbered
 from canaria.training.witnesses import layout
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
@@ -91,7 +92,7 @@ def watched(
         injection="sum",
         seed=seed,
         layers=laid.layers,
-        parameters=len(shapes),
+        parameters=numbered(shapes),
         witnessed=totals.witnessed,
         roles=laid.roles,
     )
@@ -150,7 +151,7 @@ def correlated(
         injection="sum",
         seed=seed,
         layers=laid.layers,
-        parameters=len(shapes),
+        parameters=numbered(shapes),
         witnessed=witnessed,
         roles=laid.roles,
     )

@@ -10,7 +10,6 @@ from scipy import stats
 
 from canaria import InputError
 from canaria.results.conformance import joined, needed
-from canaria.training import conformance
 from canaria.training.canaries import Dense, Design, Dirac
 from canaria.training.conformance import enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
@@ -37,7 +36,7 @@ def test_every_part_is_uniform_and_independent_for_correct_training(
     Twelve tests of Kolmogorov and Smirnov at 1e-4, and 55 correlations at 4.5 standard errors.
     """
     runs = 100
-    found = [conformance(watched(design, seed, sigmas, [(20, 20), (30,), (10, 10)])) for seed in range(runs)]
+    found = [watched(design, seed, sigmas, [(20, 20), (30,), (10, 10)]).conformance() for seed in range(runs)]
     assert tuple(found[0].parts) == parts_expected
     parts = np.array([list(one.parts.values()) for one in found]).T
     for p_values in (*parts, np.array([one.p_value for one in found])):
@@ -51,7 +50,7 @@ def test_every_part_is_uniform_and_independent_for_correct_training(
 def test_a_thousand_correct_trainings() -> None:
     """Uniform p-values at 1,000 canaries, 100 steps; alarms at 5, 1 and 0.1%, false alarms 1e-4 each."""
     found = np.array(
-        [conformance(watched(Dirac(1000), seed, np.full(100, 1.0), SHAPES)).p_value for seed in range(1000)]
+        [watched(Dirac(1000), seed, np.full(100, 1.0), SHAPES).conformance().p_value for seed in range(1000)]
     )
     assert stats.kstest(found, "uniform").pvalue >= 1e-4
     for level in (0.05, 0.01, 0.001):
@@ -63,27 +62,27 @@ def test_a_thousand_correct_trainings() -> None:
 def test_faults_of_the_noise_are_found_and_named(fault: Fault, said: str, runs: int) -> None:
     """At 1,000 canaries and 100 steps, p <= 1e-4 in 19 of 20 runs; all were once missed."""
     found = [
-        conformance(watched(Dirac(1000), seed, np.full(100, 1.0), SHAPES, fault)) for seed in range(runs)
+        watched(Dirac(1000), seed, np.full(100, 1.0), SHAPES, fault).conformance() for seed in range(runs)
     ]
     assert sum(one.p_value <= 1e-4 for one in found) >= runs * 19 / 20
-    assert said in found[0].clearest
+    assert said in found[0].answer
 
 
 def test_power() -> None:
     """95% of the noise for 30 steps; it says the noise that it sees."""
     run = watched(Dirac(1000), 0, np.full(30, 1.0), SHAPES, lambda noise, _: [0.95 * one for one in noise])
-    assert conformance(run).p_value <= 1e-9
-    assert conformance(run, noise_multiplier=0.95).p_value >= 1e-3
+    assert run.conformance().p_value <= 1e-9
+    assert run.conformance(noise_multiplier=0.95).p_value >= 1e-3
 
 
 def test_a_noise_schedule_conforms_and_a_silent_step_of_it_does_not() -> None:
     for sigmas in (2.0 * 0.5 ** (np.arange(10) // 5), np.linspace(2, 0.1, 21), 2.0 * 0.9 ** np.arange(20)):
-        assert conformance(watched(Dirac(1000), 1, sigmas, SHAPES)).p_value >= 1e-4
+        assert watched(Dirac(1000), 1, sigmas, SHAPES).conformance().p_value >= 1e-4
 
         def silent(noise: Noise, _: np.random.Generator) -> Noise:
             return [np.concatenate([one[:-1], 0 * one[-1:]]) for one in noise]
 
-        assert conformance(watched(Dirac(1000), 1, sigmas, SHAPES, silent)).p_value <= 1e-9
+        assert watched(Dirac(1000), 1, sigmas, SHAPES, silent).conformance().p_value <= 1e-9
 
 
 def test_a_schedule_makes_larger_bounds_than_its_mean_noise() -> None:
@@ -100,8 +99,8 @@ def test_a_parameter_of_one_weight_without_noise_is_found() -> None:
         return [noise[0], 0 * noise[1]]
 
     run = watched(Dirac(201), 0, np.full(30, 1.0), [(60, 60), (1,)], silent)
-    assert conformance(run).p_value <= 1e-9
-    assert conformance(run).clearest == "parameter 2 of 2"
+    assert run.conformance().p_value <= 1e-9
+    assert "parameter 2 of 2 (1) has no noise: ε is unbounded" in run.conformance().answer
 
 
 def test_a_report_says_what_conformance_cannot_see() -> None:
@@ -118,10 +117,10 @@ def test_a_report_says_what_conformance_cannot_see() -> None:
     rare = watched(Dense(20, 10), 0, np.full(2, 1.0), [(10,)])
     assert rare.report().conformance is None
     with pytest.raises(InputError, match="take part at least 5 times in expectation"):
-        conformance(rare)
+        rare.conformance()
     blind = replace(full, witnessed=None, roles=None)
     assert "no weight without canaries" in blind.report().facts["noise"]
-    assert tuple(conformance(blind).parts) == SUMS
+    assert tuple(blind.conformance().parts) == SUMS
 
 
 def test_one_part_is_enough() -> None:
@@ -133,9 +132,9 @@ def test_one_part_is_enough() -> None:
 def test_layers_name_the_fault() -> None:
     """Something added in one layer shows in its own part."""
     run = watched(Dirac(1200, 2), 0, np.full(6, 2.0), [(400,), (600,), (200,)])
-    assert conformance(run).conforms
+    assert run.conformance().conforms
     added = np.repeat([6.0, 0.0, 0.0], run.layers)
-    assert conformance(replace(run, sums=run.sums + added)).parts["layers"] < 1e-6
+    assert replace(run, sums=run.sums + added).conformance().parts["layers"] < 1e-6
 
 
 def test_dense_canaries_that_are_far_from_normal_are_refused() -> None:

@@ -73,7 +73,7 @@ def test_a_loss_scaled_by_the_number_of_rows_is_named_with_its_factor() -> None:
     found = asked(scaled(len))
     assert not found.holds
     assert "by the number of rows" in found.cause
-    assert "0.88 times" in found.cause
+    assert "0.87 times" in found.cause or "0.88 times" in found.cause  # 7 of 8, up to rounding
 
 
 def test_a_loss_divided_by_tokens_is_named_with_its_factors() -> None:

@@ -201,8 +201,190 @@ def test_canaries_one_by_one_are_those_of_the_sum() -> None:
     for summed, added in zip(total, together.draw(), strict=True):
         assert summed == pytest.approx(added.ravel())
     assert 0 < sum(one.included for one in each) < len(each)
-    with pytest.raises(InputError, match="draw was called twice"):
+    with pytest.raises(InputError, match=r"call see\(\) for the previous step"):
         apart.draw()
+
+
+LOOPS: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": np.asarray,
+    "float32": np.float32,
+    "torch": torch.tensor,
+    "jax": jnp.asarray,
+}
+
+
+def norms_of(gradients: Any, names: tuple[str, ...]) -> Any:
+    """The norms of rows over these parameters, in any framework."""
+    return sum((gradients[name] ** 2).reshape(len(gradients[name]), -1).sum(1) for name in names) ** 0.5
+
+
+def clipped(gradients: Any, *, normed: tuple[str, ...] = ("weight", "bias"), clip: float = 2.0) -> Any:
+    """The sum of rows that are clipped by their norm over some of the parameters."""
+    norms = norms_of(gradients, normed)
+    scales = clip / (norms + (clip - norms) * (norms < clip) + 1e-12)
+    return {
+        name: (one.T * scales).T.sum(0) if one.ndim == 2 else _weighted(one, scales)
+        for name, one in gradients.items()
+    }
+
+
+def _weighted(rows: Any, scales: Any) -> Any:
+    return (rows * scales.reshape(-1, 1, 1)).sum(0)
+
+
+def whole_steps(
+    seed: int,
+    *,
+    clip: Callable[[Any], Any] | None = None,
+    convert: Callable[[np.ndarray], Any] = np.asarray,
+    steps: int = 30,
+    **stated: Any,
+) -> Recorder:
+    """A loop by `Recorder.step`, with a clip norm of 2 and a batch of 8 rows."""
+    rng = np.random.default_rng([2, seed])
+    parameters = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    made = {"canaries": 600, "sample_rate": RATE, "noise_multiplier": SIGMA, "clip_norm": 2.0, "steps": steps}
+    recorder = Recorder(parameters, rng=seed, **{**made, **stated})
+
+    def add_noise(total: Any) -> Any:
+        return {name: one + convert(2 * SIGMA * rng.normal(size=one.shape)) for name, one in total.items()}
+
+    for _ in range(steps):
+        rows = {name: convert(rng.normal(size=(8, *shape))) for name, shape in SHAPES.items()}
+        recorder.step((clip or clipped)(rows), add_noise, clip=clip)
+    return recorder
+
+
+@pytest.mark.parametrize("convert", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("clip", [None, clipped], ids=["sum", "clip"])
+def test_a_step_in_one_call(convert: Callable[[np.ndarray], Any], clip: Any) -> None:
+    recorder = whole_steps(0, convert=convert, clip=clip)
+    result = recorder.report(claimed=4.2, delta=1e-5, rungs=False)
+    assert not result.alarming
+    assert result.conformance is not None
+    assert result.conformance.weight == pytest.approx(1, abs=0.15)
+    assert result.facts["exercised"].startswith("the clipper" if clip else "the noise")
+
+
+def test_correct_whole_steps_conform() -> None:
+    """Kolmogorov and Smirnov at 1e-4 over 60 runs, and no contradiction in any."""
+    found = [whole_steps(seed, clip=clipped, steps=10).recording() for seed in range(60)]
+    assert stats.kstest([one.conformance().p_value for one in found], "uniform").pvalue > 1e-4
+    assert {one.contradictions for one in found} == {()}
+
+
+def each_apart(gradients: Any) -> Any:
+    return {name: clipped({name: one}, normed=(name,))[name] for name, one in gradients.items()}
+
+
+def large_ones_pass(gradients: Any) -> Any:
+    """Rows that are larger than its author expected are not clipped."""
+    whole = {name: one.reshape(len(one), -1) for name, one in gradients.items()}
+    large = np.linalg.norm(np.concatenate(list(whole.values()), axis=1), axis=1) > 100
+    total = clipped({name: one[~large] for name, one in gradients.items()})
+    return {name: total[name] + one[large].sum(0) for name, one in gradients.items()}
+
+
+@pytest.mark.parametrize(
+    ("clip", "said"),
+    [
+        (
+            lambda rows: clipped(rows, normed=("weight",)),
+            "a canary weighed 10 clip norms in parameter 'bias', where 1 is the most",
+        ),
+        (each_apart, "a gradient over all parameters weighed 1.41 clip norms"),
+        (lambda rows: clipped(rows, clip=3.0), "a canary weighed 1.5 clip norms in parameter 'weight'"),
+        (lambda rows: {name: one.sum(0) for name, one in rows.items()}, "weighed 10 clip norms in parameter"),
+        (large_ones_pass, "a gradient over all parameters weighed"),
+    ],
+    ids=["without the bias", "each apart", "to another norm", "not at all", "not large ones"],
+)
+def test_clippers_that_do_not_clip_are_contradictions(clip: Any, said: str) -> None:
+    result = whole_steps(1, clip=clip, steps=10).report(delta=1e-5, rungs=False)
+    assert result.alarming
+    assert any(said in one for one in result.contradictions)
+
+
+@pytest.mark.parametrize(
+    "clip",
+    [
+        lambda rows: {name: one / len(rows["bias"]) for name, one in clipped(rows).items()},
+        lambda rows: clipped(rows, clip=0.5),
+        lambda rows: {
+            name: clipped({name: one}, normed=(name,), clip=2**0.5)[name] for name, one in rows.items()
+        },
+    ],
+    ids=["a mean", "to less", "by layer"],
+)
+def test_functions_that_are_no_clipped_sum_are_refused_before_training(clip: Any) -> None:
+    with pytest.raises(
+        InputError, match="clip must return the sum of gradients, each clipped to clip_norm as a whole"
+    ):
+        whole_steps(1, clip=clip)
+
+
+@pytest.mark.parametrize("normed", [("weight", "bias"), ("weight",)])
+def test_canaries_one_by_one_are_clipped_like_rows(normed: tuple[str, ...]) -> None:
+    """Their gradients are 10 clip norms, so that a bias that is left out of the norm shows."""
+    rng = np.random.default_rng(0)
+    parameters = {name: np.zeros(shape) for name, shape in SHAPES.items()}
+    recorder = Recorder(
+        parameters, canaries=200, sample_rate=RATE, noise_multiplier=SIGMA, clip_norm=2.0, rng=0
+    )
+    for _ in range(8):
+        real = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+        total = {name: one.copy() for name, one in real.items()}
+        for canary in recorder.draw_each():
+            row = {name: np.zeros((1, *shape)) for name, shape in SHAPES.items()}
+            row[list(SHAPES)[canary.parameter]].flat[canary.place] = canary.gradient
+            total = {name: total[name] + one for name, one in clipped(row, normed=normed).items()}
+        noisy = {name: one + 2 * SIGMA * rng.normal(size=one.shape) for name, one in total.items()}
+        recorder.see(noisy, real=real, clipped=total)
+    found = recorder.recording()
+    assert found.injection == "gradients"
+    assert len(found.contradictions) == (len(normed) == 1)
+    assert all("a canary weighed 10 clip norms in parameter 'bias'" in one for one in found.contradictions)
+
+
+def unit_rows(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))).sum(0)
+
+
+def test_a_function_may_add_its_noise_in_place() -> None:
+    rng, totals = np.random.default_rng(0), []
+    recorder = Recorder(np.zeros(500), canaries=100, sample_rate=0.5, noise_multiplier=1, rng=0)
+
+    def add_noise(total: np.ndarray) -> np.ndarray:
+        total += rng.normal(size=500)
+        return total
+
+    for _ in range(10):
+        totals.append(np.zeros(500))
+        recorder.step(totals[-1], add_noise, clip=unit_rows)
+    assert not np.any(totals)
+    assert recorder.recording().conformance().p_value > 1e-4
+    assert recorder.recording().contradictions == ()
+
+
+def test_all_steps_that_are_stated_must_be_seen() -> None:
+    few, many = whole_steps(0, steps=30), whole_steps(0, steps=30)
+    few._planned, many._planned = 100, 10
+    (said,) = few.report(delta=1e-5, rungs=False).contradictions
+    assert said.startswith("30 of 100 stated steps were seen: the recorder was not shown the others")
+    stopped = few.report(delta=1e-5, rungs=False, unfinished=True)
+    assert stopped.contradictions == ()
+    assert "30 of 100 stated steps were seen" in str(stopped)
+    assert many.recording().contradictions == ("training made 30 steps, where 10 are stated",)
+
+
+def test_canaries_never_weigh_more_beside_large_sums() -> None:
+    """Rounding to the nearest would make some canaries of 1.1 weigh more beside real sums of 10^7."""
+    real = np.linspace(-1e7, 1e7, 1000).astype(np.float32)
+    recorder = Recorder(real, canaries=1000, sample_rate=1, noise_multiplier=1, clip_norm=1.1, rng=0)
+    noisy = recorder.step(real, lambda total: total)
+    assert (noisy.astype(np.float64) - real).max() <= 1.1
+    with pytest.raises(InputError, match="clipped_sum must be in single or double precision, got float16"):
+        Recorder(real, canaries=10, sample_rate=1, noise_multiplier=1).step(np.float16(real / 1e7), abs)
 
 
 def test_misuse_is_one_line() -> None:
@@ -211,7 +393,7 @@ def test_misuse_is_one_line() -> None:
     with pytest.raises(InputError, match="draw what canaries add before every step"):
         recorder.see(np.zeros(20), real=np.zeros(20))
     recorder.draw()
-    with pytest.raises(InputError, match="draw was called twice"):
+    with pytest.raises(InputError, match=r"call see\(\) for the previous step"):
         recorder.draw()
     with pytest.raises(
         InputError, match=r"noisy_sum must be shaped as parameters are, \[\(20,\)\], got \[\(3,\)\]"

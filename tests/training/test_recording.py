@@ -9,7 +9,6 @@ from scipy import stats
 from canaria import InputError
 from canaria.mechanisms.interference import Interference, unit_rows
 from canaria.rules import Bet, Tails
-from canaria.training import conformance
 from canaria.training.canaries import Dense, Design, Dirac, design_of
 from tests.training.simulated import SIGMA, simulated
 
@@ -68,7 +67,7 @@ def test_adaptive_bounds_are_higher_on_average(design: Design) -> None:
 @pytest.mark.parametrize("design", [Dirac(300), Dirac(600, 4), Dense(100, 300)], ids=str)
 def test_conformance_is_uniform_for_correct_training(design: Design) -> None:
     """Kolmogorov and Smirnov over 150 runs; false-alarm rate 1e-4."""
-    p_values = [conformance(simulated(design, seed, steps=30)).p_value for seed in range(150)]
+    p_values = [simulated(design, seed, steps=30).conformance().p_value for seed in range(150)]
     assert stats.kstest(p_values, "uniform").pvalue >= 1e-4
 
 
@@ -94,9 +93,9 @@ def test_conformance_sees_an_offset_and_other_settings() -> None:
     run = simulated(Dirac(1000), 2)
     assert run.conformance().conforms
     assert simulated(Dirac(1000), 2, offset=0.1).conformance().parts["offset"] < 1e-3
-    assert conformance(run, noise_multiplier=2 * SIGMA).p_value < 1e-6
-    assert conformance(run, sample_rate=1.0).p_value < 1e-6
-    assert conformance(run, steps=200).p_value < 1e-6
+    assert run.conformance(noise_multiplier=2 * SIGMA).p_value < 1e-6
+    assert run.conformance(sample_rate=1.0).p_value < 1e-6
+    assert run.conformance(steps=200).p_value < 1e-6
 
 
 @pytest.mark.parametrize("design", [Dirac(5, 4), Dirac(10, 7), Dirac(1001, 4)], ids=str)

@@ -1,18 +1,20 @@
 """Black-box audits: canaries planted in a data set by fair coins, for any trainer.
 
-The length of the data set, and any sampling rate or normaliser computed from it, must not depend on the
-coins:
+Nothing about the data set but the rows of the canaries may depend on the coins: not its length, nor any
+sampling rate or normaliser computed from it, nor its types, categories, labels or layout. Every canary has a
+place:
 
-- replace: every place holds either the canary or its stand-in (replace-one adjacency);
-- zero-out: every canary has a place, and a weight of 1 or 0 that the trainer must honour (add-remove
+- replace: the place holds either the canary or its stand-in (replace-one adjacency);
+- zero-out: the place holds the canary, with a weight of 1 or 0 that the trainer must honour (add-remove
   adjacency, where a row of weight 0 contributes nothing).
 
 Then the game is that of the theorems, and scores of the trained model give valid bounds (Theorem 24).
 """
 
+import operator
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,13 +32,14 @@ from canaria.rules import Rule
 
 _PLANT: Final = 0x706C616E
 _FORMS: Final = {"replace": "replace", "zero-out": "add-remove"}
+_TABLES: Final = ("numpy", "torch", "pandas")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Planted:
     """A data set to train on, and what is needed to audit the trained model.
 
-    Keep `bits` away from training.
+    Keep `bits` away from training. Printing this object does not show them.
 
     Attributes:
         dataset: The data set to train on.
@@ -66,6 +69,10 @@ class Planted:
     adjacency: str
     canaries: Any
     weights: Floats | None = None
+
+    def __repr__(self) -> str:
+        """Without the bits: training logs often show what they were given."""
+        return f"Planted({len(self.indices)} canaries, adjacency={self.adjacency!r})"
 
     def bound(
         self,
@@ -104,10 +111,15 @@ def plant(
 ) -> Planted:
     """Plant canaries in a data set, each by an independent fair coin.
 
+    Only the rows of the canaries depend on the coins. Types, categories and layout are those of a table of
+    all rows: the data set, the canaries and the stand-ins. If a canary does not fit the type of a column, the
+    type of the column changes whatever its coin. Rows are numbered from 0.
+
     Args:
-        dataset: An array, a tensor, a pandas object, a list, a tuple or dict of these with one row per
-            example, or anything with a length and `dataset[i]` (a torch Dataset).
-        canaries: The canaries, of the same type as `dataset` (for a Dataset, a list of items).
+        dataset: An array, a tensor, a pandas object, a `TensorDataset`, a Hugging Face `Dataset`, a list, a
+            tuple or dict of these with one row per example, or anything with a length and `dataset[i]` (any
+            other torch Dataset, whose rows that a canary may take are read once, now).
+        canaries: The canaries, of the same type as `dataset` (for a Dataset, also a list of items).
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
         stand_ins: Only for form="replace": one row per canary, which is added to the data set and takes the
             place of the canary if that is excluded. By default canaries take the places of real rows chosen
@@ -193,6 +205,12 @@ def _rows(name: str, data: Any) -> int:
 def _take(sources: Sequence[Any], order: Integers, own: Integers) -> Any:
     """Rows `order` of the sources laid end to end, as the type of the first.
 
+    `order` holds the coins, so nothing but the rows may depend on it. The sources are first joined to one
+    table, which has the same types, categories and layout whatever the coins. Rows are then taken from it by
+    position, into memory that holds no other rows. Canaries and stand-ins are all read, checked and copied,
+    used or not: an error, or the random numbers that a data set draws to augment a row, would also reveal
+    the coins.
+
     The rows at `own` share nothing with the sources: training that changes its data in place would otherwise
     change the canaries that are scored, if they are included.
     """
@@ -203,28 +221,33 @@ def _take(sources: Sequence[Any], order: Integers, own: Integers) -> Any:
     if isinstance(first, tuple):
         columns = [_take(column, order, own) for column in zip(*sources, strict=True)]
         return tuple(columns) if type(first) is tuple else type(first)(*columns)
-    if isinstance(first, list):
-        joined = [row for source in sources for row in source]
-        taken = [joined[place] for place in order]
-        for place in own.tolist():
-            taken[place] = copied("canaries", taken[place])
-        return taken
-    if _is_dataset(first):
-        return PlantedRows(tuple(sources), order, own)
     try:
-        return _JOINS[type(first).__module__.partition(".")[0]](sources, order)
-    except KeyError:
-        raise InputError(
-            f"dataset of type {type(first).__name__} cannot be planted; give arrays, frames or a Dataset"
-        ) from None
-    except (TypeError, ValueError, RuntimeError) as error:
+        if (join := _JOINS.get(_kind(first))) is not None:
+            return join(sources, order)
+        rows = PlantedRows(sources, order, own)
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"dataset and canaries do not fit: {shown(str(error))}") from None
+    return [rows[place] for place in range(len(rows))] if isinstance(first, list) else rows
+
+
+def _kind(data: Any) -> str:
+    """The package of an array, a tensor or a frame; the full name of any other class."""
+    package = type(data).__module__.partition(".")[0]
+    table = package in _TABLES and hasattr(data, "shape")
+    return package if table else f"{type(data).__module__}.{type(data).__name__}"
 
 
 def _require_alike(sources: Sequence[Any]) -> None:
     first = sources[0]
+    if not hasattr(first, "__getitem__"):
+        raise InputError(
+            f"dataset of type {type(first).__name__} cannot be planted; give arrays, frames or a Dataset"
+        )
     arrays = all(isinstance(source, np.ndarray) for source in sources)
-    if not arrays and len(set(map(type, sources))) > 1 and not _is_dataset(first):
+    known = isinstance(first, list | tuple | dict) or _kind(first) in _TABLES
+    if known and not arrays and len(set(map(type, sources))) > 1:
         kinds = ", ".join(type(source).__name__ for source in sources)
         raise InputError(f"dataset, canaries and stand_ins must be of one kind, got {kinds}")
     if isinstance(first, dict) and any(set(source) != set(first) for source in sources):
@@ -233,22 +256,30 @@ def _require_alike(sources: Sequence[Any]) -> None:
         raise InputError("dataset, canaries and stand_ins must have the same number of parts")
 
 
-def _is_dataset(data: Any) -> bool:
-    """Whether rows are to be read one by one."""
-    known = isinstance(data, list | tuple | dict) or type(data).__module__.partition(".")[0] in _JOINS
-    rows = hasattr(data, "__getitem__") and hasattr(data, "__len__")
-    return rows and (not known or (not hasattr(data, "shape") and not isinstance(data, list | tuple | dict)))
-
-
 def _join_arrays(sources: Sequence[Any], order: Integers) -> Any:
-    taken = np.concatenate(sources)[order]
-    return copied("canaries", taken) if taken.dtype.hasobject else taken
+    masked = any(isinstance(source, np.ma.MaskedArray) for source in sources)
+    joined: Any = (np.ma if masked else np).concatenate(sources)
+    return (copied("canaries", joined) if joined.dtype.hasobject else joined)[order]
 
 
 def _join_tensors(sources: Sequence[Any], order: Integers) -> Any:
+    """Detached: the gradient function of the rows that were taken would keep `order`."""
     import torch
 
-    return torch.cat(tuple(sources))[torch.as_tensor(order)]
+    return torch.cat([source.detach() for source in sources])[torch.as_tensor(order)]
+
+
+def _join_tensor_datasets(sources: Sequence[Any], order: Integers) -> Any:
+    import torch
+
+    def columns(source: Any) -> Any:
+        if hasattr(source, "tensors"):
+            return source.tensors
+        rows = (source[place] for place in range(len(source)))
+        return [torch.stack([torch.as_tensor(cell) for cell in column]) for column in zip(*rows, strict=True)]
+
+    joined = zip(*map(columns, sources), strict=True)
+    return torch.utils.data.TensorDataset(*(_join_tensors(column, order) for column in joined))
 
 
 def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
@@ -258,37 +289,73 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
     columns = [list(getattr(source, "columns", [])) for source in sources]
     if any(names != columns[0] for names in columns):
         raise ValueError(f"columns differ: {columns}")
-    taken = pd.concat(sources, ignore_index=True).iloc[order].reset_index(drop=True)
-    cell = partial(copied, "canaries")
-    if isinstance(taken, pd.Series):
-        return taken.map(cell) if pd.api.types.is_object_dtype(taken) else taken
-    for place, kind in enumerate(taken.dtypes):
+    joined = pd.concat(sources, ignore_index=True)
+    # A series goes as a frame of one column: one way to copy cells for both.
+    frame: Any = joined.to_frame() if isinstance(joined, pd.Series) else joined
+    for place, kind in enumerate(frame.dtypes):
         if pd.api.types.is_object_dtype(kind):
-            taken.isetitem(place, taken.iloc[:, place].map(cell))
-    return taken
+            # With its dtype: from the cells alone, pandas would infer another one.
+            cells = [copied("canaries", cell) for cell in frame.iloc[:, place]]
+            frame.isetitem(place, pd.Series(cells, frame.index, dtype=object))
+    taken = frame.iloc[order].reset_index(drop=True)
+    return taken.iloc[:, 0].rename(joined.name) if isinstance(joined, pd.Series) else taken
+
+
+def _join_hugging_face(sources: Sequence[Any], order: Integers) -> Any:
+    """Not by `select`, which keeps the whole table, and `order` beside it."""
+    import datasets
+
+    first = sources[0]
+    tables = [
+        source
+        if isinstance(source, datasets.Dataset)
+        else datasets.Dataset.from_list(list(source), features=first.features)
+        for source in sources
+    ]
+    if any(set(table.column_names) != set(first.column_names) for table in tables):
+        raise ValueError(f"columns differ: {[table.column_names for table in tables]}")
+    joined = datasets.concatenate_datasets(tables)
+    rows = joined.with_format("arrow")[:].take(order).combine_chunks()
+    # The fingerprint names the cached results of `map`. By default it is a digest of the rows, which would
+    # reveal the bits; a fixed one would find results of other coins.
+    taken = datasets.Dataset(rows, joined.info, first.split, fingerprint=secrets.token_hex(8))
+    shown_as = first.format
+    return taken.with_format(
+        shown_as["type"], shown_as["columns"], shown_as["output_all_columns"], **shown_as["format_kwargs"]
+    )
 
 
 _JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
     "numpy": _join_arrays,
     "torch": _join_tensors,
+    "torch.utils.data.dataset.TensorDataset": _join_tensor_datasets,
     "pandas": _join_frames,
+    "datasets.arrow_dataset.Dataset": _join_hugging_face,
 }
 
 
 class PlantedRows:
-    """A data set whose rows are taken from several data sets, one by one; some as copies, each time."""
+    """A data set some of whose rows are its own: read once, when planted, and copied each time.
 
-    def __init__(self, sources: tuple[Any, ...], order: Integers, own: Integers) -> None:
-        self._sources, self._order, self._own = sources, order, frozenset(own.tolist())
-        self._starts = np.cumsum([0, *(len(source) for source in sources)])
+    It does not know where its own rows come from.
+    """
+
+    def __init__(self, sources: Sequence[Any], order: Integers, own: Integers) -> None:
+        first, *others = sources
+        real = len(first)
+        added = [copied("canaries", source[place]) for source in others for place in range(len(source))]
+        kept = {place: copied("dataset", first[place]) for place in own[own < real].tolist()}
+        self._rows, self._length = first, len(order)
+        self._own = {
+            place: added[order[place] - real] if order[place] >= real else kept[place]
+            for place in own.tolist()
+        }
 
     def __len__(self) -> int:
-        return len(self._order)
+        return self._length
 
     def __getitem__(self, index: int) -> Any:
-        if not 0 <= index < len(self):
+        place = operator.index(index)
+        if not 0 <= place < len(self):
             raise IndexError(index)
-        place = int(self._order[index])
-        source = int(np.searchsorted(self._starts, place, side="right")) - 1
-        row = self._sources[source][place - int(self._starts[source])]
-        return copied("canaries", row) if index in self._own else row
+        return copied("canaries", self._own[place]) if place in self._own else self._rows[place]

@@ -10,7 +10,7 @@ from torch import nn
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
-from canaria.integrations.opacus._internals import accountant_of, clippers_of, steps_counted
+from canaria.integrations.opacus._internals import accountant_of, steps_counted
 from canaria.training import Watch
 from canaria.training.sampling import Sampling
 
@@ -33,6 +33,7 @@ class AttachesAudit:
         rng: Seed = None,
         noise_multiplier: float | None = None,
         on_error: str = "warn",
+        changes_weights: bool = False,
         sampling: str | Sampling = "poisson",
         watch: Watch | None = None,
     ) -> None:
@@ -47,6 +48,7 @@ class AttachesAudit:
             "rng": rng,
             "noise_multiplier": noise_multiplier,
             "on_error": on_error,
+            "changes_weights": changes_weights,
             "sampling": sampling,
         }
         self._watch = watch
@@ -78,8 +80,7 @@ class AttachesAudit:
             accountant = accountant_of(optimizer)
             if accountant is not None and steps_counted(accountant) == 0 and self._state["accountant"]:
                 accountant.load_state_dict(self._state["accountant"])
-        clips = model if clippers_of(optimizer, [model]) else None
-        how = {**self._how, "state": self._state, "begun": begun, "model": clips}
+        how = {**self._how, "state": self._state, "begun": begun, "model": model}
         self._audit = attach(optimizer, loader, **how)
         if self._watch is not None:
             self._watch.under(stop, logger)

@@ -33,6 +33,7 @@ class CanaryAudit(AttachesAudit, Callback):
         rng: A seed for the hidden bits and the places of the canaries.
         noise_multiplier: What training states, if that is not what the optimizer holds.
         on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        changes_weights: Whether training changes weights by functions of the weights alone; see `attach`.
         sampling: How rows are claimed to take part; others than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise; None for none.
 

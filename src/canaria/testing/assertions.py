@@ -20,7 +20,7 @@ from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim, require_same_adjacency
-from canaria.claims.base import FLIPS
+from canaria.claims.base import FLIPS, for_neighbours
 from canaria.claims.families import Family, family_of
 from canaria.evidence.base import Inversion
 from canaria.evidence.bound import Bound, lower_bound
@@ -28,6 +28,7 @@ from canaria.evidence.reach import reach, remedy
 from canaria.evidence.together import bound_of, confidence_at, made_bound
 from canaria.game.play import Score, Transcript, play
 from canaria.game.scores import UPSIDE_DOWN, are_upside_down
+from canaria.mechanisms import Function
 from canaria.results.conformance import LEAST_LEVEL, Conformance
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Bet, Matched, Rule, Soft, SurestFirst
@@ -78,7 +79,7 @@ class Verdict:
     @property
     def conforms(self) -> bool:
         """Whether training conforms to what was stated, as far as that was tested."""
-        return self.conformance is None or self.conformance.conforms
+        return self.conformance is None or self.conformance.conforms or self.conformance.is_safe
 
     @property
     def passed(self) -> bool:
@@ -104,14 +105,13 @@ class Verdict:
         answer = "REFUTED" if self.refuted else "not refuted"
         lines = [f"the claim {self.promise} is {answer}. {self.bound.explanation}"]
         if (found := self.conformance) is not None:
-            where = f"; clearest in {found.clearest}" if found.clearest and not self.conforms else ""
+            if not (found.conforms and self.contradictions):
+                lines.append(f"{found.answer}, where less than {found.level:.2g} is a failure")
             lines.append(
-                f"training {'matches' if self.conforms else 'does NOT match'} what was stated: noise "
-                f"multiplier {found.noise:.3g} (stated {found.stated_noise:.3g}), canary weight "
-                f"{found.weight:.2f} (expected 1); {found.in_words}, where less than "
-                f"{found.level:.2g} is a failure{where}"
+                f"noise multiplier {found.noise:.3g} (stated {found.stated_noise:.3g}), canary weight "
+                f"{found.weight:.2f} (expected 1)"
             )
-        lines += [f"training was NOT what was stated: {one}" for one in self.contradictions]
+        lines = [*(f"training was NOT what was stated: {one}" for one in self.contradictions), *lines]
         return "\n".join([*lines, *self.notes])
 
 
@@ -132,8 +132,8 @@ def assert_private(
 ) -> Bound:
     """Fail if one game against the mechanism refutes the claim that it is (epsilon, delta)-DP, or another.
 
-    The claim is about the adjacency that the game tests: add-remove for a function that includes elements or
-    not, replace-one with `pairs`.
+    The game tests add-remove adjacency for a function that includes elements or not, and replace-one with
+    `pairs`. A mechanism that is an object declares its adjacency, and the claim is about that one.
 
     Args:
         mechanism: A mechanism or a function, as in `canaria.play`. An audit that was already made may be
@@ -149,7 +149,8 @@ def assert_private(
         n: As in `canaria.play`; 1,000 if neither `n` nor `pairs` is given.
         rounds: As in `canaria.play`.
         pairs: As in `canaria.play`.
-        adjacency: The adjacency of the claim, to be checked against that of the game; None for no check.
+        adjacency: The adjacency of the claim, which must be that of the game: with `pairs`, and for audits of
+            replace-one neighbours, "replace" must be stated, here or in `claim`.
         confidence: A correct mechanism fails with probability at most 1 - confidence.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
 
@@ -203,7 +204,7 @@ def assert_private_training(
         rule: How scores become guesses, as in `Recording.bound`.
         adaptive: Whether bits are revealed during guessing, as in `Recording.bound`.
         conformance: Whether to test conformance; False gives the whole false-alarm probability to the bound.
-        adjacency: The adjacency of the claim, to be checked against that of the audit; None for no check.
+        adjacency: The adjacency of the claim; add-remove if it is not stated.
         confidence: Correct training fails with probability at most 1 - confidence.
 
     Returns:
@@ -238,9 +239,11 @@ def promise(epsilon: float | None, delta: float | None, claim: Claim | None, adj
         return ApproximateDP(epsilon, delta, adjacency or "unspecified")
     if epsilon is not None or delta is not None or not isinstance(claim, Claim):
         raise InputError(f"claim must be a claim, without epsilon and delta beside it, got {shown(claim)}")
-    if adjacency is not None:
-        require_same_adjacency(checks.adjacency(adjacency), claim.adjacency)
-    return claim
+    if adjacency is None:
+        return claim
+    stated = for_neighbours(claim, checks.adjacency(adjacency))
+    require_same_adjacency(adjacency, stated.adjacency)
+    return stated
 
 
 def _asserted(verdict: Verdict) -> Bound:
@@ -269,6 +272,7 @@ def examine(
             raise InputError(f"{given[0]} goes with a mechanism; {shown(mechanism)} is an audit already made")
         audit, seed = mechanism, None
     else:
+        claim = for_neighbours(claim, _declared_adjacency(mechanism))
         _require_unbelieving(mechanism, game, _epsilon(claim))
         if game.get("rule") is None and game.get("rounds") is None and (own := _family(claim)) is not None:
             game = {**game, "rule": Matched(own, confidence)}
@@ -321,7 +325,7 @@ def examine_training(
         bound,
         claim,
         conformance=found,
-        contradictions=getattr(record, "contradictions", ()),
+        contradictions=getattr(record, "contradictions_with", lambda _: ())(claim),
         seed=getattr(audit, "seed", None),
         notes=notes,
     )
@@ -351,6 +355,11 @@ def _held_against(audit: object, claim: Claim, confidence: float, **how: object)
         return bound_of(replace(found, family=own), SHOWN_DELTA, confidence), claim
     point = claim.point(found.evidence.charged, FLIPS * (1 - confidence) / 0.05)
     return bound_of(found, point.delta, confidence), point
+
+
+def _declared_adjacency(mechanism: Any) -> str | None:
+    """The adjacency that a mechanism declares; a function declares none, `pairs` only say how to test it."""
+    return None if isinstance(mechanism, Function) else getattr(mechanism, "adjacency", None)
 
 
 def is_audit(value: object) -> bool:
@@ -391,7 +400,9 @@ def _idle(bound: Bound, claim: Claim) -> tuple[str, ...]:
     if bound.tally.taken == 0 and (best is None or best.tally(0.0).taken == 0):
         return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
     if best is not None:
-        most = lower_bound(best, bound.delta, bound.confidence, family=bound.family)
+        most = lower_bound(
+            best, bound.delta, bound.confidence, adjacency=bound.adjacency, family=bound.family
+        )
         if not most.refutes(claim):
             return (
                 "with these scores even right guesses alone would not refute the claim: the rule stakes what "

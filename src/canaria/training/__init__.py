@@ -6,7 +6,6 @@ after that happens here. No framework is imported.
 
 from canaria._core.errors import NoiseAlarmError, TrainingDivergedError
 from canaria.training.canaries import Dense, Dirac
-from canaria.training.conformance import conformance
 from canaria.training.isolation import Isolation
 from canaria.training.neighbours import Neighbours
 from canaria.training.recorder import CorrelatedRecorder, Recorder
@@ -27,5 +26,4 @@ __all__ = [
     "Sampling",
     "TrainingDivergedError",
     "Watch",
-    "conformance",
 ]

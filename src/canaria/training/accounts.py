@@ -2,10 +2,15 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 _SAME: Final = 1e-9
 """Relative difference up to which two settings are the same."""
+
+
+_SHOWN: Final = 2
+"""Differences of each kind that are shown: schedules that are not told differ in every step."""
 
 
 class Account:
@@ -35,6 +40,13 @@ class Account:
         """The number of steps."""
         return sum(steps for *_, steps in self._runs)
 
+    def merged(self) -> list[tuple[float, float, int]]:
+        """Each setting once, with the number of its steps."""
+        found: dict[tuple[float, float], int] = {}
+        for noise, rate, steps in self._runs:
+            found[noise, rate] = found.get((noise, rate), 0) + steps
+        return [(noise, rate, steps) for (noise, rate), steps in found.items()]
+
     def first(self, steps: int) -> "Account":
         """The first steps alone."""
         found = Account()
@@ -55,8 +67,8 @@ class Account:
             step -= steps
         raise IndexError(step)
 
-    def first_difference(self, other: "Account") -> int | None:
-        """The first step whose settings differ, counted from 0; None if there is none."""
+    def differences(self, other: "Account") -> list[int]:
+        """The steps, counted from 0, at which settings differ and at least one of both has changed."""
         ends = {0}
         for account in (self, other):
             end = 0
@@ -64,24 +76,105 @@ class Account:
                 end += steps
                 ends.add(end)
         common = [step for step in sorted(ends) if step < min(self.steps, other.steps)]
-        return next((step for step in common if not _same(self.at(step), other.at(step))), None)
+        return [step for step in common if not _same(self.at(step), other.at(step))]
 
 
-def disagreements(told: Account, seen: Account) -> tuple[str, ...]:
-    """Where an accountant was told other than what was seen, in words."""
-    found = []
+@dataclass
+class Setting:
+    """How a setting of training changed from step to step.
+
+    Attributes:
+        values: The value of the last step, the least and the largest; empty before the first step.
+        changes: How often it changed.
+
+    """
+
+    values: tuple[float, ...] = ()
+    changes: int = 0
+
+    def add(self, value: float) -> None:
+        """One more step."""
+        if self.values and value == self.values[0]:
+            return
+        last, least, most = self.values or (value,) * 3
+        self.changes += not _close(value, last)
+        self.values = (value, min(least, value), max(most, value))
+
+    def doubt(self, name: str) -> tuple[str, ...]:
+        """That the data may have decided it; empty if it did not change."""
+        if not self.changes:
+            return ()
+        often = "once" if self.changes == 1 else f"{self.changes} times"
+        _, least, most = self.values
+        return (
+            f"the {name} changed {often} ({least:.3g} to {most:.3g}), which leaks without limit if the data "
+            "decide it; check_neighbours tells",
+        )
+
+
+class Disagreements(NamedTuple):
+    """Where an accountant was told other than what was seen, in words.
+
+    Attributes:
+        unsafe: Differences that let the accountant state too small an ε.
+        safe: Those that can only make it too large.
+
+    """
+
+    unsafe: tuple[str, ...] = ()
+    safe: tuple[str, ...] = ()
+
+
+def disagreements(told: Account, seen: Account) -> Disagreements:
+    """Compare what an accountant was told with what was seen.
+
+    Less noise or a higher rate than are true only raise ε.
+    """
+    unsafe: list[str] = []
+    safe: list[str] = []
     if told.steps != seen.steps:
-        found.append(f"the accountant counted {told.steps} steps, the audit saw {seen.steps}")
-    step = told.first_difference(seen)
-    if step is not None:
+        # Even if the accountant counted more: nothing is known of a step that the audit did not see.
+        unsafe.append(f"the accountant counted {told.steps} steps, the audit saw {seen.steps}")
+    for step in told.differences(seen):
         (noise, rate), (true_noise, true_rate) = told.at(step), seen.at(step)
         wrong = []
         if not _close(noise, true_noise):
             wrong.append(f"noise multiplier {noise:.6g} where it is {true_noise:.6g}")
         if not _close(rate, true_rate):
             wrong.append(f"sample rate {rate:.6g} where it is {true_rate:.6g}")
-        found.append(f"from step {step + 1} on the accountant was told {' and '.join(wrong)}")
-    return tuple(found)
+        text = f"from step {step + 1} on the accountant was told {' and '.join(wrong)}"
+        too_low = (noise > true_noise and not _close(noise, true_noise)) or (
+            rate < true_rate and not _close(rate, true_rate)
+        )
+        (unsafe if too_low else safe).append(text)
+    return Disagreements(tuple(unsafe[:_SHOWN]), tuple(safe[:_SHOWN]))
+
+
+class Counted(NamedTuple):
+    """What follows from the number of steps that were seen, in the words of a `Recording`."""
+
+    contradictions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    untested: str = ""
+
+
+def counted(seen: int, planned: int | None, why: str, *, unfinished: bool) -> Counted:
+    """Compare the number of steps that were seen with the stated one, if there is one.
+
+    Fewer are no fault in a training that is `unfinished`. Else the reader is told `why` steps may be missing:
+    an audit cannot tell training that was stopped from steps that it did not get to see.
+    """
+    if planned is None:
+        return Counted(untested="their number is not stated; give steps")
+    if seen > planned:
+        return Counted((f"training made {seen} steps, where {planned} are stated",))
+    if seen == planned:
+        return Counted()
+    few = f"{seen} of {planned} stated steps {'was' if seen == 1 else 'were'} seen"
+    if unfinished:
+        return Counted(remarks=(few,))
+    said = "if training was stopped early or goes on, say so with unfinished=True"
+    return Counted((f"{few}: {why}; {said}",))
 
 
 def _same(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -125,10 +125,13 @@ class Accumulator:
 
     def believed_factor(self, mean: float, deviation: float, count: int, stated_square: float) -> float:
         """The factor to believe in where mean squares have this mean and standard deviation."""
+        # The mean square of a coordinate is that of the noise plus that of the canaries which take part,
+        # whose mean over the hidden bits is known. So the bits are not needed, and bounds hold (Theorem 25).
         stated_square = max(stated_square, LEAST_NOISE**2)
         shown = mean - self.count_square
         if not abs(shown - stated_square) > CLEAR * deviation / math.sqrt(count):
             return 1.0
+        # A twentieth of the stated noise at least: where noise is missing, nothing or less may be left.
         return math.sqrt(max(shown / stated_square, 1 / 400))
 
     def likelihoods(self, seen: Floats, stated: Floats, factors: Sequence[float]) -> Floats:

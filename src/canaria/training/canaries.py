@@ -18,7 +18,7 @@ _TOO_HEAVY: Final = 0.05
 """By how much canaries may weigh more than they should; rounding is far below."""
 HEAD_PARAMETERS: Final = 2
 """Of a canary head, over which every canary's gradient is spread: clipped apart, a canary weighs more."""
-DRAWS, PLACES, TESTS, TOTALS = 1, 2, 3, 4
+DRAWS, PLACES, TESTS, TOTALS, TIES = 1, 2, 3, 4, 5
 """What a random number of the auditor's own is for."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
@@ -33,6 +33,10 @@ INJECTIONS: Final = {
     "sum": (
         "the noise",
         "the sampler, per-sample gradients and the clipper (canaries join the clipped sum by our own draw)",
+    ),
+    "gradients": (
+        "the clipper (canary gradients have norm 10 C before it), the noise",
+        "the sampler (canaries join by our own draw) and the computation of per-sample gradients",
     ),
     "head": (
         "the sampling rate, per-sample gradients, the clipper, the noise",
@@ -167,6 +171,27 @@ def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[
     return (
         f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where 1 is the most: "
         "gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
+    )
+
+
+def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
+    """What is wrong if canaries of these parameters weighed so many clip norms, at most."""
+    heavy = {name: weight for name, weight in heaviest.items() if weight > 1 + _TOO_HEAVY}
+    if not heavy:
+        return ()
+    return (
+        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, where 1 is the most: "
+        "gradients are not clipped, or a parameter is left out of their norm",
+    )
+
+
+def clipped_apart(weight: float) -> tuple[str, ...]:
+    """What is wrong if a gradient that is large in every parameter weighed so many clip norms."""
+    if not weight > 1 + _TOO_HEAVY:
+        return ()
+    return (
+        f"a gradient over all parameters weighed {weight:.3g} clip norms, where 1 is the most: gradients are "
+        "not clipped to the clip norm as a whole",
     )
 
 

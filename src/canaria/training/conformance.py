@@ -23,7 +23,7 @@ is stated; it is never a bound on epsilon.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,8 @@ from scipy import linalg, special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.results.conformance import Conformance, joined, sidak
-from canaria.training.noise import CERTAIN, Part
+from canaria.results.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, joined, sidak
+from canaria.training.noise import Part, named
 from canaria.training.sampling import POISSON, Chances, Sampling, Trials
 
 FEWEST: Final = 4
@@ -44,24 +44,6 @@ _FEWEST_DRAWS: Final = 5
 """Dense canaries must take part so often in expectation for their sum to be treated as normal."""
 _MOST_SPREAD: Final = 0.15
 """And they may add this share, at most, to the variance of the squares."""
-_TELLING: Final = (
-    *("sampling", "copies", "repeats", "size", "shape", "steps", "places", "weight", "timing"),
-    *("totals", "layers", "noise", "offset"),
-)
-"""Parts, those first that tell most of what is wrong; a wrong weight of canaries shows in totals too."""
-_WHERE: Final = {
-    "offset": "what is added everywhere",
-    "weight": "the weight of canaries",
-    "layers": "the weight of canaries, which differs between parameters",
-}
-
-
-class Audited(Protocol):
-    """Any audit of a training run: an attached one, or its `Recording`."""
-
-    def conformance(
-        self, *, steps: int | None, sample_rate: float | None, noise_multiplier: float | None
-    ) -> Conformance: ...
 
 
 class Rounding(NamedTuple):
@@ -82,52 +64,6 @@ class Rounding(NamedTuple):
         return cls(np.zeros(coordinates), np.zeros(coordinates))
 
 
-def conformance(
-    audit: Audited,
-    *,
-    steps: int | None = None,
-    sample_rate: float | None = None,
-    noise_multiplier: float | None = None,
-) -> Conformance:
-    """Test whether an audited training run follows the law of a correct DP-SGD.
-
-    Args:
-        audit: An attached audit after training, or its `Recording`.
-        steps: The number of steps to test; by default the recorded one.
-        sample_rate: The sampling rate to test; by default the stated one.
-        noise_multiplier: The noise multiplier to test; by default the stated one.
-
-    Returns:
-        The p-value and its parts, and the noise and the canary weight that the sums show.
-
-    Raises:
-        InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
-
-    Example:
-        >>> import numpy as np
-        >>> from canaria.training import Dirac, Recording, conformance
-        >>> rng = np.random.default_rng(0)
-        >>> bits = rng.choice([-1, 1], 500).astype(np.int8)
-        >>> sums = 100.0 * (bits > 0) + rng.normal(scale=5, size=500)  # 100 steps, each with noise 0.5
-        >>> run = Recording(
-        ...     design=Dirac(500),
-        ...     bits=bits,
-        ...     sums=sums,
-        ...     table=np.zeros((500, 2)),
-        ...     steps=100,
-        ...     sample_rate=1.0,
-        ...     noise_multiplier=1.0,
-        ...     injection="sum",
-        ...     seed=0,
-        ... )
-        >>> found = conformance(run)
-        >>> found.conforms, round(found.noise, 1)
-        (False, 0.5)
-
-    """
-    return audit.conformance(steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
-
-
 def of_dirac(
     sums: npt.ArrayLike,
     included: Integers,
@@ -139,6 +75,7 @@ def of_dirac(
     sampling: Sampling = POISSON,
     *,
     rounding: Rounding | None = None,
+    names: Sequence[str] = (),
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
@@ -152,6 +89,7 @@ def of_dirac(
         noise: The parts that witnesses show; None leaves them out.
         sampling: How rows are stated to take part.
         rounding: What rounding did to the sums; None if they are precise.
+        names: The names of the parameters in `layers`.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -172,6 +110,7 @@ def of_dirac(
     shift, rounded = rounding or Rounding.none(len(seen))
     seen = seen - shift
     scale = np.sqrt(steps * noise_multiplier**2 + rounded)
+    # z = Phi^-1(F_m(Y)), Theorem 26 (a): coordinates with as many included canaries share their law.
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
@@ -180,11 +119,13 @@ def of_dirac(
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
     often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
+    # The noise that the sums show, for the reader: their variance around the fitted canaries, less what the
+    # draws of the canaries and rounding add. No p-value depends on it.
     slope = _slope(included, often, seen)
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
     shown = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise)
+    return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise, names)
 
 
 def of_dense(
@@ -198,6 +139,7 @@ def of_dense(
     noise: dict[str, Part] | None = None,
     *,
     rounding: Rounding | None = None,
+    names: Sequence[str] = (),
 ) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
@@ -214,6 +156,7 @@ def of_dense(
         layers: The number of coordinates in each parameter, in order.
         noise: The parts that witnesses show; None leaves them out.
         rounding: What rounding did to the sums; None if they are precise.
+        names: The names of the parameters in `layers`.
 
     Returns:
         The p-value and its parts, and the noise and the canary weight that the sums show.
@@ -236,13 +179,14 @@ def of_dense(
     part = steps * sample_rate * (1 - sample_rate)
     covariance = part * active.T @ active
     covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
+    # The direction along which a wrong weight would move the sums is whitened with them.
     factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
     slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
     left = seen - slope * expected
     variance = np.mean(left**2 - rounded) - part * float(np.sum(active**2)) / len(seen)
     shown = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise)
+    return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise, names)
 
 
 def enough_draws(
@@ -266,8 +210,7 @@ def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -
     seen = checks.vector("sums", sums)
     if len(seen) < FEWEST:
         raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
-    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    checks.sample_rate(sample_rate)
     if not 0 < checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise_multiplier)}")
     return seen
@@ -282,6 +225,7 @@ def _slope(included: Integers, often: float, seen: Floats) -> float:
 
 def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Floats) -> Floats:
     """Z with Phi(z) = F(value), F the law of the sum of numbers + N(0, scale^2); far tails included."""
+    # The law of the number of participations, in logarithms: the parts are convolved one after the other.
     counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
     for part in taking:
         more, chances = part.law()
@@ -293,6 +237,7 @@ def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Fl
     standard = (values[:, None] - counts) / scale[:, None]
     below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
     above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
+    # Both tails in logarithms, and the smaller one inverted: 1 - F would lose all digits far out.
     lower = below < above
     return np.where(
         lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
@@ -305,12 +250,28 @@ def _joined(
     found: tuple[float, float, float],
     layers: tuple[int, ...],
     witnessed: dict[str, Part] | None,
+    names: Sequence[str],
 ) -> Conformance:
-    """Independent parts of z, along the directions and within the layers, and those of witnesses."""
+    """Independent parts of z, along the directions and within the layers, and those of witnesses.
+
+    Theorem 26 (b). U is spanned by the directions, U_l by the same vectors cut to parameter l, and U lies in
+    the sum of the U_l. So z splits into orthogonal pieces, which are independent: its coordinates along U,
+    what lies in the U_l but not in U ("layers"), and the rest within each parameter ("noise").
+    """
+    shown, stated, weight = found
     columns = list(directions.values())
-    basis, names = _orthonormal(columns), list(directions)
-    along = basis.T @ normal
-    parts = {name: _two_sided_normal(value) for name, value in zip(names, along, strict=False)}
+    along = _orthonormal(columns).T @ normal
+    causes = {
+        "offset": ("the same is added to every weight", OPEN),
+        "weight": (
+            f"an included canary weighs {weight:.3g} times what it should",
+            LEAKS if weight > 1 else SAFE,
+        ),
+    }
+    parts = {
+        name: Part(_two_sided_normal(value), *causes[name])
+        for name, value in zip(directions, along, strict=False)
+    }
     bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
     rests, freedoms, inside, inner = [], [], 0.0, 0
     for first, last in pairwise(bounds):
@@ -320,22 +281,25 @@ def _joined(
         freedoms.append(len(part) - local.shape[1])
         inside, inner = inside + float(shared @ shared), inner + local.shape[1]
     if inner > len(along):
-        parts["layers"] = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
-    parts["noise"], worst = _smallest(np.array(rests), np.array(freedoms))
-    where = dict(_WHERE)
-    where["noise"] = f"the sums of parameter {worst + 1} of {len(rests)}" if len(rests) > 1 else "the sums"
-    for name, part_of_noise in (witnessed or {}).items():
-        parts[name], where[name] = part_of_noise[:2]
-    parts = {name: max(p_value, _SMALLEST) for name, p_value in parts.items()}
-    missing = [name for name, part_of_noise in (witnessed or {}).items() if part_of_noise.missing]
-    shown, stated, weight = found
+        apart = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
+        parts["layers"] = Part(apart, "the weight of canaries differs between parameters")
+    p_value, worst = _smallest(np.array(rests), np.array(freedoms))
+    varies = math.sqrt(rests[worst] / max(freedoms[worst], 1))
+    where = f" of {named(worst, names)}" if len(rests) > 1 else ""
+    text = f"the sums{where} vary {varies:.3g} times as much as the stated noise makes them"
+    parts["noise"] = Part(p_value, text, LEAKS if varies < 1 else OPEN)
+    parts |= witnessed or {}
+    p_values = {name: max(part.p_value, _SMALLEST) for name, part in parts.items()}
     return Conformance(
-        p_value=joined(parts),
+        p_value=joined(p_values),
         noise=shown,
         stated_noise=stated,
         weight=weight,
-        parts=parts,
-        clearest=where[min((*missing, *_TELLING), key=lambda name: max(parts.get(name, 1.0), CERTAIN))],
+        parts=p_values,
+        causes={
+            name: Cause(text=part.cause, effect=part.effect, unbounded=part.missing)
+            for name, part in parts.items()
+        },
     )
 
 

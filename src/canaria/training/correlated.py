@@ -17,7 +17,7 @@ from scipy import special, stats
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
-from canaria.claims.families import Family, gaussian
+from canaria.claims.families import Family, Gaussian
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
 from canaria.training.accumulator import CLEAR, LEAST_NOISE
@@ -26,7 +26,7 @@ from canaria.training.sampling import Chances, Sampling
 from canaria.training.witnesses import Roles, Seen
 
 KIND: Final = "correlated"
-_WHEN: Final = "when canaries take part"
+_WHEN: Final = "canaries do not take part in the stated steps"
 _FOR_EACH, _FEWEST, _MOST, _LARGEST = 20, 1000, 20_000, 2**22
 """So many canaries are drawn for each that is included, to know the law of losses: not fewer or more than
 these, and fewer if they would be more numbers than the last."""
@@ -99,7 +99,7 @@ class Correlation(Sampling):
 
     def family(self, steps: int, sample_rate: float) -> Family | None:
         """Those of Gaussian noise, where the steps of a row are known; else None."""
-        return gaussian() if isinstance(self.mechanism.participation, InOrder) else None
+        return Gaussian() if isinstance(self.mechanism.participation, InOrder) else None
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Chances, ...]:
         return rows * (Chances(self.mechanism.participation.chances(steps)),)
@@ -164,6 +164,9 @@ class Correlation(Sampling):
         if not included.any():
             return Part(1.0, _WHEN)
         if isinstance(law, InOrder):
+            # With mu = |C u| / s, the loss is N(mu^2 / 2, mu^2) if s is the noise there is (Theorem 35). The
+            # table was made with `believed` times the stated noise, and `ratio` times it is tested: the
+            # spread of the losses is then ratio / believed times mu.
             middle = law.added(self.mechanism.strategy, len(losses)) / 2
             middle /= (self.mechanism.deviation * believed) ** 2
             taking = included & (middle > 0)

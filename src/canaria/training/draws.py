@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
-from canaria.results.conformance import sidak
+from canaria.results.conformance import LEAKS, LEVEL, OPEN, SAFE, sidak
 from canaria.training.noise import Part, chi_squared, normal_scores
 from canaria.training.sampling import POISSON, Sampling
 
@@ -133,16 +133,37 @@ def part_of(
         return _of_passes(drawn)
     found = _by_size(drawn, sample_rate, rng) if stated.kind == "poisson" else []
     if len(drawn.taking):
+        # Theorem 26 (i): how often each row was drawn is binomial, and what two batches in a row have in
+        # common is hypergeometric given their sizes. Each gives normal scores, whose spread is tested.
         times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
         taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
-        found.append(_spread(taking, "how often rows were drawn"))
+        found.append(
+            _spread(
+                taking,
+                "the sampler draws some rows too often and others too rarely",
+                "rows take part too evenly",
+            )
+        )
         law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
         common = normal_scores(law, drawn.overlaps[1:], rng)
-        found.append(_spread(common, "what the batches that the sampler drew have in common"))
+        found.append(
+            _spread(
+                common,
+                "the rows that batches have in common vary too much",
+                "the rows that batches have in common vary too little",
+            )
+        )
     if not found:
         return None
     smallest = min(found, key=lambda part: part.p_value)
-    return Part(sidak(smallest.p_value, len(found)), f"{smallest.where}{_looks_like(drawn)}")
+    if smallest.effect == SAFE:
+        # Smaller batches are safe only if rows take part as by coins of the rate that is seen: else a few
+        # rows may be in every batch.
+        seen = part_of(drawn, float(drawn.sizes.mean()) / drawn.rows, rng, stated)
+        if seen is not None and seen.p_value < LEVEL:
+            smallest = smallest._replace(cause=f"{smallest.cause}; {seen.cause}", effect=OPEN)
+    cause = f"{smallest.cause}{_looks_like(drawn)}"
+    return smallest._replace(p_value=sidak(smallest.p_value, len(found)), cause=cause)
 
 
 def _of_passes(drawn: Drawn) -> Part | None:
@@ -156,16 +177,23 @@ def _of_passes(drawn: Drawn) -> Part | None:
     by_lag = [float(stats.poisson.sf(same - 1, expected)) for same, expected in drawn.repeats]
     lag = int(np.argmin(by_lag))
     apart = "in a row" if lag == 0 else f"{lag + 1} apart"
-    return Part(sidak(by_lag[lag], len(by_lag)), f"which rows are in the same batch of two passes {apart}")
+    return Part(
+        sidak(by_lag[lag], len(by_lag)), f"too many rows are in the same batch of two passes {apart}", LEAKS
+    )
 
 
 def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
     """What the sizes of batches tell."""
     sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
     mean = float(sizes.sum()) / math.sqrt(len(sizes))
+    shown, stated = float(drawn.sizes.mean()), drawn.rows * sample_rate
     return [
-        Part(float(2 * special.ndtr(-abs(mean))), "the mean size of the batches that the sampler drew"),
-        _spread(sizes, "the sizes of the batches that the sampler drew"),
+        Part(
+            float(2 * special.ndtr(-abs(mean))),
+            f"batches have {shown:.4g} rows on average, where the stated rate gives {stated:.4g}",
+            LEAKS if mean > 0 else SAFE,  # rows take part more often than the accountant is told, or less
+        ),
+        _spread(sizes, "the sizes of batches vary too much", "the sizes of batches vary too little"),
     ]
 
 
@@ -187,6 +215,7 @@ def contradictions(drawn: Drawn, stated: Sampling) -> tuple[str, ...]:
     return ()
 
 
-def _spread(scores: Floats, where: str) -> Part:
-    """The spread of scores around their mean."""
-    return Part(chi_squared(float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1), where)
+def _spread(scores: Floats, wide: str, narrow: str) -> Part:
+    """The spread of scores around their mean, and what is wrong if it is too wide or too narrow."""
+    squares, freedom = float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1
+    return Part(chi_squared(squares, freedom), wide if squares > freedom else narrow)

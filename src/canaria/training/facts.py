@@ -2,14 +2,53 @@
 
 from typing import TYPE_CHECKING, Final
 
+from canaria.claims import Claim
+from canaria.results.conformance import Conformance
 from canaria.training.canaries import exercised
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
 
-NOT_TESTED: Final = (
-    "not tested (no noise is stated, few coordinates carry canaries, or dense canaries take part rarely)"
-)
+UNTESTED: Final = "no noise is stated, few coordinates carry canaries, or dense canaries take part rarely"
+NOT_TESTED: Final = f"not tested ({UNTESTED})"
+
+
+_CLIPPING: Final = {
+    "head": "canaries have layers of their own",
+    "sum": "canaries join the sum after it",
+    "clipped clients": "clients clip their updates themselves",
+}
+"""Why clipping is not tested, by injection."""
+_ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
+"""Canaries have no effect on other rows, so they cannot show that rows have one."""
+_SAMPLING: Final = {
+    "sum": "its draws were not seen; canaries are drawn by the audit itself",
+    "gradients": "canaries are drawn by the audit itself",
+    "clients": "canary clients are drawn by the audit itself",
+    "clipped clients": "canary clients are drawn by the audit itself",
+}
+"""Why sampling is not tested if no draws were seen, by injection."""
+
+
+def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | None) -> dict[str, str]:
+    """For each topic why it was not tested; empty if it was."""
+    excuse = run.excuse.removeprefix("not tested (").removesuffix(")") or UNTESTED
+    clipping = _CLIPPING.get(run.injection, "")
+    sampling = "" if found is not None else excuse
+    if found is None or "sampling" not in found.parts:
+        sampling = _SAMPLING.get(run.injection, sampling)
+    accounting = "" if run.own_family is not None else f"no accountant for {run.sampling.words} is known"
+    if claim is None:
+        accounting = "no claim was given"
+    return {
+        "clipping": clipping or ("" if found is not None else excuse),
+        "sampling": sampling,
+        "noise": "" if found is not None else excuse,
+        "accounting": accounting,
+        "weights": "the audit sees noisy sums, not what is done with them",
+        "isolation": _ISOLATION,
+        **run.untested,
+    }
 
 
 def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
@@ -21,6 +60,7 @@ def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
         **_unit(run),
         "exercised": touched,
         "untouched": untouched,
+        **({"sampling": run.about_draws} if run.about_draws else {}),
         **({"claim": run.sampling.caveat} if run.sampling.caveat else {}),
         **(run.not_tested() if tested else {"conformance": run.excuse or NOT_TESTED}),
         **({"unseen": run.ended} if run.ended else {}),

@@ -52,7 +52,11 @@ class Squares:
         return math.sqrt(self.total / most), math.sqrt(self.total / least)
 
     def log_e_value(self, ratio: float = 1.0) -> float:
-        """The logarithm of the e-value against noise of this multiple of the stated one."""
+        """The logarithm of the e-value against noise of this multiple of the stated one.
+
+        E_t(r) of Theorem 32, the mean likelihood ratio over a gamma law of shape and rate a of the precision:
+        e^(s/2) a^a Gamma(a + N/2) / (Gamma(a) (a + s/2)^(a + N/2)), s = S / r^2.
+        """
         half, shape = self.total / ratio**2 / 2, _PRIOR + self.count / 2
         growth = float(special.gammaln(shape)) - shape * math.log(_PRIOR + half) + half
         return growth + _PRIOR * math.log(_PRIOR) - float(special.gammaln(_PRIOR))

@@ -84,6 +84,24 @@ class Replay:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """Replays in passes of one batch, on data sets that differ in every row.
+
+    Attributes:
+        alike: With every row like one; None if there is an excuse.
+        given: On the data as given, with what the first one released.
+        again: The first one repeated.
+        excuse: Why there are none.
+
+    """
+
+    alike: Replay | None = None
+    given: Replay | None = None
+    again: Replay | None = None
+    excuse: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """Something that tells a neighbouring data set from the one that was given.
 
@@ -135,6 +153,8 @@ class Neighbours:
         random: Whether gradients depend on randomness that replays cannot share, so that steps in which the
             row is one of several were left out.
         differences: What tells the data sets apart.
+        passes: In how many passes of one batch the number of steps was compared.
+        not_compared: Why it was not; empty if it was.
 
     Example:
         >>> from canaria.training import Neighbours
@@ -152,6 +172,8 @@ class Neighbours:
     moved: float
     random: bool
     differences: tuple[Difference, ...]
+    passes: int = 0
+    not_compared: str = ""
 
     @property
     def holds(self) -> bool:
@@ -168,6 +190,15 @@ class Neighbours:
                 f"Neighbouring data sets look alike: {self.steps} steps, the same settings, and clipped sums "
                 f"that differ by at most {self.moved:.2f} clip norms ({', '.join(self.compared)})."
             ]
+        if self.not_compared:
+            lines.append(
+                f"  Not tested: whether the number of steps depends on the rows ({self.not_compared})."
+            )
+        elif not self.differences:
+            lines.append(
+                f"  The number of steps and the learning rates did not depend on the rows in {self.passes} "
+                "passes that were cut to one batch."
+            )
         if self.random:
             lines.append(
                 "  Not compared: sums in which the row is one of several. Gradients depend on randomness "
@@ -184,6 +215,7 @@ def compared(
     reseeded: Replay,
     neighbours: tuple[Replay, ...],
     smaller: Replay,
+    stopping: Stopping,
 ) -> Neighbours:
     """Hold the replays on neighbours against the one on the data as given.
 
@@ -195,6 +227,7 @@ def compared(
         neighbours: On neighbouring data sets, in order; the first is the one without the row.
         smaller: On fewer rows, with the same first batch. A chain of neighbours leads there, so settings must
             be the same, and so must the first sum and the parameters that it leads to.
+        stopping: In short passes, to see whether programs stop alike.
 
     Raises:
         InputError: If two replays on the same data differ, so that nothing can be said about neighbours.
@@ -207,6 +240,8 @@ def compared(
     told = {difference.what for difference in found}
     chained = [one for one in _chained(given, smaller) if one.what not in told]
     found += [replace(one, text=one.text + _CHAIN) for one in chained]
+    stops, not_compared = _stops(stopping)
+    found += [one for one in stops if one.what not in {difference.what for difference in found}]
     removed = [step.apart for step in neighbours[0].steps if _fair(step, random)]
     moves = [apart for apart in removed if apart is not None]
     return Neighbours(
@@ -216,6 +251,8 @@ def compared(
         moved=max(moves, default=math.nan),
         random=random,
         differences=tuple(found),
+        passes=len(stopping.given.steps) if stopping.given is not None else 0,
+        not_compared=not_compared,
     )
 
 
@@ -365,6 +402,60 @@ def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
         where = f" (none for batch {left[0] + 1})" if left else ""
         text = f"{_count(len(made), 'step')}{where}, {_otherwise(other)} {len(expected)}. {_EVERY_BATCH}"
         yield _difference(other, "steps", len(made), len(expected), text)
+
+
+_ALL_REPLACED: Final = " One replaced row after the other leads there, so it must not change."
+
+
+def _stops(stopping: Stopping) -> tuple[list[Difference], str]:
+    """How two programs in short passes went on otherwise, or why that is not known."""
+    alike, given, again = stopping.alike, stopping.given, stopping.again
+    if alike is None or given is None or again is None:
+        return [], stopping.excuse
+    if excuse := _not_comparable(alike, given):
+        return [], excuse
+    # Learning so quickly may diverge; steps after that say nothing.
+    finite = next((number for number, step in enumerate(alike.steps) if step.apart != 0), None)
+    alike, given, again = (replace(one, steps=one.steps[:finite]) for one in (alike, given, again))
+    found = list(_went_on(given, alike))
+    if found and list(_went_on(again, alike)):
+        return [], "two runs of train on the same data went on otherwise"
+    return found, ""
+
+
+def _not_comparable(alike: Replay, given: Replay) -> str:
+    """Why two programs in short passes have nothing to compare; empty if they have."""
+    for one in (alike, given):
+        if one.exception is not None:
+            return f"train raises {one.exception} {one.name}, in passes of one batch"
+        if one.unexpected_rows is not None:
+            return f"train draws from {one.unexpected_rows} rows {one.name}"
+    if not given.steps or alike.steps[0].apart != 0:
+        return f"no step has a finite sum {alike.name}"
+    return "" if given.steps[0].drift <= DRIFT else f"the first weights are other ones {alike.name}"
+
+
+def _went_on(given: Replay, alike: Replay) -> Iterator[Difference]:
+    """The first setting, the first parameters or the end that differ; `given` released what `alike` did."""
+    settings = tuple(_settings(given, alike))
+    if settings:
+        yield replace(settings[0], text=settings[0].text + _ALL_REPLACED)
+        return
+    drifted = [number for number, step in enumerate(given.steps, 1) if not step.drift <= DRIFT]
+    if drifted:
+        text = (
+            f"the parameters before step {drifted[0]} differ in passes of one batch, though every step "
+            "before released the same. Something besides the noisy sums depends on the data, such as a "
+            "learning rate that follows the training loss."
+        )
+        yield _difference(alike, "parameters", None, 0.0, text + _ALL_REPLACED, drifted[0])
+    elif len(given.steps) != len(alike.steps):
+        text = (
+            f"{_count(len(alike.steps), 'step')} in passes of one batch, as given {len(given.steps)}, though "
+            "every step released the same: the number of steps depends on the data, as by a training loss. "
+            "Fix it, or decide by public data or by a loss that is noised and accounted for."
+        )
+        yield _difference(alike, "stop", len(alike.steps), len(given.steps), text + _ALL_REPLACED)
 
 
 def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:

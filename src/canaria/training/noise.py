@@ -12,6 +12,7 @@ signs of such values are independent, and so are different witnesses. Each part 
     copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
               those at one index of two parameters, singly and together; and how many signs of a step are
               positive;
+    ties      how many pairs of single values nearly coincide: Poisson (`canaria.training.coincidences`);
     totals    the sum over all weights of a parameter: its squares over the steps (chi-squared), and the
               angles between those of two parameters, and to what is the same in every step (Beta).
 
@@ -21,6 +22,7 @@ a random number of the auditor's own.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
@@ -28,17 +30,18 @@ import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria.results.conformance import needed, sidak
+from canaria.results.conformance import EXTRA, LEAKS, OPEN, needed, sidak
+from canaria.training.coincidences import near_ties, tie_cause
 from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
 
 _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
 CERTAIN: Final = 1e-9
 """Of p-values below this, the one that tells most is shown, not the smallest."""
-PARTS: Final = 12
+PARTS: Final = 14
 """The most parts that conformance has."""
-_LITTLE: Final = 0.05
-"""Less than this share of the usual squares is as good as no noise."""
+_LITTLE: Final = 1e-4
+"""Less than this share of the usual squares is as good as no noise: a hundredth of its size."""
 _OF_RELEASED: Final = 1e-3
 """The share of the level at which steps are tested as they were released: what that finds is certain."""
 _FEWEST: Final = 4
@@ -46,29 +49,45 @@ _FEWEST: Final = 4
 
 
 class Part(NamedTuple):
-    """A p-value, what it is clearest in, and whether noise is missing there, which other parts see too."""
+    """One test of conformance.
+
+    Attributes:
+        p_value: Its p-value.
+        cause: What is wrong if it fails, as a clause.
+        effect: What that does to privacy: `LEAKS`, `SAFE` or `OPEN`.
+        missing: Whether noise is missing altogether, so that ε is unbounded.
+
+    """
 
     p_value: float
-    where: str
+    cause: str
+    effect: str = OPEN
     missing: bool = False
 
 
 def parts_of(
-    seen: Seen, roles: Roles, rng: np.random.Generator, *, factor: float = 1.0, names: int = 0
+    seen: Seen, roles: Roles, rng: np.random.Generator, *, factor: float = 1.0, names: Sequence[str] = ()
 ) -> dict[str, Part]:
     """The parts, by name; `factor` multiplies all squares, to test another size than the stated one.
 
-    `names` is the number of parameters, for texts.
+    `names` are those of the parameters, for texts.
     """
     steps, places = seen.steps, len(seen.by_place)
     found: dict[str, Part] = {}
     if steps * places > 0:
         total = float(seen.by_step.sum())
-        found["size"] = Part(chi_squared(total * factor, steps * places), "the noise as a whole")
+        ratio = math.sqrt(total * factor / (steps * places))
+        found["size"] = Part(
+            chi_squared(total * factor, steps * places),
+            f"the noise is {ratio:.3g} times what was stated",
+            LEAKS if ratio < 1 else EXTRA,
+        )
         if steps > 1:
             found["steps"] = _steps(seen, places, total, factor)
         if places > 1:
             found["places"] = _places(seen.by_place, roles.parameter[~roles.shaped], steps, total, names)
+    if (ties := near_ties(seen.fine)) is not None:
+        found["ties"] = Part(ties.p_value, *tie_cause(ties))
     if seen.cells.sum() > 0:
         found["shape"] = _shape(seen.cells, math.sqrt(factor), rng)
     if len(roles.signed) > 1:
@@ -127,21 +146,35 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
     tails = _beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
-    least = int(np.argmin(tails))
-    silent = by_step[least] * steps < _LITTLE * together[least] * total
-    found = Part(sidak(float(tails[least]), len(tails)), f"the noise of step {least + 1}", bool(silent))
+    found = _uneven(
+        sidak(float(tails.min()), len(tails)), tails, by_step * steps / (together * max(total, 1e-300))
+    )
     if len(seen.released) == 0:
         return found
     released = np.array([chi_squared(factor * square, places) for square in seen.released])
-    least = int(np.argmin(released))
-    silent = seen.released[least] < _LITTLE * places
-    raw = min(1.0, sidak(float(released[least]), steps) / _OF_RELEASED)
+    # Two tests share the level unevenly: each p-value over its share of the level, and the smaller counts
+    # (Theorem 35). Noise that is missing is found all the same.
+    raw = min(1.0, sidak(float(released.min()), steps) / _OF_RELEASED)
     if raw < found.p_value:
-        return Part(raw, f"the noise of step {least + 1}", bool(silent))
+        return _uneven(raw, released, factor * seen.released / places)
     return found._replace(p_value=min(1.0, found.p_value / (1 - _OF_RELEASED)))
 
 
-def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: int) -> Part:
+def _uneven(p_value: float, tails: Floats, shares: Floats) -> Part:
+    """Steps whose share of the noise is not what it should be; shares are over those expected."""
+    least = int(np.argmin(tails))
+    if shares[least] >= _LITTLE:
+        less = shares[least] < 1
+        text = f"step {least + 1} has {'less' if less else 'more'} noise than it should"
+        return Part(p_value, text, LEAKS if less else OPEN)
+    silent = np.flatnonzero((shares < _LITTLE) & (tails < CERTAIN))
+    which = f"step {least + 1} has"
+    if len(silent) > 1:
+        which = f"from step {silent[0] + 1} on, {len(silent)} of {len(shares)} steps have"
+    return Part(p_value, f"{which} no noise: ε is unbounded", LEAKS, missing=True)
+
+
+def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: Sequence[str]) -> Part:
     count = len(by_place)
     alone = _beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
     shares = np.bincount(parameter, weights=by_place) / max(total, 1e-300)
@@ -150,11 +183,16 @@ def _places(by_place: Floats, parameter: Integers, steps: int, total: float, nam
     tails = _beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
     least = int(np.argmin(alone))
     where, smallest = int(parameter[least]), float(alone[least])
-    silent = by_place[least] * count < _LITTLE * total
+    share = by_place[least] * count / max(total, 1e-300)
     if len(tails) and tails.min() < smallest:
         where, smallest = int(several[np.argmin(tails)]), float(tails.min())
-        silent = shares[where] * count < _LITTLE * held[where]
-    return Part(sidak(smallest, len(alone) + len(tails)), _named(where, names), bool(silent))
+        share = shares[where] * count / held[where]
+    p_value, name = sidak(smallest, len(alone) + len(tails)), named(where, names)
+    if share < _LITTLE:
+        return Part(p_value, f"{name} has no noise: ε is unbounded", LEAKS, missing=True)
+    if share < 1:
+        return Part(p_value, f"{name} has less noise than the rest", LEAKS)
+    return Part(p_value, f"{name} has more noise than the rest", OPEN)
 
 
 def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
@@ -169,11 +207,16 @@ def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
         _binomial(int(count), int(trials), float(chance), rng)
         for count, trials, chance in zip(cells[1:], left, chances, strict=True)
     ]
-    return Part(sidak(min(tails), len(tails)), "the law of the noise, which is not normal")
+    return Part(sidak(min(tails), len(tails)), "the noise is not normally distributed")
 
 
 def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
-    """Any two steps, and all steps at one distance."""
+    """Any two steps, and all steps at one distance.
+
+    The signs of a step are a row of +1 and -1, so the product of the rows with their transpose holds the
+    agreements of all pairs of steps. They are discrete, and many pairs share the largest one: `ties` of them.
+    The smallest of that many randomised p-values is then drawn at once (`_extreme_sum`).
+    """
     steps, width = signs.shape
     values = np.where(signs, 1, -1).astype(np.float32)
     by_lag = np.zeros(steps)
@@ -196,16 +239,23 @@ def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
     lag = int(np.argmin(tails))
     spread = sidak(float(tails[lag]), len(tails))
     one, other, agreement = where
-    text = f"the noise of step {other + 1}, which repeats that of step {one + 1}"
+    text = f"the noise of step {other + 1} repeats that of step {one + 1}"
     if agreement < 0:
         text += " with the sign changed"
     if spread < single:
-        text = f"the noise of steps {lag + 1} apart, which is correlated"
-    return Part(sidak(min(single, spread), 2), text)
+        text = f"the noise of steps {lag + 1} apart is correlated"
+    return Part(sidak(min(single, spread), 2), text, LEAKS)
 
 
-def _copies(signs: Hits, parameter: Integers, index: Integers, rng: np.random.Generator, names: int) -> Part:
-    """Aligned witnesses of one parameter, the same index in two, and all signs of a step."""
+def _copies(
+    signs: Hits, parameter: Integers, index: Integers, rng: np.random.Generator, names: Sequence[str]
+) -> Part:
+    """Aligned witnesses of one parameter, the same index in two, and all signs of a step.
+
+    Three tests: single pairs of witnesses; for two parameters, the agreements at all their common indices
+    added up, which shows what is too weak for a single pair; and whether all signs of a step
+    are alike. Fair signs make each sum a walk of fair coins (Theorem 26 (f)).
+    """
     steps = len(signs)
     values = np.where(signs, 1, -1).astype(np.float32)
     singles: list[tuple[float, int, int]] = []
@@ -237,15 +287,17 @@ def _copies(signs: Hits, parameter: Integers, index: Integers, rng: np.random.Ge
         sums = np.array([sum(between[key]) for key in keys])
         tails = _signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
         least = int(np.argmin(tails))
-        text = f"noise that parameters {keys[least][0] + 1} and {keys[least][1] + 1} of {names} share"
+        text = _shared(*keys[least], names)
         found.append(Part(sidak(float(tails[least]), len(tails)), text))
     found.append(_common(signs, rng))
     smallest = min(part.p_value for part in found)
     telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
-    return Part(sidak(smallest, len(found)), telling.where)
+    return Part(sidak(smallest, len(found)), telling.cause, LEAKS)
 
 
-def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alone: Integers) -> Part:
+def _totals(
+    totals: Floats, parameter: Integers, factor: float, names: Sequence[str], alone: Integers
+) -> Part:
     """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike.
 
     Parameters that are `alone` have no witnesses: where their totals vanish, noise is missing.
@@ -254,40 +306,51 @@ def _totals(totals: Floats, parameter: Integers, factor: float, names: int, alon
     squares = np.sum(totals**2, axis=0)
     tails = np.array([chi_squared(factor * float(square), steps) for square in squares])
     least = int(np.argmin(tails))
-    text = f"noise that is used twice in {_named(int(parameter[least]), names)}"
-    found = [Part(sidak(float(tails[least]), count), text)]
+    text = f"noise is used twice in {named(int(parameter[least]), names)}"
+    found = [Part(sidak(float(tails[least]), count), text, LEAKS)]
     if steps > 1:
+        # Columns of length 1, with (1, ..., 1) as the last: products of two are cosines of their angles.
         unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
         first, second = np.triu_indices(count + 1, 1)
         alike = np.minimum((unit.T @ unit)[first, second] ** 2, 1.0)
         angles = special.betaincc(0.5, (steps - 1) / 2, alike)
         least = int(np.argmin(angles))
         one, other = int(parameter[first[least]]), int(second[least])
-        text = f"noise that is the same in every step, in {_named(one, names)}"
+        text = f"noise is the same in every step, in {named(one, names)}"
         if other < count:
             text = _shared(one, int(parameter[other]), names)
-        found.append(Part(sidak(float(angles[least]), len(angles)), text))
+        found.append(Part(sidak(float(angles[least]), len(angles)), text, LEAKS))
     telling = min(found, key=lambda part: part.p_value)
     missing = np.flatnonzero((squares < _LITTLE * steps) & np.isin(parameter, alone))
     if len(missing):
-        telling = found[0]._replace(where=_named(int(parameter[missing[0]]), names))
-    return Part(sidak(telling.p_value, len(found)), telling.where, missing=len(missing) > 0)
+        silent = f"{named(int(parameter[missing[0]]), names)} has no noise: ε is unbounded"
+        telling = found[0]._replace(cause=silent)
+    return Part(sidak(telling.p_value, len(found)), telling.cause, LEAKS, missing=len(missing) > 0)
 
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:
     """How many signs of each step are positive: normal scores, of which the squares are added up."""
     scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
-    return Part(chi_squared(float(scores @ scores), len(scores)), "noise that all parameters have in common")
+    return Part(chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS)
 
 
-def _shared(first: int, second: int, names: int) -> str:
+def _shared(first: int, second: int, names: Sequence[str]) -> str:
     if first == second:
-        return f"noise that is used twice in {_named(first, names)}"
-    return f"noise that parameters {first + 1} and {second + 1} of {names} share"
+        return f"noise is used twice in {named(first, names)}"
+    return f"{named(first, names)} and {named(second, names)} share noise"
 
 
-def _named(parameter: int, names: int) -> str:
-    return f"parameter {parameter + 1} of {names}"
+def numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+    """Names for parameters that have none: their number and their shape."""
+    return tuple(
+        f"parameter {number} of {len(shapes)} ({' x '.join(map(str, shape)) or 'a number'})"
+        for number, shape in enumerate(shapes, start=1)
+    )
+
+
+def named(parameter: int, names: Sequence[str]) -> str:
+    """The name of a parameter; its number if names are not known."""
+    return names[parameter] if parameter < len(names) else f"parameter {parameter + 1}"
 
 
 def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
@@ -332,6 +395,7 @@ def _signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Fl
 
 def _extreme_sum(size: float, trials: int, ties: int, rng: np.random.Generator) -> float:
     """The smallest p-value of the sums of fair signs that are as large as the largest one, so many."""
+    # The smallest of `ties` uniform random numbers.
     drawn = -math.expm1(math.log1p(-float(rng.random())) / max(ties, 1))
     more = (trials + size) / 2
     beyond = float(special.bdtrc(more, trials, 0.5)) if more < trials else 0.0

@@ -5,6 +5,7 @@ whether it is included; an excluded one contributes a zero gradient. The record 
 all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -22,18 +23,21 @@ from canaria.evidence.bound import Bound
 from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference
-from canaria.results.conformance import LEVEL, Conformance
+from canaria.results.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance
 from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
 from canaria.results.parts import Histogram, Ladder
 from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
+from canaria.training.accounts import Account
 from canaria.training.accumulator import LEAST_NOISE
 from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived
+from canaria.training.claimed import DELTA, false_claims
+from canaria.training.coincidences import coincidences
 from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
 from canaria.training.draws import Drawn, part_of
-from canaria.training.facts import facts_of
+from canaria.training.facts import facts_of, tested_topics
 from canaria.training.noise import Part, parts_of, untested
-from canaria.training.rungs import rungs_of
+from canaria.training.rungs import rungs_of, squares_of
 from canaria.training.sampling import Sampling
 from canaria.training.witnesses import Roles, Seen
 
@@ -63,13 +67,19 @@ class Recording:
         seed: The seed of the audit.
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
             test.
-        parameters: The number of parameters that are trained; 0 if not known.
+        parameters: The names of the parameters that are trained; empty if not known.
         witnessed: What witnesses showed; only for the conformance test. None if there were none.
         roles: What each witness is for.
         drawn: What the sampler drew; only for the conformance test. None if that was not seen.
+        about_draws: Whose sampler that is, if several processes train together.
         by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
         noise_changes: Whether the stated noise multiplier changes from step to step.
         contradictions: What training did otherwise than was stated, for certain.
+        remarks: What a reader must know besides, such as differences that are on the safe side.
+        doubts: What may leak without limit or not, so that nothing follows from the measured noise alone.
+        untested: Why the adapter could not test a topic, such as "weights"; empty if it did.
+        account: Noise multiplier and sampling rate of every step, as they were made; None if they are those
+            above throughout.
         ended: Why nothing more was seen; empty if training was seen to its end.
         excuse: Why conformance cannot be tested; empty if it can.
         real_rows: The number of real rows, if canaries are rows beside them; else 0.
@@ -118,13 +128,18 @@ class Recording:
     injection: str
     seed: int
     layers: tuple[int, ...] = ()
-    parameters: int = 0
+    parameters: tuple[str, ...] = ()
     witnessed: Seen | None = None
     roles: Roles | None = None
     drawn: Drawn | None = None
+    about_draws: str = ""
     by_the_optimizer: bool = True
     noise_changes: bool = False
     contradictions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    untested: dict[str, str] = field(default_factory=dict)
+    account: Account | None = None
     ended: str = ""
     excuse: str = ""
     sampling: Sampling = field(default_factory=Sampling)
@@ -296,6 +311,10 @@ class Recording:
     ) -> Conformance:
         """Test whether the sums follow the law of a correct DP-SGD.
 
+        Given the bits, correct training makes the p-value of every part uniform (Theorem 26). The smallest,
+        corrected for their number, is the p-value of the test. If the test fails, it is made once more with
+        the noise that was measured, to say whether the size of the noise is the only cause.
+
         Args:
             steps: The number of steps to test; by default the recorded one.
             sample_rate: The sampling rate to test; by default the stated one.
@@ -317,10 +336,42 @@ class Recording:
             self.sample_rate if sample_rate is None else sample_rate,
             noise / self.canary_norm,
         )
+        found = self._tested(settings, noise)
+        return found if found.conforms else self._explained(found, settings, noise)
+
+    def _explained(
+        self, found: Conformance, settings: tuple[int, float, float], stated: float
+    ) -> Conformance:
+        """Say whether all failures come from one cause: noise of another size than the stated one.
+
+        If everything else conforms to the size that was measured, that size is the only cause. More noise
+        than stated is not called safe: a raw row that is added in every step can look like noise.
+        """
+        # Witnesses test the size alone ("size"). Without them it shows in the rest of the sums ("noise").
+        squares, part = squares_of(self), "size" if "size" in found.parts else "noise"
+        ratio = math.sqrt(squares.total / squares.count) if squares.count else found.noise / stated
+        if part not in found.failures or not ratio * stated > 0:
+            return found
+        again = self._tested((*settings[:2], settings[2] * ratio), stated * ratio)
+        effect = LEAKS if ratio < 1 else EXTRA
+        cause = Cause(text=f"noise multiplier {stated * ratio:.3g}, stated {stated:.3g}", effect=effect)
+        explained = part if again.conforms else ""
+        return replace(found, causes={**found.causes, part: cause}, explained_by=explained)
+
+    def _tested(self, settings: tuple[int, float, float], noise: float) -> Conformance:
+        """The test at these steps, rate and noise in norms of a canary; `noise` is in clip norms.
+
+        Parts that need more than the sums come first: witnesses (Theorem 26 (d) to (h)), draws of the sampler
+        (i), and when canaries took part (Theorem 35). `of_dirac` and `of_dense` add the parts of the sums,
+        (a) and (b), and join all of them by (c).
+        """
         included = self.bits > 0
         parts: dict[str, Part] = {}
+        # Discrete p-values are made uniform by random numbers (g). They follow from the seed of the audit, so
+        # that a recording gives the same p-values whenever it is read.
         rng = np.random.default_rng(derived(self.seed, TESTS))
         if self.witnessed is not None and self.roles is not None:
+            # Witnesses are kept over the stated noise; squares over another one are larger by this factor.
             factor = (self.noise_multiplier / noise) ** 2 if noise > 0 else 1.0
             parts |= parts_of(self.witnessed, self.roles, rng, factor=factor, names=self.parameters)
         drawn = part_of(self.drawn, settings[1], rng, self.sampling) if self.drawn is not None else None
@@ -339,12 +390,14 @@ class Recording:
                     self.layers,
                     parts,
                     rounding=self.rounding,
+                    names=self._carrying,
                 ),
                 noise,
                 1.0,
             )
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(included)) % width, weights=included, minlength=width)
+        # The noise of the sum of T steps, over sqrt(T) times that of a step: 1 unless noise is correlated.
         unit = self.sampling.noise_of_sums(settings[0])
         found = of_dirac(
             self.sampling.levelled(self.sums, included, self.steps),
@@ -355,8 +408,26 @@ class Recording:
             parts,
             sampling=self.sampling,
             rounding=self.rounding,
+            names=self._carrying,
         )
-        return self._in_units(found, noise, unit)
+        return self._in_units(self._of_rows(found), noise, unit)
+
+    def _of_rows(self, found: Conformance) -> Conformance:
+        """What the weight of canaries means where they are rows: too low a weight is not safe then.
+
+        It shows that canaries are not treated as other rows are, and others may weigh more.
+        """
+        cause = found.causes.get("weight")  # there is none if all bits are alike
+        if self.injection not in ("rows", "head") or cause is None or cause.effect != SAFE:
+            return found
+        return replace(found, causes={**found.causes, "weight": replace(cause, effect=OPEN)})
+
+    @property
+    def _carrying(self) -> tuple[str, ...]:
+        """The names of `layers` if all parameters carry canaries; coordinates that span several come last."""
+        names = (*self.parameters, "several parameters")
+        known = len(self.layers) - len(self.parameters) in (0, 1)
+        return names[: len(self.layers)] if known else ()
 
     def _in_units(self, found: Conformance, stated: float, unit: float) -> Conformance:
         """What was found in units of the sums, in noise multipliers."""
@@ -427,9 +498,37 @@ class Recording:
             rungs=rungs_of(self, bound, score) if rungs and delta and self.own_family else (),
             conformance=found,
             facts=facts_of(self, tested=found is not None),
-            contradictions=self.contradictions,
+            contradictions=self.contradictions_with(claim, bound.delta),
+            remarks=(*self.doubts, *self.remarks, *self._large(claim)),
+            tested=tested_topics(self, claim, found),
             seed=self.seed,
         )
+
+    def _large(self, claim: Claim | None) -> tuple[str, ...]:
+        """A note if delta is 1/rows or more: that permits to publish a row as it is."""
+        rows = 0 if self.drawn is None else self.drawn.rows
+        if not isinstance(claim, ApproximateDP) or claim.delta * rows < 1:
+            return ()
+        return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits to publish a row chosen at random",)
+
+    def contradictions_with(self, claim: Claim | None, delta: float = DELTA) -> tuple[str, ...]:
+        """What training did otherwise than was stated, for certain, and why the claim cannot hold of it."""
+        return (*self.certain, *false_claims(self, claim, delta))
+
+    @cached_property
+    def certain(self) -> tuple[str, ...]:
+        """What training did otherwise than was stated, for certain."""
+        found = list(self.contradictions)
+        noises = [] if self.account is None else [noise for noise, *_ in self.account.to_list()]
+        if self.noise_multiplier > 0 and 0 in noises:
+            found.append("the noise multiplier was 0 in a step, so ε is unbounded: add noise in every step")
+        if self.witnessed is not None and (alike := coincidences(self.witnessed.firsts)):
+            pairs = "1 pair of noise tensors begins"
+            if alike > 1:
+                pairs = f"{alike} pairs of noise tensors begin"
+            why = "noise is used again, or its generator is seeded from few seeds"
+            found.append(f"{pairs} with the same values: {why}")
+        return tuple(found)
 
     @property
     def _is_dpsgd(self) -> bool:
@@ -451,7 +550,7 @@ class Recording:
         """
         if self.witnessed is None or self.roles is None:
             return {"noise": "no weight without canaries shows the noise of single steps"}
-        return untested(self.witnessed, self.roles, self.parameters, level)
+        return untested(self.witnessed, self.roles, len(self.parameters), level)
 
     def _promised(
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None

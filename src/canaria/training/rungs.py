@@ -97,6 +97,15 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
     return Rung(name=NAMES[3], assumes=assumes, least=least, most=max(least, most), measured=words)
 
 
+def least_measured(recording: "Recording", delta: float, confidence: float) -> float:
+    """The epsilon that the measured noise gives at least, with this confidence; 0 if nothing is shown."""
+    if recording.noise_changes or objection_to(recording):
+        return 0.0
+    high = recording.noise_multiplier * squares_of(recording).interval(confidence)[1]
+    least = _claim(recording, high / recording.sampling.reached).least_epsilon_at(delta)
+    return least if math.isfinite(least) else 0.0
+
+
 def _claim(recording: "Recording", noise: float) -> Claim:
     return recording.promise_of(min(max(noise, _LEAST_NOISE), _MOST_NOISE))
 
@@ -133,6 +142,7 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     sums = recording.sampling.levelled(recording.sums, recording.bits > 0, steps)
     slope = float(centred @ sums) / total / often
     unit = noise * recording.sampling.noise_of_sums(steps)
+    # Each sum varies by the noise of all steps, and by the draws of the canaries that it includes.
     variance = float(centred**2 @ (steps * unit**2 + spread * included))
     error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / often
     return slope - error, slope + error
@@ -140,8 +150,10 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
 
 def objection_to(recording: "Recording") -> str:
     """What speaks against Gaussian, independent noise and stated sampling; empty if nothing does."""
-    if recording.contradictions:
-        return f"training was not what was stated: {'; '.join(recording.contradictions)}"
+    if recording.certain:
+        return f"training was not what was stated: {'; '.join(recording.certain)}"
+    if recording.doubts:
+        return "; ".join(recording.doubts)
     if recording.noise_multiplier == 0:
         return "no noise is stated"
     if recording.excuse:
@@ -155,23 +167,29 @@ def objection_to(recording: "Recording") -> str:
 def _misfit(recording: "Recording", seen: Squares) -> str:
     """What does not fit noise of the size that was measured: each part at the size that suits it best.
 
-    The sizes lie densely in an interval that is all but certain, the measured one first: it is enough where
-    all is well.
+    The last rung assumes Gaussian noise of some size, and everything else as stated. All parts of conformance
+    but "size" test this once the size is known (Theorem 31). It is known only up to an interval, and at a
+    wrong size a correct run could fail. So every part is made at many sizes of an interval that holds the
+    true one all but certainly, and counts with its largest p-value, as if its best size were the true one.
     """
     low, high = seen.interval(_SURE)
     measured = math.sqrt(seen.total / seen.count)
     parts: dict[str, float] = {}
-    clearest = ""
+    causes = ""
+    # The measured size comes first. P-values only rise as sizes are added, so the loop can stop at once when
+    # they are large enough; in a correct run that is nearly always after this one size.
     for ratio in (measured, *np.geomspace(low, high, _SIZES)):
         found = recording.tested_at(recording.noise_multiplier * float(ratio))
         if found is None:
             return ""
-        clearest = clearest or found.clearest
+        # What fails at the measured size is the most telling; at other sizes the noise fails as well.
+        causes = causes or "; ".join(cause.text for cause in found.failures.values())
         parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in found.parts.items()}
+        # "size" says that the noise is not as stated. This rung does not assume that it is.
         parts.pop("size", None)
         if not parts or joined(parts) >= LEVEL:
             return ""
-    return f"what was seen does not fit it ({in_words(joined(parts))}), clearest in {clearest}"
+    return f"what was seen does not fit it ({in_words(joined(parts))}): {causes}"
 
 
 def _included(recording: "Recording") -> Floats:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import special
 
-from canaria._core import checks
+from canaria._core import binomial, checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import DpSgdFamily, Family
@@ -47,10 +46,7 @@ class Trials(NamedTuple):
         reach = 12 * math.sqrt(self.variance) + 12
         low, high = max(0, math.floor(self.mean - reach)), min(self.number, math.ceil(self.mean + reach))
         counts = np.arange(low, high + 1, dtype=np.int64)
-        others = self.number - counts
-        ways = -special.betaln(counts + 1, others + 1) - math.log(self.number + 1)
-        chances = ways + special.xlogy(counts, self.rate) + special.xlog1py(others, -self.rate)
-        return counts, np.asarray(chances, dtype=np.float64)
+        return counts, binomial.log_mass(counts, self.number, self.rate)
 
 
 class Chances(NamedTuple):
@@ -171,7 +167,8 @@ class Sampling:
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
-        return Trials(rows * passes, once), Trials(rows, once * left / length)
+        # Of a pass that training is within, the batches seen are whole: only the last one may be short.
+        return Trials(rows * passes, once), Trials(rows, min(once, left * self.accumulated * sample_rate))
 
     def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
         """The sums as if every canary had taken part by one law, where it is known that they did not."""

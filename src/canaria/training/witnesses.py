@@ -95,6 +95,13 @@ class Roles:
         some = np.linspace(0, len(scattered) - 1, min(_FINGERPRINT, len(scattered))).astype(np.int64)
         return np.concatenate([np.flatnonzero(self.index >= 0), scattered[some]])
 
+    @property
+    def firsts(self) -> Integers:
+        """The first three aligned witnesses of each parameter that has as many, (parameters, 3)."""
+        aligned = np.flatnonzero(self.index >= 0)
+        each = [aligned[self.parameter[aligned] == place][:3] for place in np.unique(self.parameter[aligned])]
+        return np.array([three for three in each if len(three) == 3], dtype=np.int64).reshape(-1, 3)
+
 
 def layout(
     shapes: Sequence[tuple[int, ...]],
@@ -108,6 +115,14 @@ def layout(
     totalled: bool = True,
 ) -> Layout:
     """Places for canaries and witnesses in parameters of these shapes, at random.
+
+    Canaries follow one of three designs: in parameters of their own (`home`), with a weight in each of some
+    parameters (`across`), or anywhere, of which some coordinates may span several parameters (`spanning`). A
+    design says how many weights each parameter gives. The rest is the same for all: aligned witnesses, then
+    canaries and scattered witnesses by one draw among the other weights.
+
+    The order of the draws from `rng` must not change: places follow from the seed of the audit alone, in
+    every process that trains (Theorem 34).
 
     Args:
         shapes: The shapes of the parameters.
@@ -129,54 +144,124 @@ def layout(
     blind = {*coarse, *home}
     watched = np.array([0 if place in blind else size for place, size in enumerate(sizes.tolist())])
     room = int(watched.sum()) - (0 if home else coordinates * max(len(across), 1))
+    # A blind parameter gets the shape of a number, which has no aligned indices. Aligned witnesses may take
+    # half of the weights that canaries leave, so that scattered ones find room too.
     open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
     aligned = _aligned(open_shapes, room // 2, rng)
     for place in across:
         aligned[place] = aligned[place][: sizes[place] - coordinates]
     known = np.array([len(some) for some in aligned])
-    several = coordinates if across else 0 if home else spanning
-    single = np.zeros(len(sizes), dtype=np.int64)
-    if not home and not across:
-        single = np.array(shares(np.maximum(sizes - known, 0).tolist(), coordinates - several))
-    spanned = [] if across else _spanned(np.maximum(sizes - known - single, 0), several, rng)
-    taken = np.bincount(np.concatenate([np.zeros(0, np.int64), *spanned]), minlength=len(sizes))
-    taken[list(across)] = coordinates
-    left = np.maximum(watched - known - single - taken, 0)
+    if across:
+        carried = _in_each(across, coordinates, len(sizes))
+    elif home:
+        carried = _at_home(len(sizes))
+    else:
+        carried = _anywhere(np.maximum(sizes - known, 0), coordinates, spanning, rng)
+    left = np.maximum(watched - known - carried.single - carried.shared, 0)
     scattered = shares(left.tolist(), min(_SCATTERED, int(left.sum())))
-    carrying, others = [], []
-    for place, (size, some) in enumerate(zip(sizes.tolist(), aligned, strict=True)):
-        own = int(single[place] + taken[place])
-        chosen = _without(size, some, own + scattered[place], rng)
-        carrying.append(np.concatenate([np.sort(chosen[: single[place]]), chosen[single[place] : own]]))
-        others.append(np.sort(chosen[own:]))
-        if place in home:
-            carrying[place] = np.arange(coordinates)
+    carrying, others = _placed(sizes, aligned, carried, scattered, rng)
+    for place in home:
+        carrying[place] = np.arange(coordinates)
     whole = np.array([place for place in range(len(sizes)) if place not in coarse and totalled], np.int64)
     whole = whole[sizes[whole] > 0]
-    together = home or across
-    numbers = [np.arange(len(some)) for some in carrying] if together else _numbered(single, spanned)
-    layers = (coordinates,) if home else tuple(count for count in (*single.tolist(), several) if count)
     parameter, index, shaped = _roles(aligned, others, rng)
     return Layout(
         tuple(carrying),
-        tuple(numbers),
+        tuple(_coordinates(carrying, carried, together=bool(home or across))),
         tuple(np.concatenate(both) for both in zip(aligned, others, strict=True)),
-        layers,
+        (coordinates,) if home else carried.layers,
         Roles(parameter=parameter, index=index, shaped=shaped, whole=whole, sizes=sizes[whole]),
     )
+
+
+class _Carried(NamedTuple):
+    """How many weights of each parameter carry canaries; which weights these are is drawn later.
+
+    Attributes:
+        single: Of each parameter, the weights that are a coordinate of their own.
+        shared: Of each parameter, the weights of coordinates that span several parameters.
+        several: The number of those coordinates.
+        spanned: The parameters that each of them spans, where that is drawn.
+
+    """
+
+    single: Integers
+    shared: Integers
+    several: int
+    spanned: list[Integers]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The coordinates of each parameter that has some of its own, and those that span several."""
+        return tuple(count for count in (*self.single.tolist(), self.several) if count)
+
+
+def _in_each(across: Sequence[int], coordinates: int, parameters: int) -> _Carried:
+    """Layers that are clipped apart: every coordinate has one weight in each of these parameters."""
+    shared = np.zeros(parameters, dtype=np.int64)
+    shared[list(across)] = coordinates
+    return _Carried(np.zeros(parameters, dtype=np.int64), shared, coordinates, [])
+
+
+def _at_home(parameters: int) -> _Carried:
+    """Canaries in parameters of their own, which they fill: nothing is taken from the other parameters."""
+    none = np.zeros(parameters, dtype=np.int64)
+    return _Carried(none, none, 0, [])
+
+
+def _anywhere(free: Integers, coordinates: int, spanning: int, rng: np.random.Generator) -> _Carried:
+    """Canaries among the weights of the model: single weights first, and `spanning` that span several.
+
+    Those that span several show whether gradients are clipped as a whole: if each parameter is clipped by
+    itself, such a canary weighs more than it may (Theorem 26).
+    """
+    single = np.array(shares(free.tolist(), coordinates - spanning))
+    spanned = _spanned(np.maximum(free - single, 0), spanning, rng)
+    shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *spanned]), minlength=len(free))
+    return _Carried(single, shared, spanning, spanned)
+
+
+def _placed(
+    sizes: Integers,
+    aligned: list[Integers],
+    carried: _Carried,
+    scattered: list[int],
+    rng: np.random.Generator,
+) -> tuple[list[Integers], list[Integers]]:
+    """The weights of each parameter that carry canaries, and its scattered witnesses, by one draw for both.
+
+    One draw without replacement keeps them apart. It is in random order, so any part of it is a random
+    subset. Single weights are sorted, as are witnesses. The others stay in random order, so which weights
+    make up one coordinate is random too.
+    """
+    carrying, others = [], []
+    for place, (size, some) in enumerate(zip(sizes.tolist(), aligned, strict=True)):
+        own, alone = int(carried.single[place] + carried.shared[place]), carried.single[place]
+        chosen = _without(size, some, own + scattered[place], rng)
+        carrying.append(np.concatenate([np.sort(chosen[:alone]), chosen[alone:own]]))
+        others.append(np.sort(chosen[own:]))
+    return carrying, others
 
 
 def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Integers]:
     """The parameters that each of so many coordinates spans; of a small one at most half is used."""
     found, half = [], rooms // 2
     for left in range(count, 0, -1):
-        spare = max(int(rooms.sum()) - left + 1, 1)  # of the others each must find a weight
+        # Each of the `left` - 1 coordinates after this one must still find a weight.
+        spare = max(int(rooms.sum()) - left + 1, 1)
         most = rng.permutation(np.flatnonzero(half > 0))[: min(_MOST_SPANNED, spare)]
         if len(most) == 0:
             most = np.flatnonzero(rooms > 0)[:1]
         rooms, half = rooms - np.isin(np.arange(len(rooms)), most), half - np.isin(np.arange(len(half)), most)
         found.append(np.sort(most))
     return found
+
+
+def _coordinates(carrying: list[Integers], carried: _Carried, *, together: bool) -> list[Integers]:
+    """The coordinate of each weight that carries canaries; `together`: each one spans all parameters."""
+    if together:
+        return [np.arange(len(some)) for some in carrying]
+    return _numbered(carried.single, carried.spanned)
 
 
 def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
@@ -204,11 +289,13 @@ def shares(sizes: Sequence[int], count: int) -> list[int]:
     [5, 2, 2, 1]
     """
     wholes = np.array(sizes, dtype=np.int64)
+    # Of the coordinates a quarter is divided evenly, so that small parameters are tested too.
     floor = max(count // (4 * len(wholes)), min(_AT_LEAST, count // len(wholes)))
     given = np.minimum(wholes, floor)
     while given.sum() < count:
         room = wholes - given
         more = np.minimum(room, np.floor(room * ((count - given.sum()) / room.sum())).astype(np.int64))
+        # Rounded down, the last few are not given away: they go one by one to where there is most room.
         if more.sum() == 0:
             largest = np.argsort(-room, kind="stable")[: count - int(given.sum())]
             more[largest[room[largest] > 0]] = 1
@@ -239,7 +326,11 @@ def _indices(shape: tuple[int, ...]) -> list[int]:
 
 
 def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -> Integers:
-    """So many indices below `size` that are not taken, at random and in random order."""
+    """So many indices below `size` that are not taken, at random and in random order.
+
+    Ranks among the free indices are drawn. In rising order, every taken index that is at or below moves a
+    rank up by one. That needs no list of all free indices, of which a parameter may have millions.
+    """
     free = rng.choice(size - len(taken), count, replace=False)
     for index in np.sort(taken):
         free = free + (free >= index)
@@ -276,6 +367,9 @@ class Seen(NamedTuple):
         released: Of noise that is correlated between steps, the sum of squares of every step as it was
             released, over what is expected of a single one; `by_step` is of whitened noise. Empty if noise
             is independent.
+        firsts: The values at the first three aligned witnesses, for each of the first steps and parameter.
+        fine: Single values of the first steps and the spacing of the sums there, as
+            `canaria.training.coincidences.usable` returns them.
 
     """
 
@@ -286,6 +380,8 @@ class Seen(NamedTuple):
     signs: Any
     totals: Floats
     released: Floats = np.zeros(0)
+    firsts: Floats = np.zeros((0, 3))
+    fine: Floats = np.zeros((0, 2))
 
     @classmethod
     def of(cls, values: Floats, totals: Floats, roles: Roles) -> "Seen":
@@ -300,4 +396,5 @@ class Seen(NamedTuple):
             np.bincount(cells, minlength=len(EDGES) + 1),
             np.packbits(values[:MOST_STEPS, roles.signed] > 0, axis=1, bitorder="little"),
             totals[:MOST_STEPS] / np.sqrt(roles.sizes),
+            firsts=values[:MOST_STEPS][:, roles.firsts].reshape(-1, 3),
         )

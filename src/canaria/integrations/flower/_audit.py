@@ -289,8 +289,8 @@ def audited(
 
     """
     private = require_private(strategy)
-    if sample_rate is not None and not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {sample_rate}")
+    if sample_rate is not None:
+        checks.sample_rate(sample_rate)
     if num_examples is not None and not checks.real("num_examples", num_examples) > 0:
         raise InputError(f"num_examples must be positive, got {num_examples}")
     return Audit(

@@ -31,7 +31,7 @@ def require_private(strategy: object) -> FixedClipping:
     if not averages(inner):
         raise InputError(
             f"{type(inner).__name__} does more to updates than FedAvg, which takes their mean, before noise "
-            "is added: what one client moves is not known; audit FedAvg"
+            "is added: one client may move the model by more than the noise is made for; audit FedAvg"
         )
     if type(strategy).start is not flower.Strategy.start:
         raise InputError(f"{name} has a start of its own, which an audit would pass over")

@@ -1,9 +1,8 @@
 """Audit training with JAX Privacy: wrap the privatizer, train as always, ask its last state for a bound.
 
 privatizer = gaussian_privatizer(stddev=2.4 * clip_norm)
-audit = attach(
-    privatizer, params, canaries=1000, clip_norm=clip_norm, noise_multiplier=2.4, sample_rate=0.1
-)
+stated = {"clip_norm": clip_norm, "noise_multiplier": 2.4, "sample_rate": 0.1, "steps": 100}
+audit = attach(privatizer, params, canaries=1000, **stated)
 noise_state = audit.privatizer.init(params)
 ...  # every step: noisy, noise_state = audit.privatizer.update(sum_of_clipped_grads, noise_state)
 print(audit.report(noise_state, claimed=2.0, delta=1e-5))

@@ -5,13 +5,14 @@ from typing import Any, Final
 import numpy.typing as npt
 from jax_privacy.batch_selection import BatchSelectionStrategy
 
-from canaria._core import seeds
+from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, PyTree
 from canaria.integrations.jax_privacy._checks import (
     Stated,
     coarse_in,
+    noise_of,
     require_private,
     require_room,
     shapes_of,
@@ -37,6 +38,7 @@ def attach(
     sample_rate: float | None = None,
     strategy: Strategy | npt.ArrayLike | None = None,
     sampling: Participation | BatchSelectionStrategy | None = None,
+    steps: int | None = None,
     per_coordinate: int = 1,
     injection: str = "sum",
     rng: Seed = None,
@@ -63,6 +65,9 @@ def attach(
             `MinSeparation` of `canaria.mechanisms`, or a sampler of `jax_privacy.batch_selection`. With
             `InOrder`, injection "sum" puts canaries into the steps in which a row leaks most; with "head",
             canary i must take part in the steps i modulo the period.
+        steps: The number of steps that training makes, which its accountant was told. If the last state has
+            seen fewer, the report says so: a noise state that is not carried from step to step adds the same
+            noise again, and nothing else shows that. Of correlated noise, `strategy` knows it.
         per_coordinate: How many Dirac canaries share a weight; 1 where noise is correlated.
         injection: How canaries are injected. "sum": added to the clipped sum by a draw of our own, by the
             stated sampling; the data are left alone. "head": a parameter of its own, see
@@ -81,6 +86,7 @@ def attach(
         >>> from jax_privacy.noise_addition import gaussian_privatizer
         >>> params = jnp.zeros(400)
         >>> stated = {"clip_norm": 1.0, "noise_multiplier": 0.5, "sample_rate": 1.0}
+        >>> stated["steps"] = 1
         >>> audit = attach(gaussian_privatizer(stddev=0.5, prng_key=0), params, canaries=400, rng=0, **stated)
         >>> state = audit.privatizer.init(params)
         >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
@@ -94,19 +100,37 @@ def attach(
         if sample_rate is None:
             raise InputError("sample_rate must be given, or strategy and sampling if noise is correlated")
         settings = stated(clip_norm, noise_multiplier, sample_rate)
-        return audit_of(privatizer, params, design, settings, injection=injection, rng=rng)
+        added = noise_of(privatizer, settings, deviation=noise_multiplier)
+        return audit_of(
+            privatizer,
+            params,
+            design,
+            added.settings,
+            injection=injection,
+            rng=rng,
+            contradictions=added.contradictions,
+            remarks=added.remarks,
+            planned=None if steps is None else checks.integer("steps", steps, 1),
+        )
     if strategy is None or sampling is None or sample_rate is not None:
         raise InputError("strategy and sampling go together, in the place of sample_rate")
     correlation = correlation_of(strategy, sampling, noise_multiplier)
+    if steps not in (None, correlation.steps):
+        raise InputError(f"steps must be those of the strategy, {correlation.steps}, got {shown(steps)}")
     settings = stated(clip_norm, noise_multiplier, correlation.sample_rate)
+    added = noise_of(privatizer, settings, deviation=correlation.mechanism.deviation)
+    correlation = correlation_of(strategy, sampling, added.settings.noise_multiplier)
     return audit_of(
         privatizer,
         params,
         design,
-        settings,
+        added.settings,
         injection=injection,
         rng=rng,
         correlation=correlation,
+        contradictions=added.contradictions,
+        remarks=added.remarks,
+        planned=correlation.steps,
         groups=groups_of_one_size(sampling),
     )
 
@@ -121,6 +145,8 @@ def audit_of(
     rng: Seed,
     correlation: Correlation | None = None,
     contradictions: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
+    planned: int | None = None,
     groups: int = 1,
 ) -> Audit:
     """The audit, if all that it was given can be used; rows are split into so many groups of one size."""
@@ -145,5 +171,7 @@ def audit_of(
         coarse=coarse_in(params),
         correlation=correlation,
         contradictions=contradictions,
+        remarks=remarks,
+        planned=planned,
         groups=groups,
     )

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulat
 from canaria.integrations.jax_privacy._checks import Stated, require_fitting
 from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
 from canaria.integrations.jax_privacy._injections import Head, Sum, Turns
-from canaria.integrations.jax_privacy._internals import key_of
+from canaria.integrations.jax_privacy._internals import Uses, key_of
 from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
@@ -26,8 +26,10 @@ from canaria.integrations.jax_privacy._whitening import Readings, Whitening
 from canaria.results.conformance import Conformance
 from canaria.results.result import Result
 from canaria.training import accumulator
+from canaria.training.accounts import counted
 from canaria.training.canaries import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits, too_heavy
 from canaria.training.correlated import Correlation
+from canaria.training.noise import numbered
 from canaria.training.recording import Recording
 from canaria.training.sampling import POISSON
 from canaria.training.watch import Reading, Watch
@@ -35,6 +37,18 @@ from canaria.training.witnesses import layout
 
 PyTree = Any
 """Arrays in any nest of tuples, lists and dicts."""
+_MISSING: Final = (
+    "the noise state is not carried from step to step, or begins again, so the same noise is added again"
+)
+_UNSEEN: Final = "no training step was seen; ask for the state that the last update returned"
+_STEPS_UNKNOWN: Final = (
+    "the number of steps is not stated (attach with steps=), and a noise state that is not carried looks "
+    "like a shorter training whose noise is fresh"
+)
+_USED_AGAIN: Final = (
+    "a noise state was used in several updates: the same noise was added to each of their sums, so their "
+    "difference has none"
+)
 
 
 class AuditState(NamedTuple):
@@ -94,12 +108,16 @@ class Audit:
         coarse: list[int],
         correlation: Correlation | None = None,
         contradictions: tuple[str, ...] = (),
+        remarks: tuple[str, ...] = (),
+        planned: int | None = None,
         groups: int = 1,
     ) -> None:
         self._groups = groups if injection == "head" else 1
         self.design, self.injection, self.seed = design, injection, seed
         self.clip_norm, self.noise_multiplier, self.sample_rate = stated
         self.correlation, self._contradictions = correlation, contradictions
+        self._planned, self._remarks = planned, remarks
+        self._uses, self._used_again = Uses(), False
         self._unit = correlation.mechanism.deviation if correlation is not None else stated.noise_multiplier
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
@@ -177,6 +195,9 @@ class Audit:
             places.totals(read, leaves) / self.clip_norm,
         )
         accumulated, readings = self._added(noise_state, *added)
+        # The state cannot show that it was used twice: of two updates, training goes on from one. That two
+        # updates are handed the very same array is seen here, if both run in one jitted step or in none.
+        self._used_again |= self._uses.again(noise_state.accumulated.steps)
         return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings)
 
     def _added(
@@ -263,8 +284,11 @@ class Audit:
             raise InputError("nothing watches this training; call audit.watch() first")
         self._watched.look(_state_in(state).accumulated)
 
-    def recording(self, state: PyTree) -> Recording:
-        """What was seen up to this state (the privatizer's, or one that holds it), free of JAX."""
+    def recording(self, state: PyTree, *, unfinished: bool = False) -> Recording:
+        """What was seen up to this state (the privatizer's, or one that holds it), free of JAX.
+
+        `unfinished` says that training was stopped early or goes on, so that it made fewer steps than stated.
+        """
         ours = _state_in(state)
         if not np.array_equal(np.asarray(ours.mark), self._mark):
             raise InputError(
@@ -272,7 +296,7 @@ class Audit:
             )
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
         steps, noise = int(ours.accumulated.steps), self.noise_multiplier
-        contradictions = self._contradictions
+        made, contradictions = steps, self._contradictions
         table = accumulator.table_of(likelihoods) if len(likelihoods) else None
         correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
         if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
@@ -280,9 +304,11 @@ class Audit:
             squares = self._whitening.squares(ours.readings)
             witnessed = witnessed._replace(released=correlation.released(squares))
             table = correlation.table(self._whitening.seen(ours.readings), witnessed)
-            contradictions += _further(int(ours.readings.steps), steps)
+            made = int(ours.readings.steps)
         if self.injection == "head":
             contradictions += too_heavy(float(ours.heaviest), self.design)
+        count = counted(made, self._planned, _MISSING, unfinished=unfinished)
+        contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
         return Recording(
             design=self.design,
             bits=self._bits.copy(),
@@ -295,16 +321,20 @@ class Audit:
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
-            parameters=len(self._injection.shapes),
+            parameters=numbered(self._injection.shapes),
             witnessed=witnessed,
             roles=self._injection.places.roles,
             by_the_optimizer=False,
             contradictions=contradictions,
+            remarks=(*self._remarks, *count.remarks),
+            untested={"steps": count.untested},
+            doubts=(_STEPS_UNKNOWN,) * bool(count.untested and not unfinished),
+            ended="" if steps else _UNSEEN,
         )
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves up to this state; see `Recording.bound`."""
-        return self.recording(state).bound(delta, confidence, **how)
+        return self.recording(state, unfinished=True).bound(delta, confidence, **how)
 
     def report(
         self,
@@ -312,10 +342,12 @@ class Audit:
         claimed: float | Claim | None = None,
         delta: float | None = None,
         confidence: float = 0.95,
+        *,
+        unfinished: bool = False,
         **how: Any,
     ) -> Result:
-        """Bound, claim and conformance in one text; see `Recording.report`."""
-        return self.recording(state).report(claimed, delta, confidence, **how)
+        """Bound, claim and conformance in one text; see `recording` and `Recording.report`."""
+        return self.recording(state, unfinished=unfinished).report(claimed, delta, confidence, **how)
 
     def conformance(
         self,
@@ -329,13 +361,6 @@ class Audit:
         return self.recording(state).conformance(
             steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
-
-
-def _further(made: int, stated: int) -> tuple[str, ...]:
-    """What is wrong if training made more steps than its noise is for."""
-    if made <= stated:
-        return ()
-    return (f"training made {made} steps, where its correlated noise is stated for {stated}",)
 
 
 def _state_in(state: PyTree) -> AuditState:

@@ -10,12 +10,19 @@ from jax import numpy as jnp
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.integrations.jax_privacy._internals import is_privatizer, noising_matrix, norm_bound
+from canaria.integrations.jax_privacy._internals import (
+    added_deviation,
+    is_privatizer,
+    noising_matrix,
+    norm_bound,
+)
 from canaria.training.canaries import Design
 
 _SINGLE: Final = 4
 _LOOKED_AT: Final = 16
 """So many steps of a noising matrix show what it is."""
+_CLOSE: Final = 1e-4
+"""Noise that differs from what is stated by less than this share is rounded."""
 
 
 class Stated(NamedTuple):
@@ -24,6 +31,14 @@ class Stated(NamedTuple):
     clip_norm: float
     noise_multiplier: float
     sample_rate: float
+
+
+class Added(NamedTuple):
+    """The settings to audit, and what to say about the noise: a fault, or what a reader should know."""
+
+    settings: Stated
+    contradictions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def require_private(privatizer: object, *, independent: bool) -> None:
@@ -52,9 +67,35 @@ def stated(clip_norm: object, noise_multiplier: float, sample_rate: float) -> St
     norm = positive_norm(clip_norm)
     if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
-    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    checks.sample_rate(sample_rate)
     return Stated(norm, float(noise_multiplier), float(sample_rate))
+
+
+def noise_of(privatizer: object, settings: Stated, *, deviation: float) -> Added:
+    """What is stated, compared with what the privatizer says it adds; `deviation` is that of clip norm 1.
+
+    Too little noise is a fault. More is none: training is audited with the noise that it has, or a correct
+    one would be accused. JAX Privacy's own example is such a one: its accountant is about adding a row, and
+    its noise is made for the sensitivity of replacing one, which is twice as large.
+    """
+    added, expected = added_deviation(privatizer), settings.clip_norm * deviation
+    if added is None or expected == 0 or abs(added / expected - 1) <= _CLOSE:
+        return Added(settings)
+    times, said = added / expected, settings.noise_multiplier
+    if times < 1:
+        return Added(
+            settings,
+            contradictions=(
+                f"the privatizer adds {times:.3g} times the stated noise: its standard deviation is "
+                f"{added:.4g}, and {expected:.4g} follows from noise_multiplier and clip_norm",
+            ),
+        )
+    twice = "; the sensitivity of replacing a row is twice the clip norm" if abs(times - 2) < _CLOSE else ""
+    note = (
+        f"the privatizer adds {times:.3g} times the noise that noise_multiplier={said:.4g} needs, and is "
+        f"audited with it. If clip_norm is right, less leaks than stated, and accuracy is lost{twice}"
+    )
+    return Added(settings._replace(noise_multiplier=times * said), remarks=(note,))
 
 
 def shapes_of(params: object) -> list[tuple[int, ...]]:

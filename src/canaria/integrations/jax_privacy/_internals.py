@@ -4,6 +4,7 @@ When one of them changes, this is the file to read again.
 """
 
 import inspect
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 from jax import numpy as jnp
+from jax.extend.core import get_opaque_trace_state
 from jax_privacy.clipping import BoundedSensitivityCallable
 from jax_privacy.matrix_factorization.streaming_matrix import StreamingMatrix
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKED",
     "DPExecutionPlan",
+    "Uses",
+    "added_deviation",
     "is_plan",
     "is_privatizer",
     "key_of",
@@ -53,6 +57,37 @@ def noise_deviation(privatizer: object) -> float | None:
     """The standard deviation of the noise before it is correlated; None if the privatizer does not say."""
     deviation = _held(privatizer).get("stddev")
     return None if deviation is None or isinstance(deviation, jax.core.Tracer) else float(deviation)
+
+
+def added_deviation(privatizer: object) -> float | None:
+    """The same, of a privatizer that JAX Privacy made itself; another's may mean something else by it."""
+    made_by = getattr(getattr(privatizer, "update", None), "__module__", None) or ""
+    return noise_deviation(privatizer) if made_by.startswith("jax_privacy.") else None
+
+
+class Uses:
+    """Remembers which arrays were used, without keeping them alive.
+
+    In a training step that is jitted, arrays are tracers: a state that two calls of one step share is one
+    tracer, while the state of another step, or of a function that is traced again, is another one. Two
+    branches of a `cond` may share a state, since only one of them runs; they are traced apart.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[int, tuple[weakref.ref[Any], object]] = {}
+
+    def again(self, array: object) -> bool:
+        """Whether this very array was used before at the same level of tracing; now it was."""
+        name, level = id(array), get_opaque_trace_state(convention="flax")  # type: ignore[no-untyped-call]
+        before, where = self._used.get(name, (None, None))
+        if before is not None and before() is array and where == level:
+            return True
+        try:
+            kept = weakref.ref(array, lambda _: self._used.pop(name, None))
+        except TypeError:  # a plain number, from a checkpoint; the next state is an array again
+            return False
+        self._used[name] = (kept, level)
+        return False
 
 
 def noising_matrix(privatizer: object, steps: int) -> Floats | None:

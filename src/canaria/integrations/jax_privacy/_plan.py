@@ -114,6 +114,7 @@ def attach_plan(
         rng=rng,
         correlation=None if independent else correlation,
         contradictions=_disagreements(plan.dp_event, correlation.mechanism),
+        planned=steps,
         groups=groups_of_one_size(sampling),
     )
 

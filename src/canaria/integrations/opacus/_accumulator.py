@@ -131,6 +131,7 @@ class Accumulator:
         if self._pass and (some := self.steps % self._pass):
             self._close(found, some)
         witnessed = self._witnessed.seen(*self._held_noise())
+        self.first_values = self._witnessed.values
         return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
 
     def _held_noise(self) -> tuple[Tensor, Tensor | float, list[int]]:
@@ -178,20 +179,30 @@ class Accumulator:
         return torch.tensor(values, device=self._held.device)[:, None]
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
-        """What these steps add to the table, for m = 1 ... s.
+        """What these steps add to the table, for s = 1, 2, ... canaries on a coordinate.
 
-        The ratio of densities is a polynomial in e^(y / sigma^2) with coefficients Bin(j; m, q) e^(-j^2 / (2
-        sigma^2)). Where nothing can overflow, logarithms are taken of the product of a few steps; they are
-        cut at a height that only a fault reaches. With m = 1 alone the odds are used once, and overwritten.
+        With x = e^(y / sigma^2) and m coins for the canaries (`accumulated` for each), a step adds
+
+            ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma) = ln sum_j c_j x^j,
+            c_j = Bin(j; m, q) e^(-j^2 / (2 sigma^2)).
+
+        That is a polynomial in x (`logs` are the ln c_j), and the sum over steps is the logarithm of a
+        product. Logarithms and exponentials are most of the work here, and this is done for every step of
+        training. So each step costs one exponential for all m, polynomials are evaluated by Horner's rule,
+        and logarithms are taken of products of up to `_TOGETHER` steps. How many is decided by what single
+        precision can hold. Where it cannot hold even one step, each step is added up in logarithms.
         """
         most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
         factors = self._believed_factors()
         inverse = _inverse_squares(stated, factors, self._layers, seen.device)
         logs = [[self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)] for m in range(most + 1)]
+        # If y is at most m + 6 sigma, ln of a factor is at most m (m + 6 sigma) / sigma^2. By its term j = 0
+        # it is at least m ln(1 - q). With q = 1 that is infinite, and no product is formed.
         least = min(stated) * min(factors)
         largest, smallest = most * (most + 6 * least) / least**2, -self._law[most][0]
         together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
+        # Rows hold what was seen in units of the gradient, with its sign changed; `scale` makes y of them.
         scale = self._column(self._scales[: len(seen)])
         scaled = torch.mul(seen, inverse * scale, out=self._scratch[0, : len(seen)])
         if together == 0:
@@ -203,6 +214,7 @@ class Accumulator:
             return
         odds = scaled.exp_()
         for m in range(self._each, most + 1, self._each):
+            # With one coin the odds are needed only once, so that scratch has one row, which is overwritten.
             ratio = self._scratch[-1, : len(seen)]
             first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
             if isinstance(first, Tensor) or isinstance(second, Tensor):
@@ -211,10 +223,12 @@ class Accumulator:
                 torch.add(torch.tensor(second), odds, alpha=first, out=ratio)
             for j in range(m - 2, -1, -1):
                 ratio.mul_(odds).add_(_exp(logs[m][j]))
+            # Products of whole groups; the steps that are left over make a smaller one.
             whole = len(ratio) // together * together
             product = ratio[:whole].view(-1, together, self._count).prod(1)
             if whole < len(ratio):
                 product = torch.cat([product, ratio[whole:].prod(0, keepdim=True)])
+            # A fault can make y larger than was assumed above. Then the product may be infinite, and is cut.
             yield product.log_().clamp_(max=_ROOM).sum(0)
 
     def state_dict(self) -> dict[str, Any]:

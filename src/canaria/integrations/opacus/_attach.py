@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 import torch
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
@@ -17,8 +16,15 @@ from canaria.integrations.opacus._checks import (
     require_private,
     require_sampling,
 )
-from canaria.integrations.opacus._internals import GhostClipper, clippers_of, clips_by_ghost, is_together
-from canaria.training.canaries import INJECTIONS, Dense, Dirac, design_of
+from canaria.integrations.opacus._injections import MAKERS
+from canaria.integrations.opacus._internals import (
+    GhostClipper,
+    Loader,
+    clippers_of,
+    clips_by_ghost,
+    is_together,
+)
+from canaria.training.canaries import Dense, Dirac, design_of
 from canaria.training.sampling import Sampling
 
 _ATTACH: Final = 0x61747461
@@ -26,7 +32,7 @@ _ATTACH: Final = 0x61747461
 
 def attach(
     optimizer: DPOptimizer,
-    data_loader: DPDataLoader,
+    data_loader: Loader,
     *,
     injection: str,
     canaries: int | Dense | Dirac,
@@ -38,12 +44,15 @@ def attach(
     begun: bool = False,
     sampling: str | Sampling = "poisson",
     model: nn.Module | GhostClipper | None = None,
+    changes_weights: bool = False,
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
     Args:
         optimizer: The private optimizer.
-        data_loader: The private data loader, which draws batches by Poisson sampling; with "head", any.
+        data_loader: The data loader that training draws from. With "rows", one that samples by Poisson as
+            Opacus does. With "sum", one whose sampler may be the program's own: what it draws is tested. With
+            "head", any whose number of batches is known.
         injection: How canaries are injected. "rows": canary rows in the data set, made by `with_canary_rows`,
             whose gradient is replaced. "sum": added to the clipped sum by a Poisson draw of our own; the data
             set is left alone, and ghost clipping works. "head": an embedding of its own, made by
@@ -59,8 +68,13 @@ def attach(
         sampling: How rows are claimed to take part, whatever the loader does: "poisson", "shuffled",
             "fixed-size", or a `Sampling` that also says how many batches make a step. Others than Poisson
             need `injection="head"`, where nothing of real rows is to be subtracted.
-        model: The private model. With ghost clipping it is the model that clips: give it, and noise is held
-            against the model's norm, should it be larger than the optimizer's.
+        model: The private model. With it, the audit names parameters, and watches weights that the private
+            optimizer does not train. With ghost clipping the model clips: noise is then compared with the
+            model's clip norm if that is larger than the optimizer's. Without the model,
+            clipping by ghost is not tested, and the report says so.
+        changes_weights: Whether the program changes weights or noisy gradients between steps, by functions of
+            these alone: clamping, Lookahead, a max-norm. That discloses nothing, but an audit cannot tell it
+            from training without noise. The report names it, and gives no upper end for ε.
 
     Returns:
         The audit, to be asked for a bound or a report when training is done.
@@ -77,13 +91,13 @@ def attach(
         ```
 
     """
-    if injection not in INJECTIONS:
+    if injection not in MAKERS:
         raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")
     if on_error not in ("warn", "raise"):
         raise InputError(f"on_error must be 'warn' or 'raise', got {shown(on_error)}")
     design = design_of(canaries, per_coordinate)
     claimed = sampling if isinstance(sampling, Sampling) else Sampling(sampling)
-    require_private(optimizer)
+    require_private(optimizer, injection)
     require_sampling(data_loader, claimed, design, injection)
     if state is None:
         require_fresh(optimizer)
@@ -104,6 +118,8 @@ def attach(
         begun=begun,
         sampling=claimed,
         clippers=clippers,
+        model=model,
+        changes_weights=changes_weights,
     )
     if state is not None:
         try:

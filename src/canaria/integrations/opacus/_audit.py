@@ -3,14 +3,13 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from canaria._core.arrays import Floats
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
@@ -19,15 +18,20 @@ from canaria.integrations.opacus._checks import disagreements_with, require_coun
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
     GhostClipper,
+    LastBeforeUpdate,
+    Loader,
     OnBatch,
     after_noise,
+    after_update,
     batches_of,
     before_clipping,
     before_noise,
+    before_step,
     before_update,
     clip_norm_of,
     clips_adaptively,
     clips_by_ghost,
+    copies_of_rows,
     divisor,
     is_distributed,
     is_together,
@@ -35,24 +39,38 @@ from canaria.integrations.opacus._internals import (
     noise_added,
     processes,
     rate_of,
+    sampled_rows,
     sum_waits,
 )
+from canaria.integrations.opacus._places import FINE
+from canaria.integrations.opacus._ranks import Ranks
 from canaria.integrations.opacus._reader import Reader, Step
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
+from canaria.integrations.opacus._weights import Weights, checksum, names_of
 from canaria.training import accumulator
-from canaria.training.accounts import Account
+from canaria.training.accounts import Account, Disagreements, Setting
 from canaria.training.accumulator import HELD
-from canaria.training.canaries import Design, Dirac, hidden_bits
+from canaria.training.canaries import TIES, Design, Dirac, derived, hidden_bits
+from canaria.training.coincidences import FIRST, usable
 from canaria.training.conformance import Rounding
 from canaria.training.recorded import Recorded
 from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
-_VERSION: Final = 2
+_VERSION: Final = 4
 _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
+_MOST_SPACING: Final = 1 / 32
+"""How far apart numbers may be where the noise is added, in deviations of it. Rounding twice to half of that
+adds 2 / 12 / 32^2 = 0.02% to its variance, and showing it at all takes 10^9 values."""
+
+
+_PARTED: Final = (
+    "ranks had different gradients in step {step}, where they should have the same average: each trains a "
+    "model of its own, with less noise than stated"
+)
 
 
 class _Stated(NamedTuple):
@@ -81,7 +99,7 @@ class Audit(Recorded):
     def __init__(
         self,
         optimizer: DPOptimizer,
-        data_loader: DPDataLoader,
+        data_loader: Loader,
         design: Design,
         injection: str,
         seed: int,
@@ -91,21 +109,38 @@ class Audit(Recorded):
         begun: bool,
         sampling: Sampling,
         clippers: Sequence[GhostClipper],
+        model: nn.Module | GhostClipper | None,
+        changes_weights: bool,
     ) -> None:
         self.optimizer, self._design, self.injection = optimizer, design, injection
-        self._clippers = clippers
+        self._clippers, self._model = clippers, model
+        self._weights_seen = Weights(optimizer, model, declared=changes_weights)
         self._stated, self._on_error = noise_multiplier, on_error
         self.sampling = (
             sampling if sampling.is_poisson else replace(sampling, batches=batches_of(data_loader))
         )
-        self._draws = Draws(data_loader, self.sampling, begun=begun, followed=injection == "rows")
+        device = optimizer.params[0].device
+        self._ranks = Ranks(data_loader, device) if is_together(optimizer) else None
+        self._draws = Draws(
+            data_loader,
+            self.sampling,
+            begun=begun,
+            followed=injection == "rows",
+            stretches=None if self._ranks is None else self._ranks.stretches,
+        )
         self._account = Account()
         self._begun, self._ended, self._failed = False, "", ""
+        self.required = False
         self.shares_accountant: Callable[[], bool] = lambda: False
+        self._parted = 0
         self._earlier: tuple[str, ...] = ()
+        self._earlier_doubts: tuple[str, ...] = ()
+        self._noises, self._norms = Setting(), Setting()
+        self._adapts = clips_adaptively(optimizer)
         self._watched: Watched | None = None
         self._watched_before: dict[str, Any] | None = None
         self.sample_rate = rate_of(data_loader)
+        self._most_rows = 2 * self.sample_rate * sampled_rows(data_loader) * sampling.accumulated
         self._weights = sum(parameter.numel() for parameter in optimizer.params)
         self._own: Tensor | None = None
         self._waits = False
@@ -113,11 +148,27 @@ class Audit(Recorded):
         self._now: _Stated | None = None
         optimizer.canaria_audit = self
         self._build(seed)
-        self._undo = [
+        hooks = [
             before_clipping(optimizer, lambda: self._guarded(self._before_clipping)),
             before_noise(optimizer, lambda: self._guarded(self._before_noise)),
             after_noise(optimizer, lambda: self._guarded(self._after_noise)),
+        ]
+
+        last = LastBeforeUpdate(optimizer, lambda: self._guarded(self._weights_seen.before_update))
+
+        def renew() -> None:
+            for hook in hooks:
+                hook.renew()
+            last.renew()
+
+        # Programs replace methods of the optimizer after it was made private, and so after an audit of them
+        # is attached.
+        hooks.append(before_step(optimizer, renew))
+        self._undo = [
+            *(hook.undo for hook in hooks),
+            last.undo,
             before_update(optimizer, self._before_update),
+            after_update(optimizer, lambda: self._guarded(self._weights_seen.after_step)),
         ]
 
     def _build(self, seed: int) -> None:
@@ -142,13 +193,21 @@ class Audit(Recorded):
         self._reader = Reader(places, kept, seed, totals=not self._several)
         self._layer_norms = layer_norms(self.optimizer)
         self._rounding: Tensor | float = 0.0
+        self._sums_at_witnesses: list[Tensor] = []
+        self._largest: Tensor | float = 0.0
+        self._precision = max(
+            (torch.finfo(p.dtype).eps for p in self.optimizer.params if p.dtype in FINE), default=0.0
+        )
 
     @property
     def _accumulator(self) -> Accumulator:
         return self._reader.accumulated()
 
     def _guarded(self, do: Callable[[], None]) -> None:
-        """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for."""
+        """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for.
+
+        If the audit is `required`, training does not begin with an error.
+        """
         if self._ended:
             return
         try:
@@ -156,7 +215,8 @@ class Audit(Recorded):
         except NoiseAlarmError:
             raise
         except Exception as error:
-            if self._on_error == "raise" or (self._watched and error is self._watched.watch.raised):
+            begins = self.required and self.steps == 0
+            if self._on_error == "raise" or begins or (self._watched and error is self._watched.watch.raised):
                 raise
             self._end(error)
 
@@ -171,18 +231,33 @@ class Audit(Recorded):
         self._guarded(self._read)
 
     def _tell_others(self) -> None:
-        """Processes share the heaviest canary that one has seen; where one audit has ended, all do.
+        """Processes share the heaviest canary that one has seen, and at times what samplers drew.
 
-        Else the others would wait for its sums, or take a gradient for them.
+        Where one audit has ended, all do: the others would wait for its sums, or take a gradient for them.
+        In the first steps they also compare their gradients, which must be equal to the last bit once they
+        are reduced: the largest checksum is then the smallest one.
         """
-        own = self._injection.heaviest.float()
-        shared = torch.stack([own, torch.full_like(own, bool(self._ended))])
+        own = self._injection.heaviest.double()
+        total = self._checksum() if self.steps < FIRST and self._several else torch.zeros_like(own)
+        shared = torch.stack([own, torch.full_like(own, bool(self._ended)), total, -total])
         torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
-        self._injection.heaviest, ended = shared
+        self._injection.heaviest, ended, most, least = shared
+        if not self._parted and most != -least:
+            self._parted = self.steps + 1
         if ended > 0:
             self._together = False
             if not self._ended:
                 self._end("the audit of another process has ended")
+        elif self._ranks is not None:
+            self._ranks.tell()
+
+    def _checksum(self) -> Tensor:
+        """Of all gradients, as a number that is exact in double precision."""
+        total = torch.zeros((), dtype=torch.int64, device=self.optimizer.params[0].device)
+        for parameter in self.optimizer.params:
+            if parameter.grad is not None:
+                total += checksum(parameter.grad)
+        return (total % 2**50).double()
 
     def _noise(self) -> float:
         """The noise multiplier that is stated for this step."""
@@ -199,8 +274,7 @@ class Audit(Recorded):
         """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
         earlier = self._clip_norm if sum_waits(self.optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self.optimizer, self._clippers))
-        if not self._ghost:
-            self._injection.before_clipping()
+        self._injection.before_clipping()
 
     def _before_noise(self) -> None:
         places = self._injection.places
@@ -216,8 +290,22 @@ class Audit(Recorded):
         clip_norm = clip_norm_of(self.optimizer)
         self._clip_norm = self._clip_norm or clip_norm
         self._own = self._injection.before_noise(min(clip_norm, self._clip_norm))
+        if self.steps < FIRST and not self._several:
+            del self._sums_at_witnesses[self.steps :]  # those of a step that was begun and not made
+            self._sums_at_witnesses.append(places.read_witnesses() / self._clip_norm)
+        self._note_size(clip_norm)
         self._waits, self._now = True, None
         self._draws.count_step()
+
+    def _note_size(self, clip_norm: float) -> None:
+        """Note how large the clipped sum is, in deviations of the noise, where rounding it may show.
+
+        Rows that are clipped add up to a clip norm each at most, so that is rarely looked at.
+        """
+        noise = self._noise()
+        if noise and self._most_rows * self._precision > _MOST_SPACING * noise:
+            largest = self._injection.places.largest() / (noise * clip_norm)
+            self._largest = torch.maximum(largest, torch.as_tensor(self._largest, device=largest.device))
 
     def _after_noise(self) -> None:
         """Take what is stated as the accountant is told it: what holds while noise is added may be a fault.
@@ -234,11 +322,14 @@ class Audit(Recorded):
         now, places = self._now or self._stated_now(), self._injection.places
         if not self._waits:
             raise InputError(
-                "a step was made past the audit: the private optimizer's add_noise was replaced after "
-                "attaching, or the original optimizer was stepped itself"
+                "a step was made past the audit, without the private optimizer's add_noise: its step or "
+                "pre_step was replaced, or the original optimizer was stepped itself"
             )
         self._waits = False
+        self._weights_seen.before_step()
         everybody = self._reduced_sums() if self._several else None
+        if everybody is not None and self.steps < FIRST:
+            self._sums_at_witnesses.append(everybody[places.count :] / self._clip_norm)
         scale = divisor(self.optimizer)
         places.subtract_gradients(scale)
         share = self._injection.share
@@ -246,8 +337,13 @@ class Audit(Recorded):
         if (rounding := places.rounding(scale)) is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._rounding = self._rounding + rounding / units
+        if (lighter := self._injection.lighter) is not None:
+            self._rounding = self._rounding + torch.stack([lighter, torch.zeros_like(lighter)])
         self._reader.add(Step(everybody, self._own, clip_norm, now.noise / share))
         self._account.add(now.told, self.sample_rate)
+        if not self._adapts:
+            self._noises.add(now.noise)
+            self._norms.add(clip_norm)
         if self._watched is not None and self._watched.due():
             values, told = self._accumulator.witnesses(self._watched.watch.every)
             self._watched.add(values, [(stated * share, unit) for stated, unit in told])
@@ -259,7 +355,11 @@ class Audit(Recorded):
         torch.distributed.all_reduce(sums)
         places.forget_sums()
         if self._own is not None:
-            torch.distributed.all_reduce(self._own)
+            # All processes reduce both, since one alone may have a clipper of the program's own.
+            lighter = self._injection.lighter
+            both = torch.stack([self._own, torch.zeros_like(self._own) if lighter is None else lighter])
+            torch.distributed.all_reduce(both)
+            self._own, self._injection.lighter = both
         return sums
 
     def watch(
@@ -331,7 +431,7 @@ class Audit(Recorded):
 
     def recording(self) -> Recording:
         """What was seen so far, on the CPU and free of torch."""
-        totals = self._accumulator.totals()
+        totals, told = self._accumulator.totals(), self._told()
         if self._watched is not None:
             self._watched.collect()
         return Recording(
@@ -345,12 +445,21 @@ class Audit(Recorded):
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
-            parameters=len(self.optimizer.params),
-            witnessed=totals.witnessed,
+            parameters=names_of(self.optimizer, self._model),
+            witnessed=totals.witnessed._replace(fine=self._fine_values()),
             roles=self._injection.places.roles,
             drawn=self._draws.drawn(),
-            noise_changes=self._accumulator.noise_changes or clips_adaptively(self.optimizer),
-            contradictions=self._contradictions(),
+            about_draws="" if self._ranks is None else self._ranks.words,
+            noise_changes=self._accumulator.noise_changes or self._adapts,
+            contradictions=(*self._seen_contradictions(), *told.unsafe, *self._given_up()),
+            remarks=(*told.safe, *self._weights_seen.remarks(), *self._copies()),
+            doubts=self._doubts(),
+            untested={
+                "weights": self._weights_seen.untested(),
+                **self._untested_draws(),
+                **self._clipping(),
+            },
+            account=Account.of(self._account.to_list()),
             ended=self._ended,
             excuse=self._injection.excuse() or self._excuse(),
             sampling=self.sampling,
@@ -359,14 +468,40 @@ class Audit(Recorded):
             rounding=None if (rounded := self._rounded()) is None else Rounding(*rounded),
         )
 
+    def _fine_values(self) -> Floats:
+        """Values of the first steps that are fine enough to tell noise that is rounded."""
+        values, noise = self._accumulator.first_values, self.noise_multiplier
+        if not self._sums_at_witnesses or noise == 0:
+            return np.zeros((0, 2))
+        sums = torch.stack(self._sums_at_witnesses).double().cpu().numpy()[: len(values)] / noise
+        kind = self.optimizer.params[0].dtype if self.optimizer.params[0].dtype in FINE else torch.float32
+        rng = np.random.default_rng(derived(self.seed, TIES))
+        roles = self._injection.places.roles
+        return usable(values[: len(sums)], sums, torch.finfo(kind).eps, roles, rng)
+
     def _rounded(self) -> Floats | None:
         """By how much rounding moved the sums, and the variance it added; None if sums are precise."""
         if not isinstance(self._rounding, Tensor):
             return None
         return self._rounding.cpu().numpy().astype(np.float64)
 
+    def _clipping(self) -> dict[str, str]:
+        """Why clipping was not tested, if there is a reason besides the injection."""
+        reason = self._injection.clipping()
+        if self._ghost and not self._clippers and self.injection == "sum":
+            reason = (
+                "with ghost clipping the model clips, to a norm of its own, and the audit does not see it: "
+                "give attach(..., model=model)"
+            )
+        return {"clipping": reason} if reason else {}
+
     def _excuse(self) -> str:
         """Why the law of what is seen is not known: rounding, or passes that ended early."""
+        if (largest := float(self._largest)) * self._precision > _MOST_SPACING:
+            return (
+                f"not tested (a clipped sum was {largest:.2g} times as large as the noise that was added to "
+                f"it, and numbers of that size are rounded to {largest * self._precision:.2g} of the noise)"
+            )
         noise = self.steps * (self.noise_multiplier / self._injection.share) ** 2
         if isinstance(self._rounding, Tensor) and float(self._rounding[1].mean()) > _MOST_ROUNDING * noise:
             return (
@@ -377,20 +512,48 @@ class Audit(Recorded):
             return ""
         return "not tested (passes over shuffled data were left before their end)"
 
+    def _untested_draws(self) -> dict[str, str]:
+        """Why sampling was not tested, or only in part, if several processes train together."""
+        if self._ranks is None:
+            return {}
+        reasons = [one for one in (self._draws.excuse(), *self._ranks.untested()) if one]
+        return {"sampling": "; ".join(reasons)} if reasons else {}
+
     def _seen_contradictions(self) -> tuple[str, ...]:
         """What training did otherwise, here and before it was resumed."""
-        now = (*self._draws.contradictions(), *self._injection.contradictions())
+        now = (
+            *(self._ranks.contradictions() if self._ranks else ()),
+            *(_PARTED.format(step=self._parted),) * bool(self._parted),
+            *self._draws.contradictions(),
+            *self._injection.contradictions(),
+            *self._weights_seen.contradictions(),
+        )
         return tuple(dict.fromkeys((*self._earlier, *now)))
 
-    def _contradictions(self) -> tuple[str, ...]:
-        return (
-            *self._seen_contradictions(),
-            *(
-                ()
-                if self.shares_accountant() or not self.sampling.is_poisson
-                else disagreements_with(self.optimizer, self._account, whole=not self._ended)
-            ),
-        )
+    def _copies(self) -> tuple[str, ...]:
+        """That the data set lists rows several times, where the claim is about one of them."""
+        dataset = self._draws.loader.dataset
+        copies = copies_of_rows(dataset if self.injection == "sum" else dataset.dataset)
+        if copies == 1:
+            return ()
+        return (f"a row is up to {copies} times in the data set: ε is about one copy of it",)
+
+    def _doubts(self) -> tuple[str, ...]:
+        """What may leak or not, here and before training was resumed."""
+        settings = (*self._noises.doubt("noise multiplier"), *self._norms.doubt("clip norm"))
+        return tuple(dict.fromkeys((*self._earlier_doubts, *self._weights_seen.doubts(), *settings)))
+
+    def _given_up(self) -> tuple[str, ...]:
+        """Why the audit ended by itself: the claim is about all steps, and nothing is known of the rest."""
+        if not self._failed:
+            return ()
+        return (f"the audit ended before training did, and knows nothing of later steps: {self._failed}",)
+
+    def _told(self) -> Disagreements:
+        """Where the accountant was told other than what was seen."""
+        if self.shares_accountant() or not self.sampling.is_poisson:
+            return Disagreements()
+        return disagreements_with(self.optimizer, self._account, whole=not self._ended)
 
     def detach(self) -> None:
         """Leave the optimizer as it was; what was seen stays. Of several processes, all must."""
@@ -413,9 +576,13 @@ class Audit(Recorded):
             "account": self._account.to_list(),
             "draws": self._injection.draws_state(),
             "contradictions": list(self._seen_contradictions()),
+            "doubts": [*self._earlier_doubts, *self._weights_seen.doubts()],
+            "settings": [asdict(self._noises), asdict(self._norms)],
             "watched": self._watched_state(),
             "rounding": self._rounding.tolist() if isinstance(self._rounding, Tensor) else None,
+            "largest": float(self._largest),
             "failed": self._failed,
+            "sums at witnesses": [sums.tolist() for sums in self._sums_at_witnesses],
         }
 
     def _watched_state(self) -> dict[str, Any] | None:
@@ -441,10 +608,14 @@ class Audit(Recorded):
         self._injection.restore_draws(state["draws"])
         self._accumulator.load_state_dict(state)
         self._account, self._begun = Account.of(state["account"]), True
-        self._earlier = tuple(state["contradictions"])
+        self._earlier, self._earlier_doubts = tuple(state["contradictions"]), tuple(state["doubts"])
+        self._noises, self._norms = (Setting(**one) for one in state["settings"])
         self._watched_before = state.get("watched")
+        device = self.optimizer.params[0].device
+        self._sums_at_witnesses = [torch.tensor(sums, device=device) for sums in state["sums at witnesses"]]
         if (rounded := state.get("rounding")) is not None:
             self._rounding = torch.tensor(rounded, device=self.optimizer.params[0].device)
+        self._largest = state.get("largest", 0.0)
         if state["failed"]:
             self._ended = self._failed = state["failed"]
             self._draws.release()

@@ -1,12 +1,12 @@
 """Audits of programs that nobody touched: whatever they make private is audited while they run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
+from torch import nn
 from torch.utils.data import DataLoader
 
 from canaria._core import seeds
@@ -15,7 +15,9 @@ from canaria._core.seeds import Seed
 from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
+from canaria.integrations.opacus._checks import most_coordinates
 from canaria.integrations.opacus._internals import (
+    GhostClipper,
     OnBatch,
     Undo,
     accountant_of,
@@ -23,6 +25,7 @@ from canaria.integrations.opacus._internals import (
     rate_of,
     record_draws,
     sampled_rows,
+    sampler_of,
     samples_by_poisson,
     steps_counted,
 )
@@ -32,6 +35,8 @@ from canaria.training.canaries import Dense, Dirac
 from canaria.training.watch import Watch
 
 _PROGRAM: Final = 0x70726F67
+_CANARIES: Final = 1000
+"""The default number of canaries."""
 _UNPAIRED: Final = (
     "a private optimizer was made without a data loader that samples by Poisson (poisson_sampling=False, or "
     "a loader of its own)"
@@ -49,6 +54,7 @@ class ProgramAudit:
     Attributes:
         audits: The attached audits, in the order in which the program made its optimizers private.
         refused: Why an optimizer could not be audited, one line for each that was not.
+        stopped: The error that stopped the program before its first private step, if one did.
 
     Example:
         ```python
@@ -60,17 +66,23 @@ class ProgramAudit:
 
     """
 
-    def __init__(self, canaries: int | Dense | Dirac, rng: Seed, **how: Any) -> None:
+    def __init__(self, canaries: int | Dense | Dirac | None, rng: Seed, **how: Any) -> None:
         self.audits: list[Audit] = []
         self.refused: list[str] = []
+        self.stopped: InputError | None = None
         self._canaries, self._how = canaries, how
         self._watch: Watch | None = how.pop("watch")
+        self._insists: bool = how.pop("insist")
         self._rng = seeds.generator(rng, _PROGRAM)
         self._promises: dict[Audit, Promise] = {}
+        self._reasons: dict[DPOptimizer, str] = {}
+        self._stepped: set[DPOptimizer] = set()
         self._engines: list[_Making] = []
         self._optimizers: list[DPOptimizer] = []
+        self._clippers: list[GhostClipper] = []
         self._by_hand = _Making(None, None)
         self._fed_by: dict[DataLoader[Any], Audit] = {}
+        self._attached: set[DataLoader[Any]] = set()
 
     def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
         """An engine makes things private; one that asks another passes its promise on."""
@@ -84,27 +96,35 @@ class ProgramAudit:
             self._engines[-1].optimizers += making.optimizers
             self._engines[-1].loaders += making.loaders
             return
+        # With poisson_sampling=False an engine makes no loader: training goes on with the one that it was
+        # given, which may have a sampler of the program's own.
+        given = making.given
+        loaders = making.loaders or [one for one in self._by_hand.loaders if one is given]
         for optimizer in making.optimizers:
-            if len(making.loaders) == 1:
-                (loader,) = making.loaders
+            if len(loaders) == 1:
+                (loader,) = loaders
                 audit = self._attach(optimizer, loader, making.promise, made)
-                if audit is not None and making.given is not None and _draws_alike(making.given, loader):
-                    self._fed_by[making.given] = audit
+                if audit is not None and given is not None and _draws_alike(given, loader):
+                    self._fed_by[given] = audit
             else:
-                self.refused.append(_unpaired(optimizer))
+                self._refuse(optimizer, _unpaired(optimizer))
 
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
         """The program has a private optimizer."""
         self._optimizers.append(optimizer)
         (self._engines[-1] if self._engines else self._by_hand).optimizers.append(optimizer)
 
-    def made_loader(self, loader: DPDataLoader) -> None:
-        """The program has a private data loader; one made by hand shows by drawing what it is for."""
+    def made_loader(self, loader: DataLoader[Any]) -> None:
+        """A loader that may draw by coins was made; one made by hand shows by drawing what it is for."""
         (self._engines[-1] if self._engines else self._by_hand).loaders.append(loader)
-        if not self._engines:
-            undo = record_draws(loader.batch_sampler, lambda: self._drawing(loader, undo))
+        if not self._engines and hasattr(loader.batch_sampler, "__dict__"):
+            undo = record_draws(sampler_of(loader), lambda: self._drawing(loader, undo))
 
-    def _drawing(self, loader: DPDataLoader, undo: Undo) -> OnBatch:
+    def made_clipper(self, clipper: GhostClipper) -> None:
+        """The program has a model that clips by ghost."""
+        self._clippers.append(clipper)
+
+    def _drawing(self, loader: DataLoader[Any], undo: Undo) -> OnBatch:
         """A loader that was made by hand begins a pass: for the only optimizer that waits for a loader.
 
         If its batches are not trained on after all, the audit sees steps that it did not draw. If an engine
@@ -112,6 +132,9 @@ class ProgramAudit:
         """
         if loader in self._fed_by:
             return self._fed_by[loader].begin_pass()
+        private = any(map(samples_by_poisson, self._by_hand.loaders))
+        if loader in self._attached or (private and not samples_by_poisson(loader)):
+            return lambda _: None
         undo()
         audit = None
         if len(self._by_hand.optimizers) == 1:
@@ -120,29 +143,39 @@ class ProgramAudit:
 
     def before_step(self, optimizer: DPOptimizer) -> None:
         """Leave an optimizer alone if nothing feeds it for certain, or if it goes on from a checkpoint."""
+        self._stepped.add(optimizer)
         waiting = self._by_hand
         if any(one is optimizer for one in waiting.optimizers):
             waiting.optimizers = [one for one in waiting.optimizers if one is not optimizer]
-            self.refused.append(_NOT_PLAIN if waiting.loaders else _unpaired(optimizer))
+            self._refuse(optimizer, _NOT_PLAIN if waiting.loaders else _unpaired(optimizer))
         for audit in self.audits:
             if audit.optimizer is optimizer and audit.steps == 0 and not audit.ended and _resumed(audit):
                 audit.detach()
-                self.refused.append("training goes on from a checkpoint, and was not seen from its beginning")
+                resumed = "training goes on from a checkpoint, and was not seen from its beginning"
+                self._refuse(optimizer, resumed)
+        if self._insists and not any(audit.steps or not audit.ended for audit in self.audits):
+            self.stopped = InputError(self._nothing())
+            raise self.stopped
 
     def _attach(
         self,
         optimizer: DPOptimizer,
-        loader: DPDataLoader,
+        loader: DataLoader[Any],
         promise: Promise | None = None,
         made: tuple[object, ...] = (),
     ) -> Audit | None:
-        model = next(iter(clippers_of(optimizer, made)), None)
-        how = {"canaries": self._canaries, "rng": self._rng, "model": model, **self._how}
+        model = model_of(optimizer, [*made, *self._clippers])
+        canaries = (
+            _fitting(optimizer, self._how["per_coordinate"]) if self._canaries is None else self._canaries
+        )
+        how = {"canaries": canaries, "rng": self._rng, "model": model, **self._how}
         try:
             audit = attach(optimizer, loader, injection="sum", **how)
         except InputError as error:
-            self.refused.append(str(error))
+            self._refuse(optimizer, str(error))
             return None
+        audit.required = self._insists
+        self._attached.add(loader)
         audit.shares_accountant = lambda: self._counts_for_others(optimizer)
         self.audits.append(audit)
         if promise is not None:
@@ -150,6 +183,20 @@ class ProgramAudit:
         if self._watch is not None:
             audit.watch_with(self._watch)
         return audit
+
+    def _refuse(self, optimizer: DPOptimizer, why: str) -> None:
+        """An optimizer is not audited."""
+        self.refused.append(why)
+        self._reasons[optimizer] = why
+
+    @property
+    def unaudited(self) -> tuple[str, ...]:
+        """Why trainings of the program were not audited, one line for each that made a step."""
+        strayed = ("its steps were made of batches that its data loader did not draw",)
+        return (
+            *(why for optimizer, why in self._reasons.items() if optimizer in self._stepped),
+            *(why for audit in self.audits if audit.steps and audit.strayed for why in strayed),
+        )
 
     def _counts_for_others(self, optimizer: DPOptimizer) -> bool:
         """Whether the accountant of an optimizer also counts the steps of others."""
@@ -195,7 +242,20 @@ class ProgramAudit:
         """The same of every training; see `report`."""
         if not self.trained:
             raise InputError(self._nothing())
-        return [self._report(audit, claimed, delta, confidence, how) for audit in self.trained]
+        missing = tuple(
+            f"another training of this program was not audited, and nothing is known of it: {why}"
+            for why in self.unaudited
+        )
+        results = [self._report(audit, claimed, delta, confidence, how) for audit in self.trained]
+        several = (
+            (f"this program made {len(results)} trainings: what they learn from the same rows adds up",)
+            if len(results) > 1
+            else ()
+        )
+        return [
+            replace(one, contradictions=(*one.contradictions, *missing), remarks=(*one.remarks, *several))
+            for one in results
+        ]
 
     @property
     def trained(self) -> list[Audit]:
@@ -221,8 +281,14 @@ class ProgramAudit:
         if claimed is None and delta is None:
             raise InputError("delta must be given: the program did not ask for an ε at one")
         if isinstance(claimed, ApproximateDP):
-            return audit.report(claimed.epsilon, claimed.delta, confidence, **how)
-        return audit.report(claimed, delta, confidence, **how)
+            delta, claimed = claimed.delta, claimed.epsilon
+        result = audit.report(claimed, delta, confidence, **how)
+        if self._canaries is not None or result.bound.evidence.elements == _CANARIES:
+            return result
+        fewer = (
+            f"{result.facts['canaries']}; fewer than {_CANARIES}, to leave half of the weights to the noise"
+        )
+        return replace(result, facts={**result.facts, "canaries": fewer})
 
     def _nothing(self) -> str:
         if any(audit.strayed for audit in self.audits):
@@ -242,12 +308,14 @@ class ProgramAudit:
 
 @contextmanager
 def auditing(
-    canaries: int | Dense | Dirac = 1000,
+    canaries: int | Dense | Dirac | None = None,
     *,
     rng: Seed = None,
     per_coordinate: int = 1,
     on_error: str = "warn",
+    changes_weights: bool = False,
     watch: Watch | None = None,
+    insist: bool = False,
 ) -> Iterator[ProgramAudit]:
     """Audit whatever is trained with Opacus within: a program that makes itself private.
 
@@ -256,11 +324,15 @@ def auditing(
     stay as they are. A training that cannot be audited goes on, and the report says why.
 
     Args:
-        canaries: A number of Dirac canaries, or a design such as `Dense`.
+        canaries: A number of Dirac canaries, or a design such as `Dense`. By default 1,000, or as many as fit
+            into half of the weights of a small model.
         rng: A seed for the hidden bits and the places of the canaries.
         per_coordinate: How many Dirac canaries share a weight.
         on_error: What happens if a training cannot be audited any further: "warn" or "raise".
+        changes_weights: Whether the program changes weights by functions of the weights alone; see `attach`.
         watch: Watches the noise of every training, if given.
+        insist: Whether to stop a program before its first private step if that cannot be audited. The step
+            raises an `InputError`, which is also `stopped`.
 
     Yields:
         The audits; ask for a `report` when the program has ended.
@@ -273,9 +345,33 @@ def auditing(
         ```
 
     """
-    audit = ProgramAudit(canaries, rng, per_coordinate=per_coordinate, on_error=on_error, watch=watch)
+    audit = ProgramAudit(
+        canaries,
+        rng,
+        per_coordinate=per_coordinate,
+        on_error=on_error,
+        changes_weights=changes_weights,
+        watch=watch,
+        insist=insist,
+    )
     with noticing(audit):
         yield audit
+
+
+def model_of(optimizer: DPOptimizer, made: Sequence[object]) -> Any:
+    """The model that an optimizer trains, of what was made with it; None if it is not among that."""
+    if clippers := clippers_of(optimizer, made):
+        return clippers[0]
+    trained = {id(parameter) for parameter in optimizer.params}
+    models = (one for one in made if isinstance(one, nn.Module))
+    return next((one for one in models if trained & set(map(id, one.parameters()))), None)
+
+
+def _fitting(optimizer: DPOptimizer, per_coordinate: int) -> int:
+    """The default number of canaries; in a small model, half of the weights are left to show the noise."""
+    if not isinstance(optimizer, DPOptimizer):
+        return _CANARIES
+    return min(_CANARIES, max(1, most_coordinates(optimizer) // 2) * per_coordinate)
 
 
 def _counted(audit: Audit, delta: float) -> float | None:
@@ -292,7 +388,7 @@ def _unpaired(optimizer: DPOptimizer) -> str:
     return _UNPAIRED + "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
 
 
-def _draws_alike(given: DataLoader[Any], made: DPDataLoader) -> bool:
+def _draws_alike(given: DataLoader[Any], made: DataLoader[Any]) -> bool:
     """Whether the loader that an engine was given draws by Poisson, too, at the rate of the one it made."""
     if not samples_by_poisson(given):
         return False
@@ -313,4 +409,4 @@ class _Making:
     promise: Promise | None
     given: DataLoader[Any] | None
     optimizers: list[DPOptimizer] = field(default_factory=list)
-    loaders: list[DPDataLoader] = field(default_factory=list)
+    loaders: list[DataLoader[Any]] = field(default_factory=list)

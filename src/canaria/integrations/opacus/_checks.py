@@ -1,15 +1,16 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
 from dataclasses import replace
+from typing import Any
 
-from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
-from torch.utils.data import Sampler
 
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._injections import layers_with_room
 from canaria.integrations.opacus._internals import (
+    Loader,
     accountant_of,
+    clips_adaptively,
     clips_by_ghost,
     clips_flat,
     history_of,
@@ -19,11 +20,12 @@ from canaria.integrations.opacus._internals import (
     layer_norms,
     sampled_rows,
     samples_by_poisson,
+    shuffles,
     steps_counted,
 )
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.accounts import Account, disagreements
+from canaria.training.accounts import Account, Disagreements, disagreements
 from canaria.training.canaries import Dense, Design
 from canaria.training.sampling import Sampling
 
@@ -37,8 +39,14 @@ def require_flat(optimizer: DPOptimizer) -> None:
         raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
 
 
-def require_private(optimizer: DPOptimizer) -> None:
-    if not isinstance(optimizer, DPOptimizer) or not layer_norms(optimizer):
+def require_private(optimizer: DPOptimizer, injection: str) -> None:
+    adaptive = isinstance(optimizer, DPOptimizer) and clips_adaptively(optimizer)
+    if adaptive and injection != "sum" and not clips_by_ghost(optimizer):
+        raise InputError(
+            f"{type(optimizer).__name__} sets its norm by how many rows it clips, and canary rows would "
+            f"count among them; use injection='sum', not {injection!r}"
+        )
+    if not isinstance(optimizer, DPOptimizer) or not (adaptive or layer_norms(optimizer)):
         require_flat(optimizer)
     if is_sharded(optimizer) and not all(map(is_sharded_by_rows, optimizer.params)):
         raise InputError(
@@ -52,37 +60,48 @@ def require_private(optimizer: DPOptimizer) -> None:
         )
 
 
-def require_sampling(data_loader: DPDataLoader, sampling: Sampling, design: Design, injection: str) -> None:
-    sampler = getattr(data_loader, "batch_sampler", None)
-    countable = isinstance(sampler, Sampler) and hasattr(sampler, "__len__") and len(sampler) > 0
-    if injection == "head" and not countable:
+def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, injection: str) -> None:
+    sampler: Any = getattr(data_loader, "batch_sampler", None)
+    if not (hasattr(sampler, "__dict__") and hasattr(sampler, "__len__") and len(sampler) > 0):
         raise InputError(
-            "data_loader must have a batch sampler, a torch Sampler whose number of batches is known, got "
-            f"{type(sampler).__name__}"
+            "data_loader must have a batch sampler of a class in Python, such as a torch Sampler, whose "
+            f"number of batches is known, got {type(sampler).__name__}"
         )
     if injection == "head":
-        replace(sampling, batches=len(data_loader.batch_sampler))
+        replace(sampling, batches=len(sampler))
         shared = isinstance(design, Dense) or design.most > 1
         if sampling.kind == "shuffled" and shared:
             raise InputError("shuffled batches go with one canary per coordinate; leave out per_coordinate")
         return
-    if not samples_by_poisson(data_loader):
-        raise InputError(
-            "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
-            f"{type(sampler).__name__}; other batches can be audited with injection='head', where no real "
-            "rows are subtracted"
-        )
     if not sampling.is_poisson:
         raise InputError(
             f"sampling={sampling.words!r} goes with injection='head'; {injection!r} subtracts the real rows, "
             "which would show who took part"
         )
+    if samples_by_poisson(data_loader):
+        return
+    if injection == "rows" or shuffles(data_loader):
+        # Canaries of "sum" are drawn by coins of the audit's own. Those of "rows" are drawn by the sampler,
+        # and were it not Poisson's, the other rows would show when they take part: the bound would be too
+        # high, and a test that fails afterwards does not lower it.
+        raise InputError(
+            "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
+            f"{type(sampler).__name__}; other batches can be audited with injection='head', where no real "
+            "rows are subtracted" + ", and samplers of your own also with 'sum'" * (injection == "rows")
+        )
+
+
+def _has_stepped(optimizer: DPOptimizer) -> bool:
+    """Whether its state is of a step; some, such as Adagrad, have a state from the beginning, of step 0."""
+    return any(float(one.get("step", 1)) > 0 for one in optimizer.state.values())
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
-    if optimizer.state or any(p.grad is not None for p in optimizer.params):
-        raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
     accountant = accountant_of(optimizer)
+    # Without an accountant only gradients tell of a step; with one they may be left from public pre-training.
+    stepped = accountant is None and any(p.grad is not None for p in optimizer.params)
+    if _has_stepped(optimizer) or stepped:
+        raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
     if accountant is not None and (counted := steps_counted(accountant)):
         raise InputError(
             f"attach before training begins: the engine's accountant has counted {counted} steps that no "
@@ -100,33 +119,37 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
         )
 
 
-def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> tuple[str, ...]:
+def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> Disagreements:
     """Where the accountant was told other than what was seen; it may go on if that is not the whole."""
     accountant = accountant_of(optimizer)
     if accountant is None:
-        return ()
+        return Disagreements()
     told = Account.of(history_of(accountant))
     return disagreements(told if whole else told.first(account.steps), account)
 
 
 def require_unused(optimizer: DPOptimizer) -> None:
     """Before the first step that is seen, the optimizer must not have made others."""
-    if optimizer.state:
+    if _has_stepped(optimizer):
         raise InputError(
             "the optimizer was resumed after the audit was attached: resume before, or give attach the "
             "audit's own state too"
         )
 
 
-def require_fitting(
-    optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
-) -> None:
+def require_fitting(optimizer: DPOptimizer, data_loader: Loader, design: Design, injection: str) -> None:
     _require_room(optimizer, design)
     if len({p.device for p in optimizer.params}) > 1:
         raise InputError("the model is spread over several devices, which cannot be audited; use one, or DDP")
     _require_readable(optimizer, injection)
     if injection != "sum":
         _require_canary_rows(optimizer, data_loader, design, injection)
+
+
+def most_coordinates(optimizer: DPOptimizer) -> int:
+    """How many coordinates canaries can have: weights, or those of the largest layer if clipped apart."""
+    sizes = [p.numel() for p in optimizer.params]
+    return max(sizes) if layer_norms(optimizer) else sum(sizes)
 
 
 def _require_room(optimizer: DPOptimizer, design: Design) -> None:
@@ -162,9 +185,7 @@ def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
         )
 
 
-def _require_canary_rows(
-    optimizer: DPOptimizer, data_loader: DPDataLoader, design: Design, injection: str
-) -> None:
+def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: Design, injection: str) -> None:
     rows = data_loader.dataset
     maker = (
         "with_canary_rows(dataset, canaries)"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -38,26 +39,28 @@ class MarkedRows(CanaryRows):
 
     def __getitem__(self, index: int) -> Any:
         item = super().__getitem__(index)
+        canary = int(self.rows[index]) - self.real
         if isinstance(item, Mapping):
             if CANARY in item:
                 raise InputError(f"rows must not have {CANARY!r}, the key that marks canaries")
-            return {**item, CANARY: max(index - self.real, -1)}
+            return {**item, CANARY: max(canary, -1)}
         first = item if isinstance(item, Tensor) else item[0] if isinstance(item, tuple | list) else None
         if not isinstance(first, Tensor):
             raise InputError(
                 f"rows must be tensors, tuples that begin with one, or mappings, got {type(item).__name__}; "
                 "use injection='rows' or 'sum'"
             )
-        if index < self.real:
+        if canary < 0:
             if first.numel() and first.reshape(-1)[0] == _mark_of(first):
                 raise InputError(
-                    f"row {index} begins with {_mark_of(first)}, which marks a canary; use 'rows' or 'sum'"
+                    f"row {self.rows[index]} begins with {_mark_of(first)}, which marks a canary; use 'rows' "
+                    "or 'sum'"
                 )
             return item
-        canary = _marked(first, index - self.real)
+        marked = _marked(first, canary)
         if isinstance(item, Tensor):
-            return canary
-        rest = (canary, *item[1:])
+            return marked
+        rest = (marked, *item[1:])
         return type(item)(*rest) if hasattr(item, "_fields") else type(item)(rest)
 
 
@@ -359,7 +362,7 @@ def with_canary_head(
     """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
-    _, canary = rows[0], rows[rows.real]
+    canary = rows[int(np.argmax(rows.rows))]
     if not isinstance(canary, Mapping):
         return CanaryHead(model, canaries, per_coordinate), rows
     last = _last_layer(model, last_layer)

@@ -14,12 +14,16 @@ from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     averages_losses,
     clip_norm_of,
+    clipped_alone,
     clipping_factors,
+    clips_as_opacus,
     clips_by_ghost,
     is_distributed,
+    is_sharded,
     layer_norms,
     parts_held,
     per_sample_gradients,
+    rate_of,
     rows_waiting,
     waiting_batches,
 )
@@ -55,12 +59,14 @@ class Injection:
 
     `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
     too small to have a weight for every canary. `heaviest` is the most that was seen of what clipping bounds,
-    over its bound: 0 at first.
+    over its bound: 0 at first. `lighter` is what canaries weighed in this step less what they weigh if they
+    are clipped to the clip norm, in units of it; None where they must weigh that.
     """
 
     places: Places
     heaviest: Tensor
     share: float = 1.0
+    lighter: Tensor | None = None
 
     def before_clipping(self) -> None:
         """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
@@ -72,6 +78,10 @@ class Injection:
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if gradients are clipped as stated."""
         return ()
+
+    def clipping(self) -> str:
+        """Why clipping was not tested, if there is a reason besides the injection; else empty."""
+        return ""
 
     def excuse(self) -> str:
         """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
@@ -204,20 +214,25 @@ class _Sum(Injection):
         self._add = self.places.add if slots is None else self.places.add_in_slots
         if slots is not None:
             included, width = slots[included], self.places.size
-        rate = float(draws.loader.batch_sampler.sample_rate)
         self._poisson = _Poisson(
-            included, width, rate, derived(seed, DRAWS), device, together=self.places.together
+            included,
+            width,
+            rate_of(draws.loader),
+            derived(seed, DRAWS),
+            device,
+            together=self.places.together,
         )
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
-        self._compared, self._rows = 0, 0
+        self._compares, self._compared, self._rows = not is_sharded(optimizer), 0, 0
         self.heaviest = torch.zeros((), device=device)
 
     def before_clipping(self) -> None:
-        self._rows += rows_waiting(self._optimizer)
+        if self._compares and self._compared < _COMPARED:
+            self._rows += rows_waiting(self._optimizer)
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
         self.places.take_sums()
-        if self._rows and self._compared < _COMPARED:
+        if self._rows:
             self._compare(clip_norm)
         self._rows = 0
         counts = self._poisson.counts(self.places.row)
@@ -234,6 +249,11 @@ class _Sum(Injection):
 
     def contradictions(self) -> tuple[str, ...]:
         return unclipped(float(self.heaviest))
+
+    def clipping(self) -> str:
+        if not self._compares:
+            return "a process sees its shard of the sums alone"
+        return "" if self._compared else "it was not seen how many rows were added up"
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -252,11 +272,12 @@ class _ByRows(Injection):
         self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
         self.heaviest = torch.zeros((), device=self._device)
 
-    def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor) -> Tensor:
+    def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor, expected: Tensor) -> Tensor:
         """The canaries' part of the clipped sums, which are taken, less that of the real rows.
 
-        `taking` says how many included canaries of each coordinate took part. Where layers are clipped apart,
-        `real` is by weight: no canary may weigh more than a layer's norm in it.
+        `taking` says how many included canaries of each coordinate took part, and `expected` what they come
+        to if they are clipped to norm 1. Where layers are clipped apart, `real` is by weight: no canary may
+        weigh more than a layer's norm in it.
         """
         places = self.places
         places.take_sums()
@@ -271,7 +292,18 @@ class _ByRows(Injection):
             own = seen - real
             heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
         self.heaviest = torch.maximum(self.heaviest, heaviest)
+        self.lighter = None
+        if not clips_as_opacus(self._optimizer):
+            # A clipper of the program's own may clip further than to the clip norm, such as each parameter to
+            # a part of it. That is no fault, so conformance is not to take it for one.
+            less = own / clip_norm - expected
+            self.lighter = less * (own.abs() < clip_norm * expected.abs())
         return own
+
+    def clipping(self) -> str:
+        if isinstance(self._design, Dense):
+            return "dense canaries overlap, so it does not show how much one of them weighs"
+        return ""
 
     def contradictions(self) -> tuple[str, ...]:
         return too_heavy(float(self.heaviest), self._design, apart=self._apart)
@@ -285,12 +317,13 @@ class _Rows(_ByRows):
         spanning = design.spanning if isinstance(design, Dirac) else 0
         self.places, self.share = _spread(optimizer, design, seed, spanning=spanning)
         self._draws = draws
-        self._first = draws.loader.dataset.real
+        self._first, self._at = draws.loader.dataset.real, draws.loader.dataset.rows
         device = optimizer.params[0].device
         self._included = torch.tensor(bits > 0, dtype=torch.float32, device=device)
         self._vectors = _Vectors(design, device)
         self._sum: Tensor | float = 0.0
         self._taking = torch.zeros(self.places.count, device=device)
+        self._expected = torch.zeros(self.places.count, device=device)
 
     @torch.no_grad()
     def before_clipping(self) -> None:
@@ -301,23 +334,31 @@ class _Rows(_ByRows):
         taken = self._draws.take(len(per_sample_gradients(parameters[0])))
         if not taken:
             return
-        drawn = torch.tensor(taken, dtype=torch.long, device=parameters[0].device)
+        drawn = torch.tensor(self._at[taken], dtype=torch.long, device=parameters[0].device)
         rows = torch.nonzero(drawn >= self._first).ravel()
         which = drawn[rows] - self._first
         for parameter in parameters:
             per_sample_gradients(parameter)[rows] = 0
         self._taking.index_add_(0, which % len(self._taking), self._included[which])
-        sizes = raw_norm(clip_norm_of(self._optimizer)) * self._included[which]
-        self.places.put_rows(rows, sizes[:, None] * self._vectors.of(which))
-        real = clipping_factors(self._optimizer) * (drawn < self._first)
-        read = self.places.read_rows_at_weights if self._apart else self.places.read_rows
-        self._sum = self._sum + read(real)
+        added = self._included[which][:, None] * self._vectors.of(which)
+        # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other one is asked
+        # what it makes of the real rows, whose gradients are alone here until those of canaries are put in.
+        real = None if clips_as_opacus(self._optimizer) else clipped_alone(self._optimizer)
+        self.places.put_rows(rows, raw_norm(clip_norm_of(self._optimizer)) * added)
+        if real is None:
+            factors = clipping_factors(self._optimizer) * (drawn < self._first)
+            at_weights = self.places.read_rows_at_weights(factors)
+        else:
+            at_weights = self.places.read_sums_at_weights(real)
+            self._expected += added.sum(0)
+        self._sum = self._sum + (at_weights if self._apart else self.places.folded(at_weights))
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
         self._draws.finish()
         real, self._sum = self._sum, 0.0
         taking, self._taking = self._taking, torch.zeros_like(self._taking)
-        return self._part(real, clip_norm * self.share, taking)
+        expected, self._expected = self._expected, torch.zeros_like(self._expected)
+        return self._part(real, clip_norm * self.share, taking, expected)
 
 
 class _Head(_ByRows):
@@ -335,7 +376,8 @@ class _Head(_ByRows):
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
         self._head.scale.end_step(clip_norm)
-        return self._part(0.0, clip_norm, self._head.taken())
+        taking = self._head.taken()
+        return self._part(0.0, clip_norm, taking, taking)
 
     def excuse(self) -> str:
         weakest = self._head.scale.weakest

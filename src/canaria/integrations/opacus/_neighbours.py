@@ -29,7 +29,15 @@ from canaria.integrations.opacus._internals import (
     waiting_sums,
 )
 from canaria.integrations.opacus._programs import replaying
-from canaria.training.neighbours import DRIFT, Neighbours, Replay, Step, compared, sums_differ
+from canaria.training.neighbours import (
+    DRIFT,
+    Neighbours,
+    Replay,
+    Step,
+    Stopping,
+    compared,
+    sums_differ,
+)
 
 _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""
@@ -37,6 +45,13 @@ _FEWEST: Final = 4
 """Of so many rows one can be left out, and half of the others taken."""
 _OTHERS: Final = 8
 """How many other rows a batch holds: enough to act on each other, few enough to be quick."""
+_PASSES: Final = 32
+"""The number of passes, cut to one batch, in which runs must stop alike: enough for a patience of ten."""
+_MOST_BYTES: Final = 2**32
+"""The memory for what short passes release, and for the parameters before each."""
+_HURRY: Final = 10
+"""In the second half of short passes, parameters move on by this many more of their last changes, so that
+models that learn slowly reach a low loss, too."""
 _LONGEST: Final = 200
 """How much of the message of an exception is repeated."""
 
@@ -55,6 +70,7 @@ def check_neighbours(
     *,
     row: int | None = None,
     steps: int = 4,
+    passes: int = _PASSES,
     rng: seeds.Seed = None,
 ) -> Neighbours:
     """Run a training program on neighbouring data sets, and see what tells them apart.
@@ -65,6 +81,9 @@ def check_neighbours(
     it holds floating-point numbers; and on the first half of the rows. All runs draw the same batches and
     release the same, so that they may only differ in the clipped sums of batches that hold the row, by one
     clip norm. One of these batches holds the row alone, and so is empty without it. Dropout is switched off.
+    Two more runs, on the data as given and with every row like this one, must make equally many steps with
+    the same learning rates: a program that stops by its training loss does not. Their passes are cut to one
+    batch of eight rows, so that what is decided after a pass is decided soon.
     Meanwhile classes of Opacus and torch are patched; afterwards they are as before, as are the states of
     random generators.
 
@@ -76,6 +95,8 @@ def check_neighbours(
         data: The data set: a `TensorDataset`, a sequence, or anything with a length and items.
         row: The row to remove: by default the last, or one that `rng` draws.
         steps: After how many batches a run is ended, at least 3.
+        passes: After how many passes of one batch the two last runs are ended; 0 leaves them out. If `train`
+            evaluates after each pass, so do these.
         rng: A seed for the batches and for all randomness of the program; by default always the same.
 
     Returns:
@@ -122,14 +143,45 @@ def check_neighbours(
             neighbours.append(broken.replay())
         smaller = _Run("with half of the rows", plan, plan.shared(), len(half), first=first)
         smaller.follow(train, _only(data, half))
+        stopping = _stopping(train, data, first, plan, checks.integer("passes", passes, 0, 1000))
     return compared(
         row,
+        stopping=stopping,
         given=first.replay(),
         repeated=repeated.replay(),
         reseeded=reseeded.replay(),
         neighbours=tuple(neighbours),
         smaller=smaller.replay(),
     )
+
+
+def _stopping(
+    train: Callable[[Any], object], data: Sized, first: "_Run", plan: "_Plan", passes: int
+) -> Stopping:
+    """Run the program in short passes on two data sets that differ in every row.
+
+    With every row like one, the loss soon falls to nothing; as the data are given, the same parameters make
+    it rise. One replaced row after the other leads from one data set to the other, so if the program goes on
+    otherwise, a single row decides somewhere on the way.
+    """
+    held = 2 * sum(parameter.nbytes for parameter in first.parameters[0])
+    allowed = min(passes, _MOST_BYTES // max(held, 1))
+    if not allowed:
+        return Stopping(excuse="passes is 0" if not passes else "the model is too large to keep its steps")
+    count, short = len(data), plan.shortened(len(data), allowed)
+
+    def run(name: str, rows: Sequence[int], lead: "_Run | None" = None) -> _Run:
+        made = _Run(name, short, short.batches, count, first=lead, short=True)
+        made.follow(train, _only(data, rows))
+        return made
+
+    try:
+        alike = run(f"with every row like row {plan.row}", [plan.row] * count)
+        given = run("as given", range(count), alike)
+        again = run("again", [plan.row] * count, alike)
+    except InputError as error:
+        return Stopping(excuse=str(error))
+    return Stopping(alike=alike.replay(), given=given.replay(), again=again.replay())
 
 
 class _Ended(BaseException):
@@ -166,6 +218,13 @@ class _Plan:
             batches.append({0: first, 1: [row, *chosen], 2: [row], 3: [row, *chosen]}[step % 4])
         return cls(row, tuple(tuple(sorted(batch)) for batch in batches), int(generator.integers(2**31)))
 
+    def shortened(self, count: int, passes: int) -> "_Plan":
+        """A batch of rows, whichever they are, for each of this many passes."""
+        generator = np.random.default_rng(self.seed)
+        size = min(_OTHERS, count)
+        batches = [generator.choice(count, size, replace=False).tolist() for _ in range(passes)]
+        return _Plan(self.row, tuple(tuple(sorted(batch)) for batch in batches), self.seed)
+
     def without(self) -> tuple[tuple[int, ...], ...]:
         """The same batches of a data set without the row, in which later rows have moved up."""
         return tuple(
@@ -200,13 +259,15 @@ class _Run:
         first: "_Run | None" = None,
         salt: int = 0,
         replaced: bool = False,
+        short: bool = False,
     ) -> None:
         self.name, self._plan, self._batches, self._rows = name, plan, batches, rows
-        self._first, self._salt, self._replaced = first, salt, replaced
+        self._first, self._salt, self._replaced, self.short = first, salt, replaced, short
         self.steps: list[Step] = []
         self.sums: list[list[Tensor]] = []
         self.parameters: list[list[Tensor]] = []
         self.released: list[list[Tensor]] = []
+        self._left_at: list[Tensor] = []
         self._drawn = 0
         self._waiting: list[int] = []
         self._used: list[int] = []
@@ -228,13 +289,13 @@ class _Run:
             if ended.reason is not None:
                 raise InputError(ended.reason) from None
         except Exception as error:
-            if self._first is None:
+            if self._first is None and not self.short:
                 sizes = ", ".join(str(len(batch)) for batch in self._batches)
                 error.add_note(f"raised on the data as given, with batches of {sizes} rows")
                 raise
             self._require_view(data, error)
             self._exception = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST]
-        if self._first is None:
+        if self._first is None and self._exception is None:
             self._require_steps()
 
     def _require_view(self, data: Sized, error: Exception) -> None:
@@ -299,6 +360,9 @@ class _Run:
         parameters = [parameter.detach().clone() for parameter in optimizer.params]
         sums, clip_norm = waiting_sums(optimizer), float(optimizer.max_grad_norm)
         apart, drift = self._distances(sums, parameters, clip_norm)
+        if self.short:
+            self.sums.clear()  # there are many steps, and only the last sum is needed
+            self._hurry(optimizer, parameters)
         self.sums.append(sums)
         self.parameters.append(parameters)
         self.steps.append(
@@ -328,10 +392,28 @@ class _Run:
             return 0.0, math.inf
         size = _norm(first.parameters[number]) or 1.0
         drift = _distance(parameters, first.parameters[number]) / size
+        if self.short:  # other rows have other sums
+            return 0.0, drift
         return _distance(sums, first.sums[number]) / clip_norm, drift
 
+    @torch.no_grad()
+    def _hurry(self, optimizer: DPOptimizer, parameters: list[Tensor]) -> None:
+        """Move parameters on, in the second half of short passes; in all runs alike, if they are alike."""
+        if len(self.steps) >= len(self._batches) // 2:
+            for parameter, now, before in zip(optimizer.params, parameters, self._left_at, strict=True):
+                parameter.add_(now - before, alpha=_HURRY)
+        self._left_at = [parameter.detach().clone() for parameter in optimizer.params]
+
     def after_noise(self, optimizer: DPOptimizer) -> None:
-        """Add frozen noise in place of fresh one."""
+        """Add frozen noise in place of fresh one; in short passes none, so that the model learns quickly.
+
+        What is released must not matter there, so it may be the mean of the clipped gradients, too.
+        """
+        if self.short:
+            rows = sum(len(self._batches[one]) for one in self._used)
+            for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
+                parameter.grad = (total * (divisor(optimizer) / rows)).view_as(parameter)
+            return
         frozen = torch.Generator().manual_seed(self._plan.seed + len(self.steps))
         scale = noise_added(optimizer) * float(optimizer.max_grad_norm)
         for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):

@@ -234,11 +234,22 @@ class Places:
         for vector in self._vectors:
             vector.take()
 
+    def read_witnesses(self) -> Tensor:
+        """What was taken at the witnesses."""
+        out = torch.zeros(self.all - self.count, device=self._vectors[0].values.device)
+        for vector in self._vectors:
+            out[vector.at_witnesses] = vector.values[vector.witnesses].to(out.dtype)
+        return out
+
     def norm(self) -> Tensor:
         """The norm of what was taken, over all parameters."""
         norms = torch.stack([vector.values.norm().float() for vector in self._vectors])
         norm: Tensor = torch.linalg.vector_norm(norms)
         return norm
+
+    def largest(self) -> Tensor:
+        """The largest of what was taken, over all weights."""
+        return torch.stack([vector.values.abs().amax().float() for vector in self._vectors]).amax()
 
     def forget_sums(self) -> None:
         """Go on from 0 instead."""
@@ -354,16 +365,12 @@ class Places:
             sample = per_sample_gradients(parameter)
             sample[(rows[:, None], *indices)] = part.to(sample.dtype)
 
-    def read_rows(self, weights: Tensor) -> Tensor:
-        """The per-sample gradients along the coordinates, summed over rows with these weights.
+    def read_rows_at_weights(self, weights: Tensor) -> Tensor:
+        """The per-sample gradients at each weight that carries canaries, summed over rows with these weights.
 
         `weights` are (rows), or (parameters, rows). The gradients are summed in the precision of the
         parameters, as Opacus does: under autocast they come in less.
         """
-        return self.folded(self.read_rows_at_weights(weights))
-
-    def read_rows_at_weights(self, weights: Tensor) -> Tensor:
-        """The same, at each weight that carries canaries."""
         parts = []
         for place, parameter, chosen, _ in self._carrying:
             sample = per_sample_gradients(parameter)
@@ -371,6 +378,10 @@ class Places:
             own = weights if weights.dim() == 1 else weights[place]
             parts.append(own.to(parameter.dtype) @ flat[:, chosen].to(parameter.dtype))
         return torch.cat(parts).float()
+
+    def read_sums_at_weights(self, sums: Sequence[Tensor]) -> Tensor:
+        """Of these sums, one for each parameter, what is at each weight that carries canaries."""
+        return torch.cat([sums[place].reshape(-1)[chosen] for place, _, chosen, _ in self._carrying]).float()
 
 
 def _unravelled(canaries: Integers, parameter: Any) -> tuple[Integers, ...]:

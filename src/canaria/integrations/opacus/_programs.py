@@ -17,7 +17,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from canaria.integrations.opacus._internals import ADD_NOISE, PoissonSampler
+from canaria.integrations.opacus._internals import ADD_NOISE, GhostClipper, PoissonSampler, shuffles
 
 _BEING_MADE: Final = "canaria_is_being_made"
 _DROPOUTS: Final = (
@@ -49,8 +49,11 @@ class Noticed(Protocol):
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
         """A private optimizer was made."""
 
-    def made_loader(self, loader: DPDataLoader) -> None:
-        """A private data loader was made."""
+    def made_loader(self, loader: DataLoader[Any]) -> None:
+        """A data loader was made that may draw by coins: a private one, or one with a sampler of its own."""
+
+    def made_clipper(self, clipper: GhostClipper) -> None:
+        """What clips by ghost was made."""
 
     def before_step(self, optimizer: DPOptimizer) -> None:
         """A private optimizer is about to make a step."""
@@ -89,9 +92,18 @@ def noticing(noticed: Noticed) -> Iterator[None]:
                 patches.enter_context(_patched(kind, "__init__", telling))
             if "step" in vars(kind):
                 patches.enter_context(_patched(kind, "step", _announced(kind.step, noticed.before_step)))
-        telling = _telling(DPDataLoader.__init__, noticed.made_loader, mark)
-        patches.enter_context(_patched(DPDataLoader, "__init__", telling))
+        for kind, tell in (
+            (DPDataLoader, noticed.made_loader),
+            (DataLoader, lambda loader: None if _is_plain(loader) else noticed.made_loader(loader)),
+            (GhostClipper, noticed.made_clipper),
+        ):
+            patches.enter_context(_patched(kind, "__init__", _telling(kind.__init__, tell, mark)))
         yield
+
+
+def _is_plain(loader: DataLoader[Any]) -> bool:
+    """Whether a loader has no sampler of batches but torch's own."""
+    return loader.batch_sampler is None or shuffles(loader)
 
 
 def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
@@ -113,7 +125,7 @@ def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -
 
     @functools.wraps(own)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        outermost = not getattr(self, mark, False)
+        outermost = mark not in vars(self)  # asking a model that is half made for an attribute never ends
         object.__setattr__(self, mark, True)
         own(self, *args, **kwargs)
         if outermost:
@@ -124,7 +136,12 @@ def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -
 
 
 class Replayed(Protocol):
-    """What follows a program of training while it runs, and decides what it draws and releases."""
+    """What follows a program of training while it runs, and decides what it draws and releases.
+
+    Where it is `short`, passes have one batch: a program that decides after a pass does so after one step.
+    """
+
+    short: bool
 
     def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
         """The rows of the batches of one pass."""
@@ -162,6 +179,8 @@ def replaying(replay: Replayed) -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(_patched(PoissonSampler, "__iter__", iterate))
+        if replay.short:
+            patches.enter_context(_patched(PoissonSampler, "__len__", lambda _: 1))
         patches.enter_context(_patched(DPOptimizer, "scale_grad", scale))
         patches.enter_context(_patched(DataLoader, "__iter__", fetch))
         for kind in _optimizers(DPOptimizer):

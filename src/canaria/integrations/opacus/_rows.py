@@ -2,21 +2,39 @@
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from canaria._core import checks
+from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import OnBatch, record_draws, sampled_rows, shares_rows
-from canaria.training.draws import Batches, Drawn, contradictions
+from canaria.integrations.opacus._internals import (
+    OnBatch,
+    rate_of,
+    record_draws,
+    rows_here,
+    rows_of_process,
+    sampler_of,
+    shares_rows,
+)
+from canaria.training.draws import Batches, Drawn, Pass, contradictions
+from canaria.training.processes import Stretches
 from canaria.training.sampling import Sampling
+
+_ORDER: Final = 0x6F726472
+"""The seed of the places of canary rows; they need not be secret."""
+_LEFT_OUT: Final = 0.01
+"""The expected number of empty batches from which on the law of the others is not Poisson sampling's."""
 
 
 class CanaryRows(Dataset[Any]):
-    """A data set followed by `count` canary rows, there whatever the hidden bits are.
+    """A data set with `count` canary rows, there whatever the hidden bits are.
 
-    A canary row looks like a real one (it repeats one); the audit replaces its gradient.
+    A canary row looks like a real one (it repeats one); the audit replaces its gradient. Canaries stand at
+    random places among the rows: Opacus' sampler returns a batch in order, so at the end of the data set
+    they would never be in the first part of a batch, and not see a fault there.
 
     Args:
         dataset: The data set.
@@ -41,6 +59,8 @@ class CanaryRows(Dataset[Any]):
         self.real = len(dataset)
         if self.real == 0:
             raise InputError("a data set must hold at least one row, got none")
+        self.rows: Integers = np.random.default_rng(_ORDER).permutation(len(self))
+        """For each place its row: below `real` one of the data set, and from there on the canaries."""
 
     def __len__(self) -> int:
         return self.real + self.count
@@ -48,7 +68,8 @@ class CanaryRows(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self.dataset[index if index < self.real else self.look_alike(index - self.real)]
+        row = int(self.rows[index])
+        return self.dataset[row if row < self.real else self.look_alike(row - self.real)]
 
     def look_alike(self, canary: int) -> int:
         """The real row that a canary repeats."""
@@ -56,7 +77,7 @@ class CanaryRows(Dataset[Any]):
 
 
 def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
-    """A data set with canary rows at its end, for `attach(..., injection="rows")`.
+    """A data set with canary rows, for `attach(..., injection="rows")`.
 
     Make the data loader from it; sampling rate and batch size then count the canaries, as they should.
 
@@ -100,11 +121,18 @@ class Draws:
 
     Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh. `release`
     leaves the sampler as it was. A pass that was `begun` before is not seen. Rows are kept where they are
-    `followed`.
+    `followed`. If several processes train together, each tests its own sampler, by the positions that this
+    draws among the rows of its process; they are added to `stretches`, to be compared with other processes.
     """
 
     def __init__(
-        self, loader: Any, sampling: Sampling, *, begun: bool = False, followed: bool = True
+        self,
+        loader: Any,
+        sampling: Sampling,
+        *,
+        begun: bool = False,
+        followed: bool = True,
+        stretches: Stretches | None = None,
     ) -> None:
         self.loader, self._sampling, self._followed = loader, sampling, followed
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
@@ -114,10 +142,11 @@ class Draws:
         self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
         self._closed = False
-        self._batches = None if shares_rows(loader) else Batches(sampled_rows(loader))
+        self._batches: Batches | None = Batches(rows_of_process(loader))
+        self._stretches = stretches
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
-        self._undo = record_draws(loader.batch_sampler, self.begin)
+        self._undo = record_draws(sampler_of(loader), self.begin)
 
     def release(self) -> None:
         """Look no further."""
@@ -132,6 +161,7 @@ class Draws:
         if not self._closed:
             self._passes.append(this)
         drawn = None if self._batches is None else self._batches.begin()
+        places = self._places()
 
         def record(rows: list[int] | None) -> None:
             if self._closed:
@@ -143,12 +173,35 @@ class Draws:
                     self._batches.end(drawn)
             else:
                 this.batches += 1
-                if self._batches is not None and drawn is not None:
-                    self._batches.add(rows, drawn)
+                self._test(rows if places is None else places[rows], drawn)
                 if self._followed:
                     self._drawn.append(rows)
 
         return record
+
+    def _places(self) -> Integers | None:
+        """The place of each row among those of this process in the pass to come, -1 if it has none.
+
+        None if the process has all rows. It takes half the memory of the sampler's own shuffle.
+        """
+        sampler = self.loader.batch_sampler
+        if self._batches is None or not shares_rows(self.loader):
+            return None
+        own = rows_here(sampler, sampler.epoch)
+        places = np.full(sampler.total_size, -1, dtype=np.int32)
+        places[own] = np.arange(len(own))
+        return places
+
+    def _test(self, positions: Any, this: Pass | None) -> None:
+        """Keep what tells of a batch, unless the sampler divides rows otherwise than its class does."""
+        if self._batches is None or this is None:
+            return
+        if isinstance(positions, np.ndarray) and (positions < 0).any():
+            self._batches = self._stretches = None
+            return
+        self._batches.add(positions, this)
+        if self._stretches is not None:
+            self._stretches.add(positions)
 
     def count_step(self) -> None:
         """A step was made, of a batch of the last pass that has one left.
@@ -197,16 +250,20 @@ class Draws:
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
-        left = sum(
-            max(0, one.batches - one.steps - (0 if one.ended and one is not trained[-1] else self._ahead))
-            for one in trained
-        )
+        left = sum(max(0, one.batches - one.steps - self._unused(one, trained[-1])) for one in trained)
         if left:
             return (
                 f"{left} batches were drawn without a step of their own, where the accountant takes one for "
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
+
+    def _unused(self, one: _Pass, last: _Pass) -> int:
+        """How many batches of a pass may be without a step because training was left before it used them.
+
+        A sampler that has ended has handed out all of its batches, unless workers fetched some ahead.
+        """
+        return 0 if one.ended and (one is not last or not self.loader.num_workers) else self._ahead
 
     @property
     def strayed(self) -> bool:
@@ -220,8 +277,21 @@ class Draws:
         return any(one.steps < len(self.loader.batch_sampler) for one in trained[:-1])
 
     def drawn(self) -> Drawn | None:
-        """What the sampler drew, for the conformance test; None if it has not all rows to itself."""
-        return None if self._batches is None else self._batches.drawn()
+        """What the sampler drew, for the conformance test; None if there is an excuse."""
+        return None if self._batches is None or self.excuse() else self._batches.drawn()
+
+    def excuse(self) -> str:
+        """Why it cannot be tested what the sampler drew; empty if it can.
+
+        The distributed sampler of Opacus leaves out empty batches, so those that remain are not Poisson's.
+        """
+        if self._batches is None:
+            return "the sampler divides the rows between processes in a way of its own"
+        batches = sum(one.batches for one in self._passes)
+        empty = (1 - rate_of(self.loader)) ** rows_of_process(self.loader)
+        if shares_rows(self.loader) and batches * empty > _LEFT_OUT:
+            return "the sampler leaves out empty batches, and batches are so small that some were left out"
+        return ""
 
     def take(self, count: int) -> list[int]:
         """The next `count` rows."""

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from canaria.training.coincidences import FIRST
 from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
 
 _TOGETHER: Final = 128
@@ -17,6 +18,7 @@ class _Sums(NamedTuple):
     """The sums of `canaria.training.witnesses.Seen` on the device.
 
     `beyond` counts the values of shaped witnesses beyond each edge, and `signs` holds bytes of eight signs.
+    `values` are those of all witnesses in the first steps.
     """
 
     by_step: Tensor
@@ -24,6 +26,8 @@ class _Sums(NamedTuple):
     beyond: Tensor
     signs: Tensor
     totals: Tensor
+    firsts: Tensor
+    values: Tensor
 
     def copied(self) -> "_Sums":
         return _Sums(*(part.clone() for part in self))
@@ -47,7 +51,11 @@ class Witnessed:
             torch.zeros(len(EDGES), dtype=torch.int64, device=device),
             torch.zeros(0, len(bits), dtype=torch.uint8, device=device),
             torch.zeros(0, len(roles.sizes), device=device),
+            torch.zeros(0, roles.firsts.size, device=device),
+            torch.zeros(0, len(roles.index), device=device),
         )
+        self.values = np.zeros((0, len(roles.index)))
+        self._firsts = torch.tensor(roles.firsts.ravel(), device=device)
         self._count = len(roles.index)
         self._kept = torch.zeros(_TOGETHER, self._count + len(roles.sizes), device=device)
         self._added, self._waiting = 0, 0
@@ -79,7 +87,17 @@ class Witnessed:
             part.cpu().numpy().astype(np.float64) for part in (found.by_step, found.by_place, found.totals)
         )
         signs = found.signs.cpu().numpy()
-        return Seen(count, by_step[: min(count, MOST_STEPS)], by_place, cells, signs, totals)
+        firsts, values = (part.cpu().numpy().astype(np.float64) for part in (found.firsts, found.values))
+        self.values = values  # of the first steps, for `canaria.training.coincidences`
+        return Seen(
+            count,
+            by_step[: min(count, MOST_STEPS)],
+            by_place,
+            cells,
+            signs,
+            totals,
+            firsts=firsts.reshape(-1, 3),
+        )
 
     def _with(self, before: _Sums, steps: Tensor, totalled: Sequence[int]) -> _Sums:
         """These sums, which are changed, with steps in multiples of the stated noise."""
@@ -94,8 +112,14 @@ class Witnessed:
         bits = (signed > 0).view(len(steps), *self._bits.shape) * self._bits
         signs = torch.cat([before.signs, bits.sum(2, dtype=torch.uint8)])
         whole = steps[list(totalled), self._count :].div_(self._roots)
-        totals = torch.cat([before.totals, whole])
-        return before._replace(signs=signs[:MOST_STEPS], totals=totals[:MOST_STEPS])
+        return before._replace(
+            signs=signs[:MOST_STEPS],
+            totals=torch.cat([before.totals, whole])[:MOST_STEPS],
+            firsts=torch.cat([before.firsts, steps[:, self._firsts]])[:MOST_STEPS],
+            values=torch.cat([before.values, steps[:, : self._count]])[:FIRST]
+            if len(before.values) < FIRST
+            else before.values,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps that wait stay so."""

@@ -276,8 +276,7 @@ def _checked_correlated(training: object, per_coordinate: int, rule: Rule) -> Co
 def _checked_dpsgd(training: Any, rule: Rule) -> Training:
     steps, sample_rate, noise = training
     checks.integer("steps", steps, 1)
-    if not 0 < checks.real("sample_rate", sample_rate) <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(sample_rate)}")
+    checks.sample_rate(sample_rate)
     if not 0 < checks.real("noise_multiplier", noise) < math.inf:
         raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise)}")
     if isinstance(rule, Matched) and rule.family != DpSgdFamily(int(steps), float(sample_rate)):

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
+from canaria._core import binomial
 from canaria._core.arrays import Floats, Integers
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.dpsgd import binomial_law
@@ -158,14 +159,15 @@ def _law_of_several(stated: Training, actual: Training, most: int) -> Law:
     rows = rows.reshape((most + 1) * height, -1)
     nothing = np.zeros((len(rows), 1))
     ratios = np.hstack([nothing, rows[:, :most]])
-    others = _log_choose(most - 1)
+    others = binomial.log_mass(np.arange(most), most - 1, 0.5)
     losses = _log_sum(ratios[:, 1:] + others) - _log_sum(ratios[:, :-1] + others)
-    chances = np.hstack([nothing, rows[:, -most:]]) + _log_choose(most)
+    prior = binomial.log_mass(np.arange(most + 1), most, 0.5)
+    chances = np.hstack([nothing, rows[:, -most:]]) + prior
     chances = np.exp(chances - chances.max(axis=1, keepdims=True))
     below = np.cumsum(chances, axis=1)
     below /= below[:, -1:]
     order = np.argsort(losses)
-    weights = np.repeat(np.exp(_log_choose(most)), height)[order]
+    weights = np.repeat(np.exp(prior), height)[order]
     kept = order[_equally_likely(weights, _ROWS_OF_SEVERAL)]
     return Law(most, losses[kept], np.ascontiguousarray(below[kept, :-1].T, dtype=np.float32))
 
@@ -250,13 +252,6 @@ def _equally_likely(weights: Floats, rows: int) -> Integers:
     cumulative = np.cumsum(weights)
     wanted = (np.arange(rows) + 0.5) / rows * cumulative[-1]
     return np.asarray(np.minimum(np.searchsorted(cumulative, wanted), len(weights) - 1))
-
-
-def _log_choose(total: int) -> Floats:
-    """Ln Bin(k; total, 1/2), k = 0 ... total."""
-    hits = np.arange(total + 1.0)
-    logs = special.gammaln(total + 1.0) - special.gammaln(hits + 1) - special.gammaln(total - hits + 1)
-    return np.asarray(logs - total * math.log(2))
 
 
 def _log_sum(terms: Floats) -> Floats:

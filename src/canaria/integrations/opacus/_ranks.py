@@ -1,0 +1,142 @@
+"""What the samplers of processes that train together have in common: no process can see it alone."""
+
+import hashlib
+import random
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from canaria._core import seeds
+from canaria._core.arrays import Integers
+from canaria.integrations.opacus._internals import pool_of, rate_of, rows_of_process, samples_by_poisson
+from canaria.integrations.opacus._rows import CanaryRows
+from canaria.training.processes import (
+    COMPARED,
+    Stretches,
+    compared_rows,
+    most_in_common,
+    same_draws,
+    shared_rows,
+    stretch_of,
+)
+
+_READ: Final = 256
+"""The number of rows that each process reads, at most, to see whether processes have the same data."""
+
+
+class Ranks:
+    """Compares the samplers of all processes, in the same way on each; all must make one, and tell together.
+
+    Which rows each process draws from is compared at once. What they draw is compared after 1, 2, 4, ... 64
+    steps: seven messages of half a kilobyte in a whole training.
+    """
+
+    def __init__(self, data_loader: Any, device: torch.device) -> None:
+        self._device, self._told = device, 0
+        self._rank, self._ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        self._same_draws: tuple[str, ...] = ()
+        own, rate = rows_of_process(data_loader), rate_of(data_loader)
+        length = stretch_of(rate, own) if samples_by_poisson(data_loader) else 0
+        pool = pool_of(data_loader)
+        rows = len(data_loader.dataset) if hasattr(data_loader.dataset, "__len__") else 0
+        drawn = np.isin(compared_rows(rows), [] if pool is None else pool) if rows else np.zeros(0, bool)
+        packed = np.zeros(COMPARED, dtype=np.int64)
+        packed[: len(drawn)] = drawn
+        shared = self._gather(np.append([length, rows, pool is not None], packed))
+        lengths, sizes, known, pools = shared[:, 0], shared[:, 1], shared[:, 2], shared[:, 3:] > 0
+        # Stretches must be cut alike on all processes, which may have different numbers of rows.
+        length = int(lengths.max())
+        self.stretches = Stretches(own, length) if lengths.min() > 0 else None
+        self._shared_rows: tuple[str, ...] = ()
+        self._rows_excuse = "" if known.all() else "the sampler is of another class than those of Opacus"
+        # Rows are numbers in a data set, and processes may have data sets of their own: only if the same
+        # numbers are drawn from, or the sizes differ, is it worth reading rows.
+        if pools.sum(axis=0).max() > 1 or len(set(sizes.tolist())) > 1:
+            dataset = data_loader.dataset
+            prints = self._gather(_prints(dataset.dataset if isinstance(dataset, CanaryRows) else dataset))
+            self._shared_rows = shared_rows(list(pools), prints, sizes.tolist())
+            if not self._shared_rows and (prints == 0).all(axis=1).any():
+                self._rows_excuse = "rows of their data sets cannot be compared"
+            elif not self._shared_rows and most_in_common(prints):
+                self._rows_excuse = "some rows are equal, but they may be of different people"
+            elif not self._shared_rows and sizes.max() > _READ:
+                self._rows_excuse = f"{_READ} rows of each were compared, and none is in two of them"
+
+    def tell(self) -> None:
+        """A step was made, by all."""
+        self._told += 1
+        due = self._told <= COMPARED and self._told & (self._told - 1) == 0
+        if self.stretches is not None and due:
+            self._same_draws = same_draws(self._gather(self.stretches.fingerprints()))
+
+    def _gather(self, own: Integers) -> Integers:
+        """The numbers of all processes, one row for each."""
+        mine = torch.tensor(own, dtype=torch.int64, device=self._device)
+        every = [torch.empty_like(mine) for _ in range(self._ranks)]
+        torch.distributed.all_gather(every, mine)
+        return torch.stack(every).cpu().numpy()
+
+    def contradictions(self) -> tuple[str, ...]:
+        """What cannot be if each process draws independently, from rows of its own."""
+        return (*self._shared_rows, *self._same_draws)
+
+    def untested(self) -> tuple[str, ...]:
+        """What could not be compared, and why."""
+        draws = (
+            "" if self.stretches is not None and self._told else "no draws by Poisson sampling were compared"
+        )
+        rows = (
+            self._rows_excuse and f"whether ranks draw from the same rows is not known: {self._rows_excuse}"
+        )
+        return draws, rows
+
+    @property
+    def words(self) -> str:
+        """Whose sampler a report of this process is about."""
+        return f"that of rank {self._rank}, of {self._ranks}; the reports of other ranks test theirs"
+
+
+def _prints(dataset: Dataset[Any]) -> Integers:
+    """Fingerprints of rows that lie evenly in a data set, 0 for those that are not there.
+
+    All are 0 if rows cannot be read, or if two of them are alike: then equal rows of two processes may well
+    be different people. Rows that are augmented at random are read with the same random numbers by all
+    processes, and the generators are put back.
+    """
+    found, rows = np.zeros(_READ, dtype=np.int64), len(dataset)  # type: ignore[arg-type]
+    try:
+        with seeds.global_state_kept(), torch.random.fork_rng(devices=[]):
+            for number, row in enumerate(np.linspace(0, rows - 1, min(_READ, rows))):
+                random.seed(0)
+                np.random.seed(0)  # noqa: NPY002, the data set may use it
+                torch.default_generator.manual_seed(0)  # torch.manual_seed would seed GPUs, too
+                digest = hashlib.blake2b(digest_size=7)
+                _digest(dataset[int(row)], digest)
+                found[number] = int.from_bytes(digest.digest()) or 1
+    except Exception:  # whatever the user's data set raises: it is then not compared
+        return np.zeros_like(found)
+    read = found[found != 0]
+    return found if len(np.unique(read)) == len(read) else np.zeros_like(found)
+
+
+def _digest(item: object, digest: hashlib.blake2b) -> None:
+    """Add an item of a data set to a digest."""
+    if isinstance(item, Mapping):
+        for key, value in item.items():
+            _digest(key, digest)
+            _digest(value, digest)
+    elif isinstance(item, list | tuple):
+        for part in item:
+            _digest(part, digest)
+    elif isinstance(item, Tensor):
+        digest.update(item.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif hasattr(item, "tobytes"):  # arrays and images
+        digest.update(item.tobytes())
+    elif isinstance(item, str | bytes | int | float | None):
+        digest.update(repr(item).encode())
+    else:
+        raise TypeError(type(item).__name__)

@@ -1,0 +1,300 @@
+"""Whether weights change only by the steps of the private optimizer.
+
+Noise protects the gradient that the private optimizer uses. Whatever else moves a weight is unprotected: a
+layer under a plain optimizer, plain steps between private epochs, a nudge by hand. So a checksum of every
+trainable parameter is taken after each private step and again before the next one: both must be equal.
+
+A checksum is the sum of the bits of all weights, read as integers. A change of a single bit changes it, and
+it is computed on the device of the weights, without waiting for the result. A permutation does not change it.
+
+Changes that use nothing but the weights themselves, such as clamping, disclose nothing, but they look like
+all others. So a program says that its changes are of this kind (`attach(..., changes_weights=True)`). They
+are then doubts, not contradictions.
+"""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import torch
+from opacus.optimizers import DPOptimizer
+from torch import Tensor, nn
+
+from canaria.integrations.opacus import _places
+from canaria.integrations.opacus._internals import GhostClipper, local_part
+
+_INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers by the number of bytes of a weight."""
+_FIRST: Final = 64
+"""Between this many steps at the beginning all parameters are compared, on every device."""
+_ONE_OF, _GROUPS = 4, 8
+"""On a GPU, one in so many later gaps is compared, each time another of so many groups of parameters.
+
+Every launch takes time there: comparing in every gap costs 3% of a short step, this less than 1%. It is
+given up for good once torch's own counters show that something wrote to a parameter between two steps.
+"""
+_WAITING: Final = 64
+"""Checksums are fetched from the device after this many steps: waiting for it costs time."""
+_HARMLESS: Final = "which leaks without limit unless it uses nothing but"
+_DECLARE: Final = "if so, say changes_weights=True when you attach"
+_SHOWN: Final = 3
+"""Names that are listed."""
+_audited: "weakref.WeakSet[DPOptimizer]" = weakref.WeakSet()
+"""Private optimizers that are audited: what they train together is private."""
+
+
+class _Gap(NamedTuple):
+    """The time before a step, and the parameters that were compared in it."""
+
+    step: int
+    places: list[int]
+
+
+class Weights:
+    """Watches the parameters of an optimizer, and of the model that they belong to if it is known.
+
+    `declared` says that the program changes weights by functions of the weights alone.
+    """
+
+    def __init__(
+        self, optimizer: DPOptimizer, model: nn.Module | GhostClipper | None, *, declared: bool = False
+    ) -> None:
+        self._declared = declared
+        self._optimizer, self._model = optimizer, None if model is None else module_of(model)
+        _audited.add(optimizer)
+        self._costly = optimizer.params[0].device.type in _places.DEFERRING
+        self._steps, self._thorough = 0, False
+        self._versions: list[int] = []
+        self._names: list[str] = []
+        self._watched: list[Tensor] = []
+        self._places: list[int] = []
+        self._sums = torch.zeros(0)
+        self._gaps: list[_Gap] = []
+        self._known: list[set[int]] = []
+        self._moved: dict[int, int] = {}
+        self._buffers: dict[str, Tensor] = {}
+        self._frozen: dict[str, int] = {}
+        self._gradients: list[int] = []
+        self._gradients_changed = 0
+
+    def before_step(self) -> None:
+        """The private optimizer is about to change the weights, by the gradients as they are now."""
+        self._gradients = [] if self._gradients_changed else self._gradients_now(self._steps + 1)
+        if not self._watched:
+            self._begin()
+            return
+        if self._versions != self._written():
+            self._thorough = True
+        if not self._places:
+            return
+        self._take(1)
+        self._gaps.append(_Gap(self._steps, self._places))
+        if len(self._gaps) == _WAITING:
+            self._compare()
+
+    def after_step(self) -> None:
+        """The private optimizer has changed the weights."""
+        self._steps += 1
+        self._versions = self._written()
+        self._places = []
+        if self._looks(self._steps):
+            first, every = (self._steps // _ONE_OF % _GROUPS, _GROUPS) if self._spares() else (0, 1)
+            self._places = list(range(first, len(self._watched), every))
+            self._take(0)
+
+    def _spares(self) -> bool:
+        """Whether few steps are still compared, since all at the beginning were and each costs time."""
+        return self._steps > _FIRST and self._costly and not self._thorough
+
+    def _looks(self, step: int) -> bool:
+        """Whether the gap after this step is compared."""
+        return step % _ONE_OF == 0 or not self._spares()
+
+    def before_update(self) -> None:
+        """All hooks of the optimizer have run: its own step may do with gradients what it likes."""
+        if self._gradients and self._gradients != self._gradients_now(self._steps + 1):
+            self._gradients_changed = self._steps + 1
+
+    def _gradients_now(self, step: int) -> list[int]:
+        """Checksums of the gradients; after the first steps, where these cost time, torch's counters.
+
+        Counters miss what is written to `.data`.
+        """
+        held = [parameter.grad for parameter in self._optimizer.params]
+        if self._costly and step > _FIRST:
+            return [0 if one is None else id(one) ^ one._version for one in held]
+        none = torch.zeros((), dtype=torch.int64, device=self._optimizer.params[0].device)
+        return torch.stack([none if one is None else checksum(one) for one in held]).tolist()
+
+    def _written(self) -> list[int]:
+        """How often parameters were written to, by torch's counters; writing to `.data` is not counted."""
+        return [parameter._version for parameter in self._watched]
+
+    def _begin(self) -> None:
+        """Take all that is trained when training begins: weights may be loaded, or frozen, until then."""
+        private = {id(parameter) for parameter in self._optimizer.params}
+        named = names_of(self._optimizer, self._model)
+        found = dict(zip(named, self._optimizer.params, strict=True))
+        if self._model is not None:
+            found |= {
+                name: parameter
+                for name, parameter in self._model.named_parameters()
+                if parameter.requires_grad and id(parameter) not in private
+            }
+            self._buffers = {name: value.detach().clone() for name, value in _buffers(self._model)}
+            self._frozen = {
+                name: int(checksum(p)) for name, p in self._model.named_parameters() if name not in found
+            }
+        self._names, self._watched = list(found), list(found.values())
+        self._known = [{int(checksum(parameter))} for parameter in self._watched]
+        device = self._watched[0].device
+        self._sums = torch.zeros(_WAITING, 2, len(found), dtype=torch.int64, device=device)
+
+    def _take(self, end: int) -> None:
+        """Write the checksums at the beginning (0) or at the end (1) of a gap; nothing waits for them."""
+        sums = self._sums[len(self._gaps), end]
+        for number, place in enumerate(self._places):
+            torch.sum(_bits(self._watched[place]), 0, dtype=torch.int64, out=sums[number])
+
+    def _compare(self) -> None:
+        """Fetch the checksums that wait.
+
+        A parameter that returns to what it was after an earlier step was restored from a copy: that
+        discloses nothing new. Averages of weights are kept apart, and swapped in and out between two steps.
+        """
+        fetched = self._sums[: len(self._gaps)].tolist()
+        for gap, (begun, ended) in zip(self._gaps, fetched, strict=True):
+            for place, before, after in zip(gap.places, begun, ended, strict=False):
+                self._known[place].add(before)
+                if after not in self._known[place]:
+                    self._moved.setdefault(place, gap.step)
+        if self._gaps:  # the beginning of a gap that is still open moves to the front
+            self._sums[0, 0] = self._sums[len(self._gaps) % _WAITING, 0]
+        self._gaps.clear()
+
+    def contradictions(self) -> tuple[str, ...]:
+        """What changed outside the private optimizer, in words."""
+        found = self._trained_otherwise()
+        return tuple(found) if self._declared else (*found, *self._changed())
+
+    def doubts(self) -> tuple[str, ...]:
+        """What changed, where it may use nothing but the weights: then it discloses nothing."""
+        return (*(self._changed() if self._declared else ()), *self._changed_later())
+
+    def _changed(self) -> list[str]:
+        """Weights and gradients of the private optimizer that something else changed."""
+        self._compare()
+        own = {id(parameter) for parameter in self._optimizer.params}
+        inside = [place for place in self._moved if id(self._watched[place]) in own]
+        found = []
+        if inside:
+            found.append(
+                f"{self._named(inside)} changed after step {min(self._moved[place] for place in inside)} by "
+                f"something else than the private optimizer, {_HARMLESS} the weights themselves"
+            )
+        if self._gradients_changed:
+            found.append(
+                f"a hook of the optimizer changed gradients after noise was added, first in step "
+                f"{self._gradients_changed}, {_HARMLESS} the noisy gradients"
+            )
+        return found if self._declared else [f"{one}; {_DECLARE}" for one in found]
+
+    def _trained_otherwise(self) -> list[str]:
+        """Parameters that train without the private optimizer."""
+        self._compare()
+        private = {id(p) for optimizer in [*_audited, self._optimizer] for p in optimizer.params}
+        outside = [place for place in self._moved if id(self._watched[place]) not in private]
+        if not outside:
+            return []
+        return [
+            f"{self._named(outside)} changed during training without being trained by the private "
+            "optimizer, which leaks without limit: noise is not added there"
+        ]
+
+    def _changed_later(self) -> list[str]:
+        """Weights that changed after the last step, and frozen ones: averages, or trained further."""
+        found = []
+        if self._places:
+            self._compare()
+            begun = self._sums[0, 0].tolist()
+            ends = [
+                self._names[place]
+                for place, before in zip(self._places, begun, strict=False)
+                if int(checksum(self._watched[place])) != before
+            ]
+            if ends:
+                found.append(f"{_listed(ends)} changed after the last private step, {_HARMLESS} the weights")
+        weights = {} if self._model is None else dict(self._model.named_parameters())
+        frozen = [n for n, old in self._frozen.items() if n in weights and int(checksum(weights[n])) != old]
+        if frozen:
+            found.append(
+                f"{_listed(frozen)}, not trained by the private optimizer, changed during training, "
+                f"{_HARMLESS} the weights or public data"
+            )
+        return found
+
+    def remarks(self) -> tuple[str, ...]:
+        """What else changed that is no weight."""
+        if self._model is None:
+            return ()
+        now = dict(_buffers(self._model))
+        buffers = [n for n, old in self._buffers.items() if n in now and not _same(old, now[n])]
+        if not buffers:
+            return ()
+        return (
+            f"{_listed(buffers)} changed during training: buffers get no noise, so ε does not cover them",
+        )
+
+    def untested(self) -> str:
+        """Why not all weights were watched; empty if they were."""
+        return "" if self._model is not None else "only the optimizer's own; give attach model= to watch all"
+
+    def _named(self, places: Sequence[int]) -> str:
+        return _listed([self._names[place] for place in sorted(places)])
+
+
+def names_of(optimizer: DPOptimizer, model: nn.Module | GhostClipper | None) -> tuple[str, ...]:
+    """The names of the optimizer's parameters; their number and shape where the model is not known."""
+    known: dict[int, str] = {}
+    if model is not None:
+        known = {id(parameter): name for name, parameter in module_of(model).named_parameters()}
+    count = len(optimizer.params)
+    return tuple(
+        known.get(id(p), f"parameter {number} of {count} ({' x '.join(map(str, p.shape)) or 'a number'})")
+        for number, p in enumerate(optimizer.params, start=1)
+    )
+
+
+def module_of(model: nn.Module | GhostClipper) -> nn.Module:
+    """The module that a program wrote, without what Opacus and DDP wrap around it."""
+    inner = getattr(model, "_module", None) or getattr(model, "module", None)
+    if isinstance(inner, nn.Module) and type(model).__module__.startswith(("opacus.", "torch.nn.parallel")):
+        return module_of(inner)
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def checksum(values: Tensor) -> Tensor:
+    """The sum of the bits of all values that are here, on their device."""
+    return _bits(values).sum(dtype=torch.int64)
+
+
+def _bits(parameter: Tensor) -> Tensor:
+    """All weights of a parameter that are here, as integers."""
+    part = local_part(parameter)
+    if part.is_complex():
+        part = torch.view_as_real(part)
+    return part.reshape(-1).view(_INTEGERS[part.element_size()])
+
+
+def _buffers(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
+    return ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool((one == other.to(one.device)).all())
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
