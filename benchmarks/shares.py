@@ -43,7 +43,7 @@ def chosen() -> list[tuple[int, Setting]]:
 def shown(place: int, setting: Setting) -> float:
     """The mean bound over the audits of a setting."""
     scores, bits = setting.draw(setting.audits, np.random.default_rng([7, place]))
-    family = families.gaussian()
+    family = families.Gaussian()
     audits = [audit_scores(*audit, DELTA, family=family) for audit in zip(scores, bits, strict=True)]
     return float(np.mean([audit.epsilon for audit in audits]))
 

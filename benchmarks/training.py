@@ -121,7 +121,7 @@ def rows_of(cuda: bool) -> list[str]:
         cases = [
             (name, wide, (784,), 512, "hooks", 1_000_000, "1%", 20, 0),
             (f"{name}, watching alone", wide, (784,), 512, "hooks", 1_000_000, "1%", 20, 1),
-            (ghost, wide, (784,), 512, "ghost", 1_000_000, "3%", 400, 0),
+            (ghost, wide, (784,), 512, "ghost", 1_000_000, "5%", 400, 0),
             (f"{ghost}, watching every fourth step", wide, (784,), 512, "ghost", 1_000_000, "1%", 80, 4),
         ]
     rows = []
