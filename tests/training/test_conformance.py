@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from canaria import InputError
-from canaria.results.conformance import joined, needed
+from canaria.bounds.conformance import joined, needed
 from canaria.training.canaries import Dense, Design, Dirac
 from canaria.training.conformance import enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise

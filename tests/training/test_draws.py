@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canaria.results.conformance import OPEN, SAFE
+from canaria.bounds.conformance import OPEN, SAFE
 from canaria.training.draws import Batches, Drawn, part_of
 
 ROWS, RATE, STEPS = 400, 0.1, 100

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from canaria import InputError, Result
+from canaria.bounds import Rung
 from canaria.claims.accounting import dpsgd_epsilon
-from canaria.results import Rung, check, read_result
+from canaria.files import check, read_result
 from canaria.training import Dense, Dirac, Recording
 from canaria.training.rungs import objection_to, squares_of, weight_of
 from tests.training.faults import FAULTS, NAMES, SHAPES

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from canaria.evidence import Bound
+    from canaria.bounds import Bound, Result
     from canaria.report.chart import Chart
     from canaria.report.comparison import Comparison
     from canaria.report.section import Section
-    from canaria.results import Result
 
 __all__ = ["chart_of", "compare", "notebook_of", "page_of", "write_report_of"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from canaria._core.rounding import rounded_down
+from canaria.bounds.conformance import LEVEL
 from canaria.claims import ApproximateDP, Claim, DpSgd
-from canaria.results.conformance import LEVEL
 from canaria.training.rungs import least_measured
 
 if TYPE_CHECKING:

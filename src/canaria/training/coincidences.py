@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from canaria._core.arrays import Floats
-from canaria.results.conformance import OPEN
+from canaria.bounds.conformance import OPEN
 from canaria.training.witnesses import Roles
 
 FIRST: Final = 64

@@ -32,7 +32,7 @@ from scipy import linalg, special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.results.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, joined, sidak
+from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, joined, sidak
 from canaria.training.noise import Part, named
 from canaria.training.sampling import POISSON, Chances, Sampling, Trials
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
-from canaria.results.conformance import LEAKS, LEVEL, OPEN, SAFE, sidak
+from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, sidak
 from canaria.training.noise import Part, chi_squared, normal_scores
 from canaria.training.sampling import POISSON, Sampling
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
+from canaria.bounds.conformance import Conformance
 from canaria.claims import Claim
-from canaria.results.conformance import Conformance
 from canaria.training.canaries import exercised
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria.results.conformance import EXTRA, LEAKS, OPEN, needed, sidak
+from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, needed, sidak
 from canaria.training.coincidences import near_ties, tie_cause
 from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
 

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import Conformance
+from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.evidence.bound import Bound
-from canaria.results.conformance import Conformance
-from canaria.results.result import Result
 from canaria.training.recording import Recording
 
 

@@ -15,9 +15,9 @@ from canaria._core import checks, seeds
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.mechanisms.correlated import Correlated
-from canaria.results.result import Result
 from canaria.training.accounts import counted
 from canaria.training.accumulator import HELD, Accumulator, table_of
 from canaria.training.canaries import (

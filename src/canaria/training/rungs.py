@@ -8,10 +8,10 @@ from scipy import special
 
 from canaria._core.arrays import Floats
 from canaria._core.rounding import rounded_down, rounded_up
+from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import LEVEL, in_words, joined
+from canaria.bounds.rungs import Rung
 from canaria.claims import Claim
-from canaria.evidence.bound import Bound
-from canaria.results.conformance import LEVEL, in_words, joined
-from canaria.results.rungs import Rung
 from canaria.rules import Matched
 from canaria.training.canaries import Dirac
 from canaria.training.measured import Squares

@@ -14,8 +14,8 @@ from scipy import optimize, special
 
 from canaria._core.arrays import Floats
 from canaria.blackbox.plant import Planted, plant
+from canaria.bounds.bound import Bound
 from canaria.claims.noise import gaussian_epsilon
-from canaria.evidence.bound import Bound
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.accumulator import Accumulator, table_of

@@ -16,9 +16,9 @@ from canaria import (
     assert_private_training,
     audit_scores,
     claims,
+    combine,
     lower_bound,
     play,
-    together,
 )
 from canaria._core.files import checksum
 from canaria.claims import (
@@ -34,8 +34,9 @@ from canaria.claims import (
 )
 from canaria.claims.families import Gaussian
 from canaria.evidence import MatchedCounts, _looks
+from canaria.files import read_checked
+from canaria.game import result_of_scores
 from canaria.report import page_of
-from canaria.results import read_checked
 from canaria.rules import Matched, Ranked
 from canaria.training import Dirac
 from canaria.training.plan import expected_bound, plan, refutation_power
@@ -48,7 +49,7 @@ SCORES = RNG.normal(1.5 * BITS)
 
 
 def scored(claim: Any = None, **how: Any) -> Result:
-    return Result.of_scores(SCORES, BITS, claim, delta=1e-5, family="gaussian", rng=0, **how)
+    return result_of_scores(SCORES, BITS, claim, delta=1e-5, family="gaussian", rng=0, **how)
 
 
 def rewritten(path: Path, **changes: Any) -> Path:
@@ -327,7 +328,7 @@ def test_a_training_run_with_a_curve_asks_for_delta() -> None:
         with pytest.raises(InputError, match="no bound at delta = 0 can refute"):
             recording.report(claim)
         with pytest.raises(InputError, match="no bound at delta = 0 can refute"):
-            Result.of_training(recording, claim)
+            recording.report(claim, 0.0)
 
 
 def test_a_file_must_not_compare_with_an_infinite_epsilon(tmp_path: Path) -> None:
@@ -369,14 +370,14 @@ def test_assumptions_survive_being_joined() -> None:
         for seed in range(5)
     ]
     kept = next(bound for bound in made if not bound.evidence.withdrawn)
-    joint = together({"a": kept})
+    joint = combine({"a": kept})
     assert "if elements do not influence each other" in str(joint)
     assert json.dumps(joint.to_dict())
     assert joint.bound.result().to_json()
     flat = np.where(np.random.default_rng(0).random(400) < 0.9, 1, -1) * (2 * BITS - 1)
     jitter = 1e-3 * np.random.default_rng(1).random(400)
     withdrawn = audit_scores(flat + jitter, BITS, 1e-5, rule=rule, rng=0)
-    assert "Nothing is said about the family" in str(together({"a": withdrawn}))
+    assert "Nothing is said about the family" in str(combine({"a": withdrawn}))
 
 
 @pytest.mark.parametrize(
@@ -407,7 +408,7 @@ def test_a_large_audit_is_verified_without_what_was_kept(
 ) -> None:
     bits = np.random.default_rng(5).integers(0, 2, 300_000)
     scores = np.random.default_rng(6).normal(1.0 * bits)
-    path = Result.of_scores(scores, bits, delta=1e-5, family="gaussian", rng=0).save(tmp_path / "result.json")
+    path = result_of_scores(scores, bits, delta=1e-5, family="gaussian", rng=0).save(tmp_path / "result.json")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     _looks.planned.cache_clear()
     assert read_checked(path).result.bound.epsilon > 2.5
@@ -416,7 +417,7 @@ def test_a_large_audit_is_verified_without_what_was_kept(
 @pytest.mark.parametrize("family", ["gaussian", "laplace", "approximate:delta=1e-5"])
 def test_rankings_held_against_a_family_are_verified(family: str, tmp_path: Path) -> None:
     rule = Ranked()
-    result = Result.of_scores(SCORES, BITS, delta=1e-5, family=family, rule=rule, rng=0)
+    result = result_of_scores(SCORES, BITS, delta=1e-5, family=family, rule=rule, rng=0)
     assert result.bound.epsilon > 0
     assert read_checked(result.save(tmp_path / "result.json"))
 
@@ -446,19 +447,19 @@ def test_all_audits_against_one_family_can_be_joined() -> None:
     shown = audit_scores(SCORES, BITS, 1e-5, family="gaussian", rng=0)
     silent = audit_scores(np.zeros(400), BITS, 1e-5, family="gaussian", rng=0)
     counted = lower_bound(Counts(80, 90, 400), 1e-5, family=families.Gaussian())
-    joint = together({"shown": shown, "silent": silent, "counted": counted, "again": shown})
+    joint = combine({"shown": shown, "silent": silent, "counted": counted, "again": shown})
     assert joint.bound.epsilon == max(one.epsilon for one in joint.bounds.values()) > 1
     assert joint.bound.claim is not None
     assert joint.refutes(joint.bound.claim)
     assert joint.bound.result().to_json()
     with pytest.raises(InputError, match="all for one family"):
-        together({"one": shown, "other": lower_bound(Counts(80, 90, 400), 1e-5)})
+        combine({"one": shown, "other": lower_bound(Counts(80, 90, 400), 1e-5)})
 
 
 def test_a_family_of_ones_own_needs_no_more_than_its_class(tmp_path: Path) -> None:
     bounds = [audit_scores(SCORES, BITS, 1e-5, family=Plain(), rng=0) for _ in range(2)]
-    assert together({"one": bounds[0], "other": bounds[1]}).bound.epsilon > 0
-    result = Result.of_scores(SCORES, BITS, delta=1e-5, family=Plain(), rng=0)
+    assert combine({"one": bounds[0], "other": bounds[1]}).bound.epsilon > 0
+    result = result_of_scores(SCORES, BITS, delta=1e-5, family=Plain(), rng=0)
     assert read_checked(result.save(tmp_path / "result.json"))
     with pytest.raises(InputError, match="make Changing a frozen dataclass"):
         audit_scores(SCORES, BITS, 1e-5, family=Changing(), rng=0)

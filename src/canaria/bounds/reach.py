@@ -10,9 +10,9 @@ probability delta.
 from collections.abc import Iterator
 from typing import Final
 
+from canaria.bounds.bound import Bound, lower_bound
 from canaria.claims.families import Family
 from canaria.evidence.base import Evidence
-from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.inversion import EPSILON_GRID
 
 _MOST_GUESSES: Final = 100_000

@@ -1,10 +1,14 @@
 """A result as text for people: what `print` and the command line show."""
 
+from typing import TYPE_CHECKING
+
 from canaria._core.rounding import percent, rounded_down
-from canaria.results.result import Result
+
+if TYPE_CHECKING:
+    from canaria.bounds.result import Result
 
 
-def text_of(result: Result) -> str:
+def text_of(result: "Result") -> str:
     """The bound, the verdicts, what is shown under which assumption, and the facts, a line each."""
     bound = result.bound
     right, taken = bound.tally

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from canaria import Bound, Counts, InputError, Result, lower_bound, replay, together
+from canaria import Bound, Counts, InputError, Result, combine, lower_bound
 from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP
 from canaria.claims.families import Gaussian
 from canaria.evidence import Bets, Evidence, Ranking, Split, Tally, Weighted
 from canaria.evidence.inversion import EPSILON_GRID
+from canaria.game import replay, result_of_scores
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def test_replace_one_must_be_stated_on_both_sides(claim: Claim) -> None:
     ) as caught:
         bound.refutes(claim)
     assert "\n" not in str(caught.value)
-    for door in (bound.result, together({"only": bound}).refutes, partial(Result, bound)):
+    for door in (bound.result, combine({"only": bound}).refutes, partial(Result, bound)):
         with pytest.raises(InputError, match="adjacency of the claim is not stated"):
             door(claim)
     silent = lower_bound(Counts(900, 1000, 1000), 1e-5)
@@ -153,15 +154,14 @@ def test_a_claim_without_an_epsilon_at_delta_is_an_error(claim: Claim) -> None:
         bound.refutes,
         bound.result,
         partial(Result, bound),
-        together({"only": bound}).result,
-        partial(Result.of_counts, bound.evidence),
-        partial(Result.of_scores, scores, bits, rng=0),
-        partial(Result.of_game, game),
+        combine({"only": bound}).result,
+        partial(result_of_scores, scores, bits, rng=0),
+        game.result,
     ):
         with pytest.raises(InputError, match=r"at delta = 0 can refute .* such as delta=1e-5") as caught:
             door(claim)
         assert "\n" not in str(caught.value)
-    refuted = Result.of_scores(scores, bits, claim, delta=1e-4, rng=0)
+    refuted = result_of_scores(scores, bits, claim, delta=1e-4, rng=0)
     assert refuted.refuted is True
     assert math.isfinite(refuted.claimed or 0.0)
     assert bound.refutes(LaplaceDP(1.0))  # it has an epsilon at delta = 0

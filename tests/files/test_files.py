@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from canaria import Counts, InputError, Result, audit_scores, lower_bound, together
+from canaria import Counts, InputError, Result, audit_scores, combine, lower_bound
 from canaria._core.files import checksum
+from canaria.bounds import limits
+from canaria.bounds.bound import Bound
+from canaria.bounds.parts import Histogram
 from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Bets,
@@ -26,14 +29,11 @@ from canaria.evidence import (
     UncommittedCounts,
     to_dict,
 )
-from canaria.evidence.bound import Bound
 from canaria.evidence.ranking import looks
+from canaria.files.read import read_result
+from canaria.files.verify import check, read_checked
 from canaria.report.section import explain
 from canaria.report.terminal import show
-from canaria.results import limits
-from canaria.results.parts import Histogram
-from canaria.results.read import read_result
-from canaria.results.verify import check, read_checked
 from canaria.rules.ranked import SHARES
 from canaria.training.canaries import Dirac
 from tests.evidence.kinds import ALL
@@ -188,9 +188,9 @@ def test_many_audits_together_are_written_and_read(tmp_path: Path) -> None:
     """More than a thousand parts, and bounds of bounds."""
     rng = np.random.default_rng(5)
     many = {f"audit {k}": Counts(int(rng.integers(40, 60)), 100, 1000) for k in range(1200)}
-    nested = together(many).bound
+    nested = combine(many).bound
     for _ in range(6):
-        nested = together({"all of them": nested, "one more": Counts(70, 100, 1000)}).bound
+        nested = combine({"all of them": nested, "one more": Counts(70, 100, 1000)}).bound
     assert check(read_result(Result(nested).save(tmp_path / "result.json"))).holds
 
 
@@ -236,7 +236,7 @@ def test_what_canaria_writes_is_accepted(delta: float, tmp_path: Path) -> None:
     budgets = {f"up to {k}": Budget(round(0.6 * k), k, k, 10**6) for k in (1, 100, 2000, 2001, 10**6)}
     stated = rng.uniform(0.5, 0.9, 10**5)
     for many in (audits, budgets, {"bets": Bets(stated, rng.random(10**5) < stated)}):
-        path = Result(together(many, delta).bound).save(tmp_path / "result.json")
+        path = Result(combine(many, delta).bound).save(tmp_path / "result.json")
         assert check(read_result(path)).holds
 
 
@@ -400,9 +400,9 @@ def test_a_run_that_is_not_as_stated_is_told_first() -> None:
 
 
 def test_a_split_of_splits_is_explained_by_its_clearest_part() -> None:
-    """As `together` makes of two rankings: the curve is that of the ranking, and adaptive guesses stay adaptive."""
+    """As `combine` makes of two rankings: the curve is that of the ranking, and adaptive guesses stay adaptive."""
     ranked = scored().bound
-    both = together({"one": ranked, "other": Counts(55, 100, 500)}, 1e-5)
+    both = combine({"one": ranked, "other": Counts(55, 100, 500)}, 1e-5)
     assert len(explain(Result(both.bound)).by_guesses) == len(explain(Result(ranked)).by_guesses)
     inner = Split((Bets(None, [True] * 80 + [False] * 20, 500),), (1.0,))
     section = explain(Result(lower_bound(Split((inner,), (1.0,)), 1e-5)))

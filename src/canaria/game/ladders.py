@@ -21,10 +21,10 @@ from scipy import special
 from canaria._core import seeds
 from canaria._core.arrays import Bits, Floats
 from canaria._core.seeds import Seed
-from canaria.evidence.bound import Bound
+from canaria.bounds.bound import Bound
+from canaria.bounds.parts import CLAIM, Ladder
 from canaria.mechanisms._protocol import Output
 from canaria.mechanisms.dpsgd import DpSgd
-from canaria.results.parts import CHANCE, CLAIM, Ladder, Step
 from canaria.theory.efficacy import THEORY, Accuracy, top_mean
 from canaria.theory.gaps import Gaps
 
@@ -45,7 +45,7 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
     Example:
         >>> from canaria import play
         >>> from canaria.mechanisms import RandomizedResponse
-        >>> from canaria.results.ladders import ladder_of_gaps
+        >>> from canaria.game.ladders import ladder_of_gaps
         >>> from canaria.theory import gaps
         >>> bound = play(RandomizedResponse(2.0), n=500, rng=0).bound()
         >>> ladder = ladder_of_gaps(gaps(RandomizedResponse(2.0), n=500, k=bound.tally.taken), bound)
@@ -61,31 +61,7 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
         "elements": found.efficacy.epsilon,
     }
     how = f"{found.efficacy.how}, for {found.k} of {found.n} guesses"
-    return _falling("the mechanism's epsilon", found.epsilon, levels, bound, how)
-
-
-def ladder_of_scores(claimed: float, bound: Bound) -> Ladder | None:
-    """The ladder if only scores are known, so that the three gaps cannot be told apart.
-
-    Args:
-        claimed: The claimed epsilon, at the top of the ladder.
-        bound: The bound at the end of the ladder.
-
-    Returns:
-        The ladder, or None if the bound lies above the claim or the claim is infinite.
-
-    Example:
-        >>> from canaria import Counts, lower_bound
-        >>> from canaria.results.ladders import ladder_of_scores
-        >>> [step.gap for step in ladder_of_scores(3.0, lower_bound(Counts(90, 100, 100))).steps]
-        ['elements, outputs, interference', 'chance']
-
-    """
-    if not bound.epsilon <= claimed < np.inf:
-        return None
-    levels = {"elements, outputs, interference": bound.estimate}
-    how = "the distribution of the scores is not known, so the three gaps cannot be separated"
-    return _falling(CLAIM, claimed, levels, bound, how)
+    return Ladder.falling("the mechanism's epsilon", found.epsilon, levels, bound.epsilon, how)
 
 
 def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Seed = 0) -> Ladder | None:
@@ -131,7 +107,7 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
     how = f"{games} simulated run{'s' * (games > 1)} with the stated noise, {size} canaries each"
     if size < n:
         how += f" of {n}, among which the most exposed would show more"
-    return _falling(CLAIM, claimed, levels, bound, how)
+    return Ladder.falling(CLAIM, claimed, levels, bound.epsilon, how)
 
 
 def _largest_when_known(output: Output, bits: Bits, coordinates: int) -> Floats:
@@ -146,14 +122,3 @@ def _largest_when_known(output: Output, bits: Bits, coordinates: int) -> Floats:
 
 def _level(accuracy: float) -> float:
     return Accuracy(float(accuracy)).epsilon
-
-
-def _falling(top: str, epsilon: float, levels: dict[str, float], bound: Bound, how: str) -> Ladder | None:
-    """Steps that never go up, down to the bound; None where the bound is infinite."""
-    if not np.isfinite(bound.epsilon):
-        return None
-    steps, left = [], epsilon
-    for gap, level in levels.items():
-        left = min(left, level)
-        steps.append(Step(gap, float(left)))
-    return Ladder(top, float(epsilon), (*steps, Step(CHANCE, float(bound.epsilon))), how)

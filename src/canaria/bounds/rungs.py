@@ -12,7 +12,7 @@ from typing import Any, Final
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria._core.rounding import rounded_down, rounded_up
-from canaria.results import limits
+from canaria.bounds import limits
 
 MOST_RUNGS: Final = 10
 WITHDRAWN: Final = "withdrawn"
@@ -34,7 +34,7 @@ class Rung:
         InputError: If a number is out of range, or if they do not fit together.
 
     Example:
-        >>> from canaria.results import Rung
+        >>> from canaria.bounds import Rung
         >>> Rung(name="any mechanism", assumes="for any mechanism", least=1.37).epsilon
         'ε ≥ 1.370'
 

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from canaria import Bound, Counts, InputError, Result, lower_bound, play, together
+from canaria import Bound, Counts, InputError, Result, combine, lower_bound, play
+from canaria.bounds.combine import bound_of, confidence_at
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
-from canaria.evidence.together import bound_of, confidence_at
 from canaria.mechanisms import RandomizedResponse, XorInPairs
 from canaria.rules import Surest
 from tests import oracles
@@ -18,7 +18,7 @@ WHITE, BLACK = Counts(90, 100, 1000), Counts(60, 100, 1000)
 
 
 def test_every_audit_is_held_at_its_share() -> None:
-    seen = together(
+    seen = combine(
         {"white": WHITE, "black": BLACK}, delta=1e-5, confidence=0.9, shares={"white": 0.7, "black": 0.3}
     )
     assert seen.bounds["white"].epsilon == pytest.approx(lower_bound(WHITE, 1e-5, 1 - 0.1 * 0.7).epsilon)
@@ -33,7 +33,7 @@ def test_every_audit_is_held_at_its_share() -> None:
 
 
 def test_one_audit_alone_loses_nothing() -> None:
-    assert together({"only": WHITE}).bound.epsilon == pytest.approx(lower_bound(WHITE).epsilon, rel=1e-13)
+    assert combine({"only": WHITE}).bound.epsilon == pytest.approx(lower_bound(WHITE).epsilon, rel=1e-13)
 
 
 def test_audits_of_every_form_are_inverted_anew() -> None:
@@ -42,17 +42,17 @@ def test_audits_of_every_form_are_inverted_anew() -> None:
     game = play(mechanism, rule=Surest(100), n=100, rng=0)
     loose = game.bound(delta=0.01, confidence=0.5)
     forms = {"bound": loose, "result": Result(loose), "game": game}
-    seen = together(forms, delta=0.0)
+    seen = combine(forms, delta=0.0)
     wanted = game.bound(0.0, confidence_at(0.05 / 3)).epsilon
     assert [bound.epsilon for bound in seen.bounds.values()] == pytest.approx([wanted] * 3)
     assert {bound.rule for bound in seen.bounds.values()} == {"Surest(k=100)"}
     assert seen.bound.adjacency == "replace"
     with pytest.raises(InputError, match="for one adjacency, got replace and unspecified"):
-        together({"bare": game.evidence, **forms}, delta=0.0)
+        combine({"bare": game.evidence, **forms}, delta=0.0)
     with pytest.raises(InputError, match="must be the same"):
         seen.refutes(ApproximateDP(1.0, 0, "add-remove"))
-    assert together({"bare": game.evidence}, delta=0.0).bound.adjacency == "unspecified"
-    assert together({"bound": loose}).bound.delta == 0.01
+    assert combine({"bare": game.evidence}, delta=0.0).bound.adjacency == "unspecified"
+    assert combine({"bound": loose}).bound.delta == 0.01
 
 
 def test_an_audit_that_answers_another_question_is_inverted_anew() -> None:
@@ -62,14 +62,14 @@ def test_an_audit_that_answers_another_question_is_inverted_anew() -> None:
         def bound(self, delta: float, confidence: float) -> Bound:
             return lower_bound(WHITE, 0.01, 0.5)
 
-    seen = together({"own": Forgetful()}, delta=0.0).bounds["own"].epsilon
+    seen = combine({"own": Forgetful()}, delta=0.0).bounds["own"].epsilon
     assert seen == pytest.approx(lower_bound(WHITE).epsilon, rel=1e-12)
     assert bound_of(Forgetful(), 0.0, 0.99).epsilon == lower_bound(WHITE, 0.0, 0.99).epsilon
 
 
 def test_an_adaptive_and_a_one_run_audit_of_the_same_mechanism() -> None:
     mechanism = XorInPairs()
-    seen = together(
+    seen = combine(
         {
             "one run": play(mechanism, n=200, rng=0),
             "adaptive": play(mechanism, n=200, rounds=mechanism.rounds(200), rng=0),
@@ -81,13 +81,13 @@ def test_an_adaptive_and_a_one_run_audit_of_the_same_mechanism() -> None:
 
 
 def test_words_and_json() -> None:
-    seen = together({"white box": WHITE, "black box": BLACK})
+    seen = combine({"white box": WHITE, "black box": BLACK})
     first, *lines = str(seen).split("\n")
     assert first == "ε ≥ 1.542 at δ = 0, with 95% confidence, as white box shows; all 2 bounds hold at once:"
     assert "every audit that was made is listed" in seen.explanation
     assert [line.split("  ")[1] for line in lines] == ["white box", "black box"]
     assert "90 of 100 guesses right, 1000 elements" in lines[0]
-    assert "none shows more" in str(together({"black box": BLACK}, confidence=0.99))
+    assert "none shows more" in str(combine({"black box": BLACK}, confidence=0.99))
     record = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
     assert record["epsilon"] == seen.bound.epsilon
     assert set(record["audits"]) == {"white box", "black box"}
@@ -110,7 +110,7 @@ def test_bounds_hold_at_once(epsilon: float) -> None:
         ]
         return float((right >= np.array(least)).any(axis=1).mean())
 
-    split = together({f"{k}": Counts(k, k, 100) for k in looks}).bounds["40"].confidence
+    split = combine({f"{k}": Counts(k, k, 100) for k in looks}).bounds["40"].confidence
     error = math.sqrt(0.05 * 0.95 / audits)
     assert refuted(split) <= 0.05 + 4 * error
     assert refuted(0.95) > 0.05 + 4 * error
@@ -150,19 +150,19 @@ def test_a_confidence_never_errs_more_often_than_asked(level: float) -> None:
 )
 def test_what_cannot_be_put_together(audits: object, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        together(audits, **options)  # type: ignore[arg-type]
+        combine(audits, **options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
 def test_equal_shares_add_up_for_any_number_of_audits() -> None:
     for count in (3, 7, 49, 98, 107, 1000):
-        seen = together({f"{k}": Counts(0, 0, 10) for k in range(count)}).bound.evidence
+        seen = combine({f"{k}": Counts(0, 0, 10) for k in range(count)}).bound.evidence
         assert isinstance(seen, Split)
         assert sum(seen.shares) == pytest.approx(1)
 
 
 def test_the_joint_result_names_every_audit() -> None:
-    seen = together({"white box": WHITE, "black box": BLACK})
+    seen = combine({"white box": WHITE, "black box": BLACK})
     result = seen.result(ApproximateDP(1.0, delta=0))
     assert result.refuted
     assert result.facts["audit 1"].startswith("white box: ε ≥ 1.542 with 97.5% confidence, 90 of 100")

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.results import limits
+from canaria.bounds import limits
 
 MOST_BINS: Final = 400
 CLAIM: Final = "the claim"
@@ -33,7 +33,7 @@ class Histogram:
             of at least 0.
 
     Example:
-        >>> from canaria.results import Histogram
+        >>> from canaria.bounds import Histogram
         >>> histogram = Histogram(edges=(0.0, 1.0, 2.0), included=(10, 40), excluded=(35, 15))
         >>> sum(histogram.included), sum(histogram.excluded)
         (50, 50)
@@ -110,7 +110,7 @@ class Step(NamedTuple):
         epsilon: The epsilon that is left below it.
 
     Example:
-        >>> from canaria.results import Step
+        >>> from canaria.bounds import Step
         >>> Step("chance", 1.2)
         Step(gap='chance', epsilon=1.2)
 
@@ -134,7 +134,7 @@ class Ladder:
         InputError: If there are more than 20 steps, or if an epsilon is negative or not finite.
 
     Example:
-        >>> from canaria.results import Ladder, Step
+        >>> from canaria.bounds import Ladder, Step
         >>> ladder = Ladder("the claim", 2.0, (Step("outputs", 1.5), Step("chance", 1.2)), how="simulated")
         >>> [step.epsilon for step in ladder.steps]
         [1.5, 1.2]
@@ -152,6 +152,43 @@ class Ladder:
         for value in (self.epsilon, *(step.epsilon for step in self.steps)):
             if not math.isfinite(checks.nonnegative("epsilon of the ladder", value)):
                 raise InputError(f"epsilon of the ladder must be finite, got {value}")
+
+    @classmethod
+    def falling(
+        cls, top: str, epsilon: float, levels: dict[str, float], bound: float, how: str
+    ) -> Self | None:
+        """Steps that never go up, and a last one to the bound; None where the bound is infinite."""
+        if math.isinf(bound):
+            return None
+        steps, left = [], epsilon
+        for gap, level in levels.items():
+            left = min(left, level)
+            steps.append(Step(gap, float(left)))
+        return cls(top, float(epsilon), (*steps, Step(CHANCE, float(bound))), how)
+
+    @classmethod
+    def of_scores(cls, claimed: float, estimate: float, bound: float) -> Self | None:
+        """The ladder if only scores are known, so that the three gaps cannot be told apart.
+
+        Args:
+            claimed: The claimed epsilon, at the top of the ladder.
+            estimate: The epsilon at which the observed accuracy is the expected one.
+            bound: The bound at the end of the ladder.
+
+        Returns:
+            The ladder, or None if the bound lies above the claim or the claim is infinite.
+
+        Example:
+            >>> from canaria.bounds import Ladder
+            >>> [step.gap for step in Ladder.of_scores(3.0, estimate=2.2, bound=1.6).steps]
+            ['elements, outputs, interference', 'chance']
+
+        """
+        if not bound <= claimed < math.inf:
+            return None
+        levels = {"elements, outputs, interference": estimate}
+        how = "the distribution of the scores is not known, so the three gaps cannot be separated"
+        return cls.falling(CLAIM, claimed, levels, bound, how)
 
     def to_dict(self) -> dict[str, Any]:
         """The ladder as plain data for JSON."""

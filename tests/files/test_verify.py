@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import InputError, Result, audit_scores, lower_bound, replay, rules
+from canaria import InputError, Result, audit_scores, load, lower_bound, rules
 from canaria._core.files import checksum
 from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Budget,
 )
-from canaria.game import CoinWarning
-from canaria.results.read import read_result
-from canaria.results.verify import check, read_checked
+from canaria.files.read import read_result
+from canaria.files.verify import check, read_checked
+from canaria.game import CoinWarning, replay
 from canaria.rules import (
     All,
     Around,
@@ -190,7 +190,7 @@ def test_an_edited_epsilon_accuses_nothing_else(tmp_path: Path) -> None:
 def test_a_result_is_loaded_with_its_bound_computed_again(tmp_path: Path) -> None:
     result = scored()
     path = result.save(tmp_path / "result.json")
-    assert Result.load(path).to_dict() == result.to_dict()
+    assert load(path).to_dict() == result.to_dict()
     path.write_text(path.read_text().replace('"name": "', '"name": "another '))
     with pytest.raises(InputError, match="the file was changed"):
-        Result.load(path)
+        load(path)

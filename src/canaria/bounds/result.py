@@ -1,55 +1,35 @@
-"""A result: one bound, the claim it is held against, and all that a reader needs to judge it.
+"""A result: one bound, the claim it is compared with, and all that a reader needs to judge it.
 
-It prints as text, is kept as JSON (`save`), and is what `canaria report` turns into a page.
+It prints as text, and `save` keeps it as JSON. It imports nothing that makes results. It opens `report` only
+when it is asked for a report, a chart or the HTML of a notebook.
 """
 
 import json
-import warnings
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Final
 
 from canaria._core import checks
-from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria._core.files import checksum, write_atomically
-from canaria._core.kinds import to_dict
-from canaria._core.seeds import Seed
+from canaria._core.kinds import plain, to_dict
 from canaria._version import __version__
+from canaria.bounds import limits
+from canaria.bounds.conformance import Conformance
+from canaria.bounds.parts import Histogram, Ladder
+from canaria.bounds.provenance import running, today
+from canaria.bounds.rungs import MOST_RUNGS, Rung
+from canaria.bounds.text import text_of
 from canaria.claims import ApproximateDP, Claim, Composed
-from canaria.claims.families import Family
-from canaria.evidence import Evidence
-from canaria.evidence.bound import Bound, lower_bound, plain
-from canaria.game.play import Transcript
-from canaria.game.scores import audit_scores
-from canaria.results import limits
-from canaria.results.conformance import Conformance
-from canaria.results.ladders import ladder_of_scores
-from canaria.results.parts import Histogram, Ladder
-from canaria.results.provenance import running, today
-from canaria.results.rungs import MOST_RUNGS, Rung
-from canaria.rules import Rule
 
 if TYPE_CHECKING:
+    # A bound makes results, and its type is all that a result needs of it.
+    from canaria.bounds.bound import Bound
     from canaria.report.chart import Chart
 
-LARGEST_EXPLAINED: Final = 5000
-"""Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
-_FAR_BELOW: Final = 2.0
-"""A rule is worth a word if the default one shows this many times as much."""
 FORMAT: Final = 1
 """The format of result files; a reader refuses any other."""
-
-
-class Trained(Protocol):
-    """An audited training run, whatever trained: all that a result needs of it."""
-
-    def report(self, *, confidence: float, adjacency: str, **how: Any) -> "Result": ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +61,7 @@ class Result:
 
     """
 
-    bound: Bound
+    bound: "Bound"
     claim: Claim | None = None
     _: KW_ONLY
     name: str = "audit"
@@ -97,178 +77,6 @@ class Result:
     command: str | None = None
     versions: dict[str, str] = field(default_factory=running)
     date: str = field(default_factory=today)
-
-    @classmethod
-    def of_counts(
-        cls,
-        evidence: Evidence,
-        claim: Claim | None = None,
-        *,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        adjacency: str = "unspecified",
-        family: Family | None = None,
-        name: str = "counts",
-        command: str | None = None,
-    ) -> "Result":
-        """The result of counts, or of any other evidence.
-
-        Args:
-            evidence: What was seen.
-            claim: What was promised; the bound is at its delta.
-            delta: The delta of the bound where there is no claim; 0 by default.
-            confidence: With which probability the bound holds.
-            adjacency: What the audit was about: "add-remove", "replace" or "unspecified".
-            family: The family of claims to test, instead of epsilon at delta.
-            name: What was audited.
-            command: The command that repeats it.
-
-        Returns:
-            The bound with its claim, ready to be printed, saved and reported.
-
-        Example:
-            >>> from canaria import Counts, Result
-            >>> Result.of_counts(Counts(73, 100, 1000), ApproximateDP(1.0, delta=1e-5)).answer
-            'not refuted'
-
-        """
-        bound = lower_bound(evidence, _delta(claim, delta), confidence, adjacency=adjacency, family=family)
-        return cls.of_bound(bound, claim, name=name, command=command)
-
-    @classmethod
-    def of_bound(
-        cls,
-        bound: Bound,
-        claim: Claim | None = None,
-        *,
-        name: str = "audit",
-        command: str | None = None,
-    ) -> "Result":
-        """The result of a bound; where a claim is not refuted, with the ladder from it down to the bound."""
-        made = cls(bound, claim, name=name, command=command)
-        return made if made.claimed is None else replace(made, ladder=ladder_of_scores(made.claimed, bound))
-
-    @classmethod
-    def of_scores(
-        cls,
-        scores: npt.ArrayLike,
-        bits: npt.ArrayLike,
-        claim: Claim | None = None,
-        *,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        rule: Rule | None = None,
-        rng: Seed = None,
-        adjacency: str = "add-remove",
-        family: Family | str | None = None,
-        name: str = "scores",
-        command: str | None = None,
-    ) -> "Result":
-        """The result of membership scores: the bound of `audit_scores`, and what the scores look like.
-
-        Args:
-            scores: One number per canary, higher meaning "more likely included".
-            bits: Which canaries were included, by independent fair coins.
-            claim: What was promised; the bound is at its delta. With a family, a claim of it.
-            delta: The delta of the bound where there is no claim, or a curve; 0 by default.
-            confidence: With which probability the bound holds.
-            rule: How scores become guesses, as in `audit_scores`.
-            rng: A seed for the order in which a rule sees the scores.
-            adjacency: What the audit was about: "add-remove" or "replace".
-            family: The family of claims to test, as in `audit_scores`.
-            name: What was audited.
-            command: The command that repeats it.
-
-        Returns:
-            The bound with its claim, the histogram of the scores and their digest.
-
-        Example:
-            >>> import numpy as np
-            >>> bits = np.random.default_rng(0).integers(0, 2, 1000)
-            >>> scores = np.random.default_rng(1).normal(2.0 * bits)
-            >>> Result.of_scores(scores, bits, ApproximateDP(1.0, delta=0), rng=0).refuted
-            True
-
-        """
-        values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
-        bound = audit_scores(
-            scores,
-            bits,
-            _delta(claim, delta),
-            confidence,
-            rule,
-            rng=rng,
-            adjacency=adjacency,
-            family=family,
-        )
-        digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
-        return replace(
-            cls.of_bound(bound, claim, name=name, command=command),
-            histogram=Histogram.of(values, included),
-            facts={
-                "scores": f"{len(values)}, sha256 of the numbers {digest}",
-                **_advice(bound, values, included, rule),
-            },
-            seed=rng if isinstance(rng, int) else None,
-        )
-
-    @classmethod
-    def of_game(
-        cls,
-        game: Transcript,
-        claim: Claim | None = None,
-        *,
-        delta: float | None = None,
-        confidence: float = 0.95,
-        mechanism: Any = None,
-        name: str = "game",
-        seed: int | None = None,
-        command: str | None = None,
-    ) -> "Result":
-        """The result of a game that was played.
-
-        Args:
-            game: What `play`, `replay` or `classic` gave.
-            claim: What was promised; the bound is at its delta.
-            delta: The delta of the bound where there is no claim; 0 by default.
-            confidence: With which probability the bound holds.
-            mechanism: The mechanism, if its privacy loss is known: then the histogram of the losses is shown.
-            name: What was audited.
-            seed: The seed of the game.
-            command: The command that repeats it.
-
-        Returns:
-            The bound with its claim; of a known mechanism of moderate size also how far apart the losses are.
-
-        """
-        bound = game.bound(_delta(claim, delta), confidence)
-        made = cls.of_bound(bound, claim, name=name, command=command)
-        shown = None
-        if hasattr(mechanism, "loss") and len(game.bits) <= LARGEST_EXPLAINED:
-            losses = mechanism.loss(game.output[None], np.zeros_like(game.bits)[None])[0]
-            shown = Histogram.of(losses, game.bits)
-        return replace(made, histogram=shown, seed=seed)
-
-    @classmethod
-    def of_training(
-        cls, audit: Trained, claim: Claim | None = None, *, confidence: float = 0.95, **how: Any
-    ) -> "Result":
-        """The result of an audited training run: a `Recording`, or an attached audit.
-
-        Args:
-            audit: What training left behind.
-            claim: What was promised; the bound is at its delta.
-            confidence: With which probability the bound holds.
-            **how: How to guess: `rule`, `score`, `adaptive`; and `name`.
-
-        Returns:
-            The bound, the claim, the conformance test and what was exercised.
-
-        """
-        if not isinstance(claim, ApproximateDP):
-            return audit.report(claimed=claim, confidence=confidence, adjacency="unspecified", **how)
-        told = {"claimed": claim.epsilon, "delta": claim.delta, **how}
-        return audit.report(confidence=confidence, adjacency=claim.adjacency, **told)
 
     def __post_init__(self) -> None:
         checks.assign(self, seed=limits.seed(self.seed))
@@ -427,7 +235,7 @@ class Result:
         record, bound = self.to_dict(), self.bound
         for part in ("evidence", "claim"):
             limits.require_moderate(part, record[part])
-        limits.require_quick(bound, limits.allowed(record), "this result")
+        limits.require_quick(bound.evidence, bound.family, bound.delta, limits.allowed(record), "this result")
         if isinstance(self.claim, Composed):
             with limits.quick(record, bound.evidence, "this result"):  # as its reader will have to
                 Composed(self.claim.parts).epsilon_at(bound.delta)
@@ -454,32 +262,6 @@ class Result:
 
         write_report_of([self], Path(path), title)
         return Path(path)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Result":
-        """Read a result file, and compute its bound again from the evidence.
-
-        Args:
-            path: The file that `save` or the command line wrote.
-
-        Returns:
-            The result.
-
-        Raises:
-            InputError: If the file cannot be read, is not a result, was changed, or does not hold.
-
-        Example:
-            >>> from tempfile import TemporaryDirectory
-            >>> from canaria import Counts, lower_bound
-            >>> with TemporaryDirectory() as folder:
-            ...     made = lower_bound(Counts(90, 100, 100)).result(name="survey")
-            ...     Result.load(made.save(f"{folder}/survey.json"))
-            <Result survey: ε ≥ 1.630 at δ = 0, with 95% confidence; no claim>
-
-        """
-        from canaria.results.verify import read_checked
-
-        return read_checked(path).result
 
     def __repr__(self) -> str:
         return f"<Result {self.name}: {self.bound.short}; {self.answer}>"
@@ -515,30 +297,4 @@ class Result:
 
     def __str__(self) -> str:
         """For people."""
-        from canaria.results.text import text_of
-
         return text_of(self)
-
-
-def _advice(bound: Bound, scores: Floats, bits: npt.ArrayLike, rule: Rule | None) -> dict[str, str]:
-    """What to choose next time, if the default rule would have shown far more of the same scores."""
-    if rule is None or bound.family is not None or not np.isfinite(scores).all():
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ranked = audit_scores(scores, bits, bound.delta, bound.confidence, rng=0)
-    if ranked.epsilon <= _FAR_BELOW * bound.epsilon:
-        return {}
-    return {
-        "next time": f"the default rule would show {ranked.epsilon_text} of such scores; a rule must be "
-        "chosen before the scores are seen, so for these it is too late"
-    }
-
-
-def _delta(claim: Claim | None, delta: float | None) -> float:
-    """The delta of the bound: that of the claim; another one beside it is an error."""
-    if not isinstance(claim, ApproximateDP):
-        return 0.0 if delta is None else delta
-    if delta is not None and delta != claim.delta:
-        raise InputError(f"delta must be that of the claim, {claim.delta:g}, or left out, got {delta}")
-    return claim.delta

@@ -66,7 +66,7 @@ class Cause:
         unbounded: Whether noise is missing altogether, so that no ε holds.
 
     Example:
-        >>> from canaria.results import Cause
+        >>> from canaria.bounds import Cause
         >>> Cause(text="batches are too small", effect="costs accuracy, not privacy").unbounded
         False
 
@@ -93,7 +93,7 @@ class Conformance:
         level: The false-alarm rate of the test.
 
     Example:
-        >>> from canaria.results import Conformance
+        >>> from canaria.bounds import Conformance
         >>> parts = {"noise": 1e-9}
         >>> found = Conformance(p_value=1e-9, noise=0.5, stated_noise=1.0, weight=0.99, parts=parts)
         >>> found.conforms

@@ -8,12 +8,12 @@ import pytest
 
 from canaria import Counts, InputError, Result, lower_bound
 from canaria._core.files import checksum
+from canaria.bounds.parts import Ladder, Step
+from canaria.files.read import read_result
+from canaria.files.verify import check
+from canaria.game.ladders import ladder_of_dpsgd
 from canaria.mechanisms import DpSgd
 from canaria.report.section import explain
-from canaria.results.ladders import ladder_of_dpsgd
-from canaria.results.parts import Ladder, Step
-from canaria.results.read import read_result
-from canaria.results.verify import check
 from canaria.theory import efficacy
 from canaria.training.canaries import Dirac
 from tests.report.samples import scored

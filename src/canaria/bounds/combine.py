@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 from canaria._core import checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent
+from canaria.bounds.bound import Bound, lower_bound
 from canaria.claims import Claim
-from canaria.claims.approximate import common_adjacency
+from canaria.claims.adjacency import common_adjacency
 from canaria.evidence.base import Evidence
-from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.split import MOST_SHARES, Split
 
 if TYPE_CHECKING:
-    from canaria.results.result import Result
+    from canaria.bounds.result import Result
 
 _BELOW_ONE: Final = 1 - 2.0**-50
 """So that the levels of the parts add up to no more than that of the whole, in floating point too."""
 
 
 @dataclass(frozen=True)
-class Together:
+class Combined:
     """The bounds of several audits, which all hold simultaneously, and the largest of them.
 
     The joint bound is saved like any other, with the names of all audits: `result(claim).save(path)`.
@@ -33,8 +33,8 @@ class Together:
         bound: The largest of these bounds; it holds with the confidence of the whole.
 
     Example:
-        >>> from canaria import Counts, together
-        >>> both = together({"histogram": Counts(90, 100, 100), "mean": Counts(60, 100, 100)})
+        >>> from canaria import Counts, combine
+        >>> both = combine({"histogram": Counts(90, 100, 100), "mean": Counts(60, 100, 100)})
         >>> {name: bound.epsilon_text for name, bound in both.bounds.items()}
         {'histogram': '1.542', 'mean': '0.000'}
         >>> both.best, both.bound.confidence
@@ -130,13 +130,13 @@ class Together:
         return f"{alone}, and every audit that was made is listed)."
 
 
-def together(
+def combine(
     audits: Mapping[str, Any],
     delta: float | None = None,
     confidence: float = 0.95,
     *,
     shares: Mapping[str, float] | None = None,
-) -> Together:
+) -> Combined:
     """Combine several audits of one model or mechanism into bounds that hold simultaneously.
 
     Proved (Theorem 19, a union bound): audit i errs with probability at most beta share_i, so with
@@ -161,9 +161,9 @@ def together(
             the adjacencies differ.
 
     Example:
-        >>> from canaria import Counts, together
+        >>> from canaria import Counts, combine
         >>> from canaria.claims import ApproximateDP
-        >>> seen = together({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
+        >>> seen = combine({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
         >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
         ('white box', '1.542', True)
 
@@ -177,7 +177,7 @@ def together(
         name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES * _BELOW_ONE))
         for name, audit in audits.items()
     }
-    return Together(bounds, _joint(bounds, parts, at, confidence))
+    return Combined(bounds, _joint(bounds, parts, at, confidence))
 
 
 def bound_of(audit: object, delta: float, confidence: float, **how: object) -> Bound:

@@ -9,8 +9,9 @@ import pytest
 
 from canaria import Counts, InputError, Result, audit_scores, lower_bound, play
 from canaria.claims import ApproximateDP
+from canaria.files import check, read_result
+from canaria.game import result_of_scores
 from canaria.mechanisms import RandomizedResponse
-from canaria.results import check, read_result
 from canaria.training import Dirac
 from tests.cli.command import canaria
 from tests.training.simulated import simulated
@@ -44,7 +45,10 @@ def test_counts_are_those_of_the_command_line() -> None:
             "--json",
         ],
     )
-    assert same(Result.of_counts(Counts(73, 100, 1000), ApproximateDP(1.0, delta=1e-5)), ran.out)
+    assert same(
+        lower_bound(Counts(73, 100, 1000), 1e-5).result(ApproximateDP(1.0, delta=1e-5), name="counts"),
+        ran.out,
+    )
 
 
 def test_scores_are_those_of_the_command_line(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_scores_are_those_of_the_command_line(tmp_path: Path) -> None:
     path.write_text(f"score,included\n{rows}\n")
     ran = canaria("scores", str(path), "--delta", "1e-5", "--claimed", "2", "--json")
     claim = ApproximateDP(2.0, delta=1e-5)
-    made = Result.of_scores(scores, bits, claim, rng=0, name="scores in scores.csv")
+    made = result_of_scores(scores, bits, claim, rng=0, name="scores in scores.csv")
     assert same(made, ran.out)
     assert made.histogram is not None
 
@@ -66,13 +70,9 @@ def test_a_game_is_that_of_the_command_line() -> None:
         *["randomized-response", "--epsilon", "1", "--n", "200", "--delta", "0", "--claimed", "3", "--json"],
     )
     mechanism = RandomizedResponse(1.0)
-    made = Result.of_game(
-        play(mechanism, n=200, rng=0),
-        ApproximateDP(3.0, delta=0, adjacency="replace"),
-        mechanism=mechanism,
-        name="randomized-response",
-        seed=0,
-    )
+    claim = ApproximateDP(3.0, delta=0, adjacency="replace")
+    game = play(mechanism, n=200, rng=0)
+    made = replace(game.result(claim, mechanism=mechanism, name="randomized-response"), seed=0)
     printed = json.loads(ran.out)
     assert printed["ladder"]["top"] == "the mechanism's epsilon"
     assert same(made, json.dumps({**printed, "ladder": made.to_dict()["ladder"]}))
@@ -81,7 +81,7 @@ def test_a_game_is_that_of_the_command_line() -> None:
 def test_a_training_run_gives_its_own_report() -> None:
     recording = simulated(Dirac(200), 0)
     claim = ApproximateDP(2.0, delta=1e-5)
-    made = Result.of_training(recording, claim, name="mine")
+    made = recording.report(claim, name="mine")
     assert made.to_dict() == recording.report(2.0, 1e-5, name="mine").to_dict()
     assert made.conformance is not None
 
@@ -98,7 +98,7 @@ def test_a_bound_opens_its_report(tmp_path: Path) -> None:
 def test_the_same_result_gives_the_same_page(tmp_path: Path) -> None:
     """Nothing of the page comes from the clock, the machine or an earlier page."""
     claim = ApproximateDP(1.0, delta=1e-5)
-    made = replace(Result.of_counts(Counts(73, 100, 1000), claim), date="2020-02-29")
+    made = replace(lower_bound(Counts(73, 100, 1000), 1e-5).result(claim), date="2020-02-29")
     first = made.report(tmp_path / "first.html").read_bytes()
     again = read_result(made.save(tmp_path / "result.json")).result
     assert again.report(tmp_path / "again.html").read_bytes() == first
@@ -107,10 +107,12 @@ def test_the_same_result_gives_the_same_page(tmp_path: Path) -> None:
 
 def test_delta_is_that_of_the_claim() -> None:
     claim = ApproximateDP(1.0, delta=1e-5)
-    assert Result.of_counts(Counts(73, 100, 1000), claim, delta=1e-5).bound.delta == 1e-5
-    assert Result.of_counts(Counts(73, 100, 1000), delta=1e-3).bound.delta == 1e-3
+    game = play(RandomizedResponse(1.0), n=200, rng=0)
+    claim = replace(claim, adjacency="replace")
+    assert game.result(claim, delta=1e-5).bound.delta == game.result(claim).bound.delta == 1e-5
+    assert game.result(delta=1e-3).bound.delta == 1e-3
     with pytest.raises(InputError, match="delta must be that of the claim, 1e-05, or left out, got 0"):
-        Result.of_counts(Counts(73, 100, 1000), claim, delta=0)
+        game.result(claim, delta=0)
     with pytest.raises(InputError, match="the bound is at delta = 0, but the claim is at delta = 1e-05"):
         Result(lower_bound(Counts(73, 100, 1000)), ApproximateDP(0.1, delta=1e-5))
 

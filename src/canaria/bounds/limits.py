@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from canaria._core import checks, effort
 from canaria._core.errors import InputError, shown
-from canaria.evidence import Bound, Evidence
+from canaria.claims.families import Family
+from canaria.evidence import Evidence
 
 LARGEST_FILE: Final = 64 * 2**20
 MOST_STEPS: Final = 20
@@ -78,13 +79,14 @@ def allowed(record: Mapping[str, Any]) -> float:
     return ALLOWED + planning + _PER_BYTE * max(0, len(json.dumps(record["evidence"])) - 10**6)
 
 
-def require_quick(bound: Bound, seconds: float, source: str) -> None:
-    """Refuse evidence that is likely to take longer than is allowed, before anything is computed."""
-    evidence, family = bound.evidence, bound.family
-    likely = evidence.effort(bound.delta).bound
+def require_quick(
+    evidence: Evidence, family: Family | None, delta: float, seconds: float, source: str
+) -> None:
+    """Refuse a bound that is likely to take longer than is allowed, before anything is computed."""
+    likely = evidence.effort(delta).bound
     if family is not None and evidence.family is None:
         tested = len(family.stretches(evidence.elements))
-        likely = family.effort(evidence.elements) + tested * evidence.effort(bound.delta).claim
+        likely = family.effort(evidence.elements) + tested * evidence.effort(delta).claim
     if likely > seconds:
         raise too_long(source, f"about {likely:.0f}", seconds, evidence)
 

@@ -8,13 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from canaria._core.errors import InputError, shown
 from canaria._core.files import checksum
-from canaria.evidence import Bound, lower_bound
-from canaria.evidence.bound import plain
-from canaria.results import limits
-from canaria.results.conformance import joined
-from canaria.results.parts import CHANCE, CLAIM, Ladder
-from canaria.results.read import Stored, read_result
-from canaria.results.result import Result
+from canaria._core.kinds import plain
+from canaria.bounds import Bound, limits, lower_bound
+from canaria.bounds.conformance import joined
+from canaria.bounds.parts import CHANCE, CLAIM, Ladder
+from canaria.bounds.result import Result
+from canaria.files.read import Stored, read_result
 
 _SAME: Final = 1e-8
 _SAME_P_VALUE: Final = 1e-6
@@ -50,7 +49,7 @@ class Check(NamedTuple):
         changed: Whether the file was changed after it was written.
 
     Example:
-        >>> from canaria.results import Check
+        >>> from canaria.files import Check
         >>> Check(stored=1.63, recomputed=1.63, faults=()).holds
         True
 
@@ -83,6 +82,30 @@ class Check(NamedTuple):
         }
 
 
+def load(source: str | Path) -> Result:
+    """Read a result file, and compute its bound again from the evidence.
+
+    Args:
+        source: The file that `Result.save` or the command line wrote; `-` is standard input.
+
+    Returns:
+        The result.
+
+    Raises:
+        InputError: If the file cannot be read, is not a result, was changed, or does not hold.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from canaria import Counts, load, lower_bound
+        >>> with TemporaryDirectory() as folder:
+        ...     made = lower_bound(Counts(90, 100, 100)).result(name="survey")
+        ...     load(made.save(f"{folder}/survey.json"))
+        <Result survey: ε ≥ 1.630 at δ = 0, with 95% confidence; no claim>
+
+    """
+    return read_checked(source).result
+
+
 def read_checked(source: str | Path) -> Stored:
     """Read a result and recompute its bound.
 
@@ -98,7 +121,7 @@ def read_checked(source: str | Path) -> Stored:
     Example:
         >>> import tempfile, pathlib
         >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.results import read_checked
+        >>> from canaria.files import read_checked
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> print(read_checked(saved).result.verdict)
@@ -131,7 +154,7 @@ def check(stored: Stored) -> Check:
     Example:
         >>> import tempfile, pathlib
         >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.results import check, read_result
+        >>> from canaria.files import check, read_result
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> found = check(read_result(saved))

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy import special
@@ -11,7 +11,10 @@ from canaria._core import effort
 from canaria._core.rounding import percent, rounded_down
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import Evidence, Progress, Tally
-from canaria.evidence.bound import Bound, lower_bound
+from canaria.evidence.inversion import last_refuted
+
+if TYPE_CHECKING:
+    from canaria.bounds.bound import Bound
 
 _LOW: Final = 0.5
 """A bound below this share of what it could be is far below it."""
@@ -27,7 +30,7 @@ _PATIENCE: Final = 1.0
 """Seconds of an ordinary core that may be spent on how many elements would do."""
 
 
-def diagnosis(bound: Bound) -> str:
+def diagnosis(bound: "Bound") -> str:
     """What keeps the bound down.
 
     Args:
@@ -51,19 +54,19 @@ def diagnosis(bound: Bound) -> str:
     return next(filter(None, (cause(bound) for cause in causes)), "")
 
 
-def _no_guess(bound: Bound) -> str:
+def _no_guess(bound: "Bound") -> str:
     none = "no guess was made: the scores are all equal, or the rule guesses nothing"
     return none if bound.tally.taken == 0 else ""
 
 
-def _all_right(bound: Bound) -> str:
+def _all_right(bound: "Bound") -> str:
     right, taken = bound.tally
     alike = " of one sign" if bound.clearest.one_sided else ""
     only = f"all of the {taken} surest guesses{alike} are right: only more of them can show more"
     return only if right == taken else ""
 
 
-def _wrong_sign(bound: Bound) -> str:
+def _wrong_sign(bound: "Bound") -> str:
     wrong = None if bound.epsilon else _mostly_wrong(bound.clearest.progress(0.0))
     if wrong is None:
         return ""
@@ -74,7 +77,7 @@ def _wrong_sign(bound: Bound) -> str:
     )
 
 
-def _no_signal(bound: Bound) -> str:
+def _no_signal(bound: "Bound") -> str:
     if bound.epsilon or bound.clearest.weighs or (p_value := _against_coins(bound)) <= _CHANCE:
         return ""
     return (
@@ -83,7 +86,7 @@ def _no_signal(bound: Bound) -> str:
     )
 
 
-def _poor_weights(bound: Bound) -> str:
+def _poor_weights(bound: "Bound") -> str:
     """Whether guesses that were weighed by their losses, or bet on, are not as good as these say."""
     if not bound.clearest.weighs:
         return ""
@@ -102,7 +105,7 @@ def _mostly_wrong(progress: Progress) -> Tally | None:
     return Tally(int(progress.correct[worst]), int(progress.taken[worst]))
 
 
-def _against_coins(bound: Bound) -> float:
+def _against_coins(bound: "Bound") -> float:
     """The p-value against guesses that are right by chance alone."""
     if bound.family is None:
         return bound.evidence.p_value(ApproximateDP(0.0, delta=0))
@@ -110,7 +113,7 @@ def _against_coins(bound: Bound) -> float:
     return float(special.bdtrc(right - 1, taken, 0.5)) if right else 1.0
 
 
-def _too_much_delta(bound: Bound) -> str:
+def _too_much_delta(bound: "Bound") -> str:
     """Whether most is lost to the failures that delta permits."""
     if bound.delta == 0 or bound.family is not None:
         return ""
@@ -128,7 +131,7 @@ def _too_much_delta(bound: Bound) -> str:
     return f"δ = {bound.delta:g} is large{large}; {shown}"
 
 
-def _too_few_elements(bound: Bound) -> str:
+def _too_few_elements(bound: "Bound") -> str:
     """Whether most is lost to chance, and how many elements would do."""
     right, taken = bound.tally
     wanted = "a bound above 0" if bound.epsilon == 0 else "half of the estimate"
@@ -141,7 +144,7 @@ def _too_few_elements(bound: Bound) -> str:
     )
 
 
-def _elements_needed(bound: Bound) -> int | None:
+def _elements_needed(bound: "Bound") -> int | None:
     """With how many elements the same accuracy, less a standard error, shows enough; None if not found."""
     evidence = bound.clearest
     kind = evidence.count_kind
@@ -165,7 +168,7 @@ def _elements_needed(bound: Bound) -> int | None:
 def _bound_within_reason(evidence: Evidence, delta: float, confidence: float) -> float:
     """The bound, or 0 if it takes long."""
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
-        return lower_bound(evidence, delta, confidence).epsilon
+        return last_refuted(evidence, delta, 1 - confidence)
     return 0.0
 
 

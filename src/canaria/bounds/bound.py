@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from canaria._core import binomial, checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.extras import needed_for
-from canaria._core.kinds import to_dict
+from canaria._core.kinds import plain, to_dict
 from canaria._core.rounding import percent, rounded_down
+from canaria.bounds.diagnosis import diagnosis
+from canaria.bounds.parts import Ladder
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims.families import Family, tested
 from canaria.evidence.base import Evidence, Inversion, Tally
@@ -22,8 +25,6 @@ from canaria.evidence.inversion import (
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from canaria.results.result import Result
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +177,7 @@ class Bound:
                 "audit without a family to refute epsilon at delta for every mechanism"
             ) from None
 
-    def result(self, claim: Claim | None = None, *, name: str = "audit") -> "Result":
+    def result(self, claim: Claim | None = None, *, name: str = "audit") -> Result:
         """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
 
         Args:
@@ -184,12 +185,20 @@ class Bound:
             name: What was audited.
 
         Returns:
-            The result; the command line makes the same one from the same bound.
+            The result; where the claim is not refuted, with the ladder from it down to the bound. The command
+            line makes the same one from the same bound.
+
+        Example:
+            >>> from canaria import Counts, lower_bound
+            >>> from canaria.claims import ApproximateDP
+            >>> lower_bound(Counts(73, 100, 1000), 1e-5).result(ApproximateDP(1.0, delta=1e-5)).answer
+            'not refuted'
 
         """
-        from canaria.results.result import Result
-
-        return Result.of_bound(self, claim, name=name)
+        made = Result(self, claim, name=name)
+        if made.claimed is None:
+            return made
+        return replace(made, ladder=Ladder.of_scores(made.claimed, self.estimate, self.epsilon))
 
     def to_dict(self) -> dict[str, Any]:
         """The bound as plain data for JSON; infinite numbers become the string "inf"."""
@@ -245,8 +254,6 @@ class Bound:
     @cached_property
     def diagnosis(self) -> str:
         """Why the bound is 0, or far below what the same guesses estimate; empty if it is neither."""
-        from canaria.evidence.diagnosis import diagnosis
-
         return diagnosis(self)
 
     @property
@@ -383,6 +390,10 @@ def lower_bound(
     return bound.with_epsilon(epsilon)
 
 
-def plain(number: float) -> float | str:
-    """A number for JSON; infinity becomes the string "inf"."""
-    return number if math.isfinite(number) else str(number)
+def delta_of(claim: Claim | None, delta: float | None) -> float:
+    """The delta of a bound: that of the claim; another one beside it is an error."""
+    if not isinstance(claim, ApproximateDP):
+        return 0.0 if delta is None else delta
+    if delta is not None and delta != claim.delta:
+        raise InputError(f"delta must be that of the claim, {claim.delta:g}, or left out, got {delta}")
+    return claim.delta

@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from canaria import Bound, Counts, Result, audit_scores, lower_bound
+from canaria import Bound, Counts, audit_scores, lower_bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import Ranking, UncommittedCounts, Weighted
+from canaria.game import result_of_scores
 from canaria.rules import Tails
 
 
@@ -98,9 +99,9 @@ def test_a_poor_rule_is_told_what_the_default_would_show() -> None:
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2, 1000)
     scores = rng.normal(2.0 * bits)
-    poor = Result.of_scores(scores, bits, delta=1e-5, rule=Tails(4), rng=0)
+    poor = result_of_scores(scores, bits, delta=1e-5, rule=Tails(4), rng=0)
     assert poor.bound.epsilon == 0
     assert "the default rule would show 3." in poor.facts["next time"]
     assert "too late" in poor.facts["next time"]
-    assert "next time" not in Result.of_scores(scores, bits, delta=1e-5, rule=Tails(200), rng=0).facts
-    assert "next time" not in Result.of_scores(scores, bits, delta=1e-5, rng=0).facts
+    assert "next time" not in result_of_scores(scores, bits, delta=1e-5, rule=Tails(200), rng=0).facts
+    assert "next time" not in result_of_scores(scores, bits, delta=1e-5, rng=0).facts

@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
+from canaria.bounds import Bound, limits
+from canaria.bounds.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
+from canaria.bounds.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
+from canaria.bounds.parts import Histogram, Ladder, Step
+from canaria.bounds.result import FORMAT, Result
+from canaria.bounds.rungs import MOST_RUNGS, Rung
 from canaria.claims import ApproximateDP, Claim, families
-from canaria.evidence import Bound, Evidence
-from canaria.results import limits
-from canaria.results.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
-from canaria.results.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
-from canaria.results.parts import Histogram, Ladder, Step
-from canaria.results.result import FORMAT, Result
-from canaria.results.rungs import MOST_RUNGS, Rung
+from canaria.evidence import Evidence
 
 _LONGEST_LIST: Final = 20_000
 
@@ -34,7 +34,7 @@ class Stored(NamedTuple):
     Example:
         >>> import tempfile, pathlib
         >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.results import read_result
+        >>> from canaria.files import read_result
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> stored = read_result(saved)
@@ -62,7 +62,7 @@ def read_result(source: str | Path) -> Stored:
     Example:
         >>> import tempfile, pathlib
         >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.results import read_result
+        >>> from canaria.files import read_result
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> print(read_result(saved).result.bound)
@@ -117,7 +117,7 @@ def _result(record: object, source: str) -> Result:
     for part in ("evidence", "claim"):
         limits.require_moderate(part, record[part])
     bound = _bound(record)
-    limits.require_quick(bound, limits.allowed(record), source)
+    limits.require_quick(bound.evidence, bound.family, bound.delta, limits.allowed(record), source)
     with limits.quick(record, bound.evidence, source):  # a composed claim takes long to say its ε
         return _made(record, bound)
 
@@ -147,7 +147,7 @@ def _made(record: dict[str, Any], bound: Bound) -> Result:
 
 @lru_cache
 def _fields() -> frozenset[str]:
-    schema = files("canaria.results").joinpath("result.schema.json").read_text(encoding="utf-8")
+    schema = files("canaria.files").joinpath("result.schema.json").read_text(encoding="utf-8")
     return frozenset(json.loads(schema)["properties"])
 
 
