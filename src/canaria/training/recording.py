@@ -487,9 +487,8 @@ class Recording:
         """
         tested = self.family(family)
         claim = self._promised(claimed, delta, adjacency, tested)
-        bound = self.bound(
-            delta_of(claim, delta), confidence, rule=rule, score=score, adaptive=adaptive, family=tested
-        )
+        at = delta_of(claim, delta)
+        bound = self.bound(at, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
         found = self.tested_at(self.noise_multiplier)
         return Result(
             bound,
@@ -497,7 +496,7 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            rungs=rungs_of(self, bound, score) if rungs and delta and self.own_family else (),
+            rungs=rungs_of(self, bound, score) if rungs and at and self.own_family else (),
             conformance=found,
             facts=facts_of(self, tested=found is not None),
             contradictions=self.contradictions_with(claim, bound.delta),
