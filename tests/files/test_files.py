@@ -35,7 +35,7 @@ from canaria.files.verify import check, read_checked
 from canaria.report.section import explain
 from canaria.report.terminal import show
 from canaria.rules.ranked import SHARES
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.evidence.kinds import ALL
 from tests.report.samples import of_every_kind, scored
 from tests.training.simulated import simulated

@@ -31,7 +31,7 @@ from canaria.rules import (
     Top,
     UpTo,
 )
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.report.samples import of_every_kind, scored
 from tests.training.simulated import simulated
 

@@ -15,7 +15,7 @@ from canaria.game.ladders import ladder_of_dpsgd
 from canaria.mechanisms import DpSgd
 from canaria.report.section import explain
 from canaria.theory import efficacy
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.report.samples import scored
 from tests.training.simulated import simulated
 

@@ -43,7 +43,7 @@ from canaria.files.verify import check, read_checked
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
 from canaria.rules import All, Bet, Online, Soft, Surest, Threshold, UpTo
 from canaria.testing.assertions import examine, examine_training
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.training.simulated import simulated, watched
 
 

@@ -6,7 +6,7 @@ has a direction: too little noise leaks more than was stated, too low a sampling
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 LEVEL: Final = 1e-3
 """The false-alarm rate of the test, unless another one is asked for."""
@@ -54,6 +54,23 @@ ADVICE: Final = {
     "offset": "check what is added to the sum besides rows and noise",
 }
 """What to do when a part fails."""
+
+
+class Part(NamedTuple):
+    """One test of conformance.
+
+    Attributes:
+        p_value: Its p-value.
+        cause: What is wrong if it fails, as a clause.
+        effect: What that does to privacy: `LEAKS`, `SAFE` or `OPEN`.
+        missing: Whether noise is missing altogether, so that ε is unbounded.
+
+    """
+
+    p_value: float
+    cause: str
+    effect: str = OPEN
+    missing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

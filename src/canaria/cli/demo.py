@@ -75,7 +75,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     from canaria.game.ladders import ladder_of_dpsgd
     from canaria.game.scores import audit_scores
     from canaria.mechanisms import DpSgd
-    from canaria.training.conformance import of_dirac
+    from canaria.training.conformance.sums import of_dirac
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
     sigma = 1 / signal

@@ -38,7 +38,7 @@ class Recorded(ABC):
         sample_rate: float | None = None,
         noise_multiplier: float | None = None,
     ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.training.conformance`."""
+        """Whether the sums are what correct training would show; see `canaria.training.conformance.sums`."""
         return self.recording().conformance(
             steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )

@@ -17,7 +17,7 @@ from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.bounds.bound import Bound, delta_of
-from canaria.bounds.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance
+from canaria.bounds.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance, Part
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, GaussianDP
@@ -28,18 +28,18 @@ from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference
 from canaria.rules import AdaptiveRule, Matched, Rule
-from canaria.training.accounts import Account
-from canaria.training.accumulator import LEAST_NOISE
-from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived
-from canaria.training.claimed import DELTA, false_claims
-from canaria.training.coincidences import coincidences
-from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
-from canaria.training.draws import Drawn, part_of
-from canaria.training.facts import facts_of, tested_topics
-from canaria.training.noise import Part, parts_of, untested
-from canaria.training.rungs import rungs_of, squares_of
-from canaria.training.sampling import Sampling
-from canaria.training.witnesses import Roles, Seen
+from canaria.training.canaries.designs import TESTS, Dense, Design, Dirac, derived
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.canaries.witnesses import Roles, Seen
+from canaria.training.conformance.accounts import Account
+from canaria.training.conformance.claimed import DELTA, false_claims
+from canaria.training.conformance.coincidences import coincidences
+from canaria.training.conformance.draws import Drawn, part_of
+from canaria.training.conformance.facts import facts_of, tested_topics
+from canaria.training.conformance.noise import parts_of, untested
+from canaria.training.conformance.rungs import rungs_of, squares_of
+from canaria.training.conformance.sums import FEWEST, Rounding, enough_draws, of_dense, of_dirac
+from canaria.training.likelihood.accumulator import LEAST_NOISE
 
 ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
 UNITS: Final = ("row", "user", "client")

@@ -25,15 +25,23 @@ from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
-from canaria.training import accumulator
-from canaria.training.accounts import counted
-from canaria.training.canaries import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits, too_heavy
-from canaria.training.correlated import Correlation
-from canaria.training.noise import numbered
+from canaria.training.canaries.designs import (
+    DRAWS,
+    HEAD_PARAMETERS,
+    PLACES,
+    Design,
+    derived,
+    hidden_bits,
+    too_heavy,
+)
+from canaria.training.canaries.sampling import POISSON
+from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.noise import numbered
+from canaria.training.likelihood import accumulator
+from canaria.training.likelihood.correlated import Correlation
 from canaria.training.recording import Recording
-from canaria.training.sampling import POISSON
 from canaria.training.watch import Reading, Watch
-from canaria.training.witnesses import layout
 
 PyTree = Any
 """Arrays in any nest of tuples, lists and dicts."""

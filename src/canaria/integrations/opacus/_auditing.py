@@ -31,7 +31,7 @@ from canaria.integrations.opacus._internals import (
     steps_counted,
 )
 from canaria.integrations.opacus._programs import Promise, noticing
-from canaria.training.canaries import Dense, Dirac
+from canaria.training.canaries.designs import Dense, Dirac
 from canaria.training.watch import Watch
 
 _PROGRAM: Final = 0x70726F67

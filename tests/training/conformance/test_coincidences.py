@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canaria.training.coincidences import _ETA, coincidences, near_ties, usable
-from canaria.training.witnesses import Roles
+from canaria.training.canaries.witnesses import Roles
+from canaria.training.conformance.coincidences import _ETA, coincidences, near_ties, usable
 
 STEPS, WITNESSES = 64, 512
 

@@ -14,7 +14,7 @@ noise; all in units of the clip norm.
                for s = 1, the sum over passes of ln (1 - w r / b + w / b sum_t e^((y_t - 1/2) / sigma_t^2)),
                t over the r steps so far of the b steps of a pass, w the probability with which a row is in
                it. `HELD` steps are held back and added in one go.
-    witnesses  What `canaria.training.witnesses.Seen` says, for conformance alone.
+    witnesses  What `canaria.training.canaries.witnesses.Seen` says, for conformance alone.
 """
 
 import math
@@ -27,9 +27,9 @@ from scipy import special
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import log_likelihoods_of
-from canaria.training.canaries import Design, Dirac
-from canaria.training.sampling import POISSON, Sampling
-from canaria.training.witnesses import Roles, Seen
+from canaria.training.canaries.designs import Design, Dirac
+from canaria.training.canaries.sampling import POISSON, Sampling
+from canaria.training.canaries.witnesses import Roles, Seen
 
 HELD: Final = 16
 """So many steps are held back and added together; the first of them show the noise."""

@@ -55,7 +55,7 @@ class Isolation:
 
     Example:
         >>> import numpy as np
-        >>> from canaria.training import Isolation
+        >>> from canaria.preflight import Isolation
         >>> zero = np.zeros((2, 2))
         >>> found = Isolation(
         ...     rows=(0, 1), moved=np.ones(2), influence=zero, hidden=None, tolerance=1e-3, cause=""

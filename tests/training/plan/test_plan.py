@@ -22,8 +22,8 @@ from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
 from canaria.rules import Around, Matched, Ranked, Soft, Surest
 from canaria.rules.ranked import ONE_SIDED, SHARES
 from canaria.theory import efficacy
-from canaria.training.canaries import Dirac, hidden_bits
-from canaria.training.conformance import of_dirac
+from canaria.training.canaries.designs import Dirac, hidden_bits
+from canaria.training.conformance.sums import of_dirac
 from canaria.training.plan import Expected, Plan, expected_bound, planned_rule, refutation_power
 from canaria.training.plan import _law as laws
 from canaria.training.plan._law import Training, law_of_losses

@@ -9,9 +9,9 @@ import numpy as np
 from canaria._core import binomial, checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
+from canaria.bounds.conformance import Part
 from canaria.claims.families import DpSgdFamily, Family
-from canaria.training.noise import Part
-from canaria.training.witnesses import Seen
+from canaria.training.canaries.witnesses import Seen
 
 KINDS: Final = ("poisson", "shuffled", "fixed-size")
 _WORDS: Final = {

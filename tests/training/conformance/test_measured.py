@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from canaria.training.measured import Squares
+from canaria.training.conformance.measured import Squares
 
 
 def test_the_e_value_is_the_mean_likelihood_ratio() -> None:

@@ -22,7 +22,7 @@ from scipy import stats
 
 from canaria._core.arrays import Floats
 from canaria.bounds.conformance import OPEN
-from canaria.training.witnesses import Roles
+from canaria.training.canaries.witnesses import Roles
 
 FIRST: Final = 64
 """Single values are kept in this many steps, the first."""

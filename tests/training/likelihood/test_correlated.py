@@ -13,8 +13,8 @@ from canaria.claims import GaussianDP
 from canaria.claims.noise import gaussian_epsilon
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, InOrder, MinSeparation, Strategy
 from canaria.training import CorrelatedRecorder, Recording, TrainingDivergedError
-from canaria.training.correlated import Correlation
-from canaria.training.witnesses import Seen, layout
+from canaria.training.canaries.witnesses import Seen, layout
+from canaria.training.likelihood.correlated import Correlation
 from tests.training.simulated import correlated
 
 SHAPES = ((20, 30), (25,), (15, 15))

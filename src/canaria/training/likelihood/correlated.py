@@ -17,13 +17,13 @@ from scipy import special, stats
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
+from canaria.bounds.conformance import Part
 from canaria.claims.families import Family, Gaussian
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
-from canaria.training.accumulator import CLEAR, LEAST_NOISE
-from canaria.training.noise import Part
-from canaria.training.sampling import Chances, Sampling
-from canaria.training.witnesses import Roles, Seen
+from canaria.training.canaries.sampling import Chances, Sampling
+from canaria.training.canaries.witnesses import Roles, Seen
+from canaria.training.likelihood.accumulator import CLEAR, LEAST_NOISE
 
 KIND: Final = "correlated"
 _WHEN: Final = "canaries do not take part in the stated steps"
@@ -45,7 +45,7 @@ class Correlation(Sampling):
 
     Example:
         >>> from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
-        >>> from canaria.training.correlated import Correlation
+        >>> from canaria.training.likelihood.correlated import Correlation
         >>> bands = Strategy.toeplitz([1.0, 0.5], steps=8)
         >>> Correlation(mechanism=Correlated(bands, CyclicPoisson(2, 0.5), noise_multiplier=1.0)).words
         'correlated noise, 2 bands, cyclic Poisson sampling 2 x 0.5'

@@ -12,8 +12,8 @@ is correct. It is split into independent parts, each with an exact p-value:
     noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
 
 The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
-other weights, show the noise of every step by itself; `canaria.training.noise` has their parts. What the
-sampler drew is in `canaria.training.draws`.
+other weights, show the noise of every step by itself; `noise` has their parts. `draws` tests what the sampler
+drew.
 
 The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
 makes small at most as often as it says. This assumes the Gaussian mechanism, and Poisson sampling if no other
@@ -32,9 +32,9 @@ from scipy import linalg, special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, joined, sidak
-from canaria.training.noise import Part, named
-from canaria.training.sampling import POISSON, Chances, Sampling, Trials
+from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
+from canaria.training.canaries.sampling import POISSON, Chances, Sampling, Trials
+from canaria.training.conformance.noise import named
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""

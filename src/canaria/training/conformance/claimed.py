@@ -13,7 +13,7 @@ import numpy as np
 from canaria._core.rounding import rounded_down
 from canaria.bounds.conformance import LEVEL
 from canaria.claims import ApproximateDP, Claim, DpSgd
-from canaria.training.rungs import least_measured
+from canaria.training.conformance.rungs import least_measured
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording

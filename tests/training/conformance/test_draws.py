@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from canaria.bounds.conformance import OPEN, SAFE
-from canaria.training.draws import Batches, Drawn, part_of
+from canaria.training.conformance.draws import Batches, Drawn, part_of
 
 ROWS, RATE, STEPS = 400, 0.1, 100
 Sampler = Callable[[np.random.Generator], Iterator[np.ndarray]]

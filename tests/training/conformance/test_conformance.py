@@ -10,8 +10,8 @@ from scipy import stats
 
 from canaria import InputError
 from canaria.bounds.conformance import joined, needed
-from canaria.training.canaries import Dense, Design, Dirac
-from canaria.training.conformance import enough_draws, of_dense
+from canaria.training.canaries.designs import Dense, Design, Dirac
+from canaria.training.conformance.sums import enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
 from tests.training.simulated import Fault, watched
 

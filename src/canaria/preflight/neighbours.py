@@ -114,7 +114,7 @@ class Difference:
         text: All that in words, and what to do.
 
     Example:
-        >>> from canaria.training.neighbours import Difference
+        >>> from canaria.preflight.neighbours import Difference
         >>> found = Difference(
         ...     neighbour="without row 7",
         ...     what="sample rate",
@@ -157,7 +157,7 @@ class Neighbours:
         not_compared: Why it was not; empty if it was.
 
     Example:
-        >>> from canaria.training import Neighbours
+        >>> from canaria.preflight import Neighbours
         >>> found = Neighbours(
         ...     row=7, steps=100, compared=("without row 7",), moved=1.0, random=False, differences=()
         ... )

@@ -369,7 +369,7 @@ class Seen(NamedTuple):
             is independent.
         firsts: The values at the first three aligned witnesses, for each of the first steps and parameter.
         fine: Single values of the first steps and the spacing of the sums there, as
-            `canaria.training.coincidences.usable` returns them.
+            `canaria.training.conformance.coincidences.usable` returns them.
 
     """
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from canaria.bounds.conformance import Conformance
 from canaria.claims import Claim
-from canaria.training.canaries import exercised
+from canaria.training.canaries.designs import exercised
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording

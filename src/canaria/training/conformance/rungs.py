@@ -13,8 +13,8 @@ from canaria.bounds.conformance import LEVEL, in_words, joined
 from canaria.bounds.rungs import Rung
 from canaria.claims import Claim
 from canaria.rules import Matched
-from canaria.training.canaries import Dirac
-from canaria.training.measured import Squares
+from canaria.training.canaries.designs import Dirac
+from canaria.training.conformance.measured import Squares
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording

@@ -12,7 +12,7 @@ signs of such values are independent, and so are different witnesses. Each part 
     copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
               those at one index of two parameters, singly and together; and how many signs of a step are
               positive;
-    ties      how many pairs of single values nearly coincide: Poisson (`canaria.training.coincidences`);
+    ties      how many pairs of single values nearly coincide: Poisson (see `coincidences`);
     totals    the sum over all weights of a parameter: its squares over the steps (chi-squared), and the
               angles between those of two parameters, and to what is the same in every step (Beta).
 
@@ -24,15 +24,15 @@ a random number of the auditor's own.
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, needed, sidak
-from canaria.training.coincidences import near_ties, tie_cause
-from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, Part, needed, sidak
+from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.training.conformance.coincidences import near_ties, tie_cause
 
 _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
@@ -46,23 +46,6 @@ _OF_RELEASED: Final = 1e-3
 """The share of the level at which steps are tested as they were released: what that finds is certain."""
 _FEWEST: Final = 4
 """At so many weights a step without noise is surely seen."""
-
-
-class Part(NamedTuple):
-    """One test of conformance.
-
-    Attributes:
-        p_value: Its p-value.
-        cause: What is wrong if it fails, as a clause.
-        effect: What that does to privacy: `LEAKS`, `SAFE` or `OPEN`.
-        missing: Whether noise is missing altogether, so that ε is unbounded.
-
-    """
-
-    p_value: float
-    cause: str
-    effect: str = OPEN
-    missing: bool = False
 
 
 def parts_of(

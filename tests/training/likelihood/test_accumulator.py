@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from canaria.training.accumulator import Accumulator
-from canaria.training.canaries import Dirac
-from canaria.training.witnesses import MOST_STEPS, Seen, layout, shares
+from canaria.training.canaries.designs import Dirac
+from canaria.training.canaries.witnesses import MOST_STEPS, Seen, layout, shares
+from canaria.training.likelihood.accumulator import Accumulator
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,7 +7,7 @@ import pytest
 
 from canaria import InputError
 from canaria._core.arrays import Floats
-from canaria.training.isolation import Isolation, Sums, isolation_of
+from canaria.preflight.isolation import Isolation, Sums, isolation_of
 
 ROWS, WEIGHTS = 10, 200
 GRADIENTS = np.random.default_rng(0).normal(size=(ROWS, WEIGHTS)) * np.linspace(0.3, 3, ROWS)[:, None] / 14

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from canaria.training.processes import (
+from canaria.training.conformance.processes import (
     COMPARED,
     Stretches,
     compared_rows,
