@@ -1,7 +1,7 @@
 """A result: one bound, the claim it is compared with, and all that a reader needs to judge it.
 
 It prints as text, and `save` keeps it as JSON. It imports nothing that makes results. It opens `report` only
-when it is asked for a report, a chart or the HTML of a notebook.
+to show itself: as text, as a chart, in a notebook, as a report.
 """
 
 import json
@@ -20,7 +20,6 @@ from canaria.bounds.conformance import Conformance
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.provenance import running, today
 from canaria.bounds.rungs import MOST_RUNGS, Rung
-from canaria.bounds.text import text_of
 from canaria.claims import ApproximateDP, Claim, Composed
 
 if TYPE_CHECKING:
@@ -297,4 +296,6 @@ class Result:
 
     def __str__(self) -> str:
         """For people."""
+        from canaria.report import text_of
+
         return text_of(self)

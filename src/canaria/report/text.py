@@ -1,15 +1,25 @@
 """A result as text for people: what `print` and the command line show."""
 
-from typing import TYPE_CHECKING
-
 from canaria._core.rounding import percent, rounded_down
-
-if TYPE_CHECKING:
-    from canaria.bounds.result import Result
+from canaria.bounds.result import Result
 
 
-def text_of(result: "Result") -> str:
-    """The bound, the verdicts, what is shown under which assumption, and the facts, a line each."""
+def text_of(result: Result) -> str:
+    """A result as text: the bound, the verdicts, what is shown under which assumption, and the facts.
+
+    Args:
+        result: The result.
+
+    Returns:
+        The lines; `print(result)` shows them.
+
+    Example:
+        >>> from canaria import Counts, lower_bound
+        >>> from canaria.report import text_of
+        >>> text_of(lower_bound(Counts(90, 100, 100)).result()).splitlines()[0]
+        'ε ≥ 1.630 at δ = 0, with 95% confidence'
+
+    """
     bound = result.bound
     right, taken = bound.tally
     rows = [
