@@ -18,7 +18,7 @@ import opendp.prelude as dp
 from diffprivlib.mechanisms import PermuteAndFlip
 from scipy import stats
 
-from canaria import Bound, classic
+from canaria import Bound, many_runs
 from canaria.claims import ApproximateDP
 from canaria.rules import Surest
 
@@ -89,7 +89,7 @@ ALL_UP = ((0,) * 10, (1,) * 10)
 
 def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, float, Bound]]:
     def audit(mechanism: Mechanism, law: NoisyMax, pair: tuple[Queries, Queries], guesses: int) -> Bound:
-        game = classic(
+        game = many_runs(
             lambda data, stream: mechanism(data[0], stream),
             *(pair[:1], 0, pair, 10_000, law.score(*pair), Surest(guesses), rng),
         )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from canaria import Bound, classic
+from canaria import Bound, many_runs
 from canaria.claims import ApproximateDP
 from canaria.rules import Surest
 
@@ -93,7 +93,7 @@ def audits(confidence: float, rng: np.random.Generator) -> Iterator[tuple[str, f
             one, other = (algorithm.likelihood(answers, queries) for queries in pair)
             return math.log(other / one) if min(one, other) > 0 else math.copysign(math.inf, other - one)
 
-        game = classic(
+        game = many_runs(
             lambda data, stream: algorithm.run(data[0], stream),
             *(pair[:1], 0, pair, runs, score, Surest(guesses), rng),
         )

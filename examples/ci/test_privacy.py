@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from canaria import classic, combine, play
+from canaria import combine, many_runs, play
 from canaria.rules import Online
 
 # What is tested: three releases, each with its claim.
@@ -35,7 +35,7 @@ def test_histogram(assert_private):
 
 def test_mean(assert_private):
     """One number per run tells about one person only with many runs: the worst pair, 2,000 times."""
-    runs = classic(
+    runs = many_runs(
         noisy_mean,
         base=[0.5] * 20,
         index=0,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from canaria.bounds import Bound, Result, combine, lower_bound
     from canaria.evidence import Counts
     from canaria.files import load
-    from canaria.game import audit_scores, classic, play
+    from canaria.game import audit_scores, many_runs, play
     from canaria.testing import assert_private, assert_private_training
     from canaria.training.plan import plan
 
@@ -27,10 +27,10 @@ __all__ = [
     "assert_private",
     "assert_private_training",
     "audit_scores",
-    "classic",
     "combine",
     "load",
     "lower_bound",
+    "many_runs",
     "plan",
     "plant",
     "play",
@@ -42,7 +42,7 @@ _HOMES: Final = {
     "canaria.bounds": ("Bound", "Result", "combine", "lower_bound"),
     "canaria.evidence": ("Counts",),
     "canaria.files": ("load",),
-    "canaria.game": ("audit_scores", "classic", "play"),
+    "canaria.game": ("audit_scores", "many_runs", "play"),
     "canaria.testing": ("assert_private", "assert_private_training"),
     "canaria.training.plan": ("plan",),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from canaria import InputError, play
 from canaria.game import play_many
-from canaria.game.classic import Repeated
+from canaria.game.many_runs import Repeated
 from canaria.mechanisms import (
     Symmetric,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, audit_scores, classic, play
+from canaria import Counts, InputError, audit_scores, many_runs, play
 from canaria.evidence import Bets, Budget, Ranking
 from canaria.game import play_many, replay
 from canaria.mechanisms import (
@@ -97,7 +97,7 @@ def test_classic_auditing_of_a_function() -> None:
     def sloppy_mean(rows: list[float], rng: np.random.Generator) -> float:
         return float(np.mean(rows) + (rng.laplace(scale=1.0) if rng.random() < 0.5 else 0.0))
 
-    game = classic(sloppy_mean, [0.0] * 9, 3, (0.0, 1.0), 1000, score=lambda output: output, rng=0)
+    game = many_runs(sloppy_mean, [0.0] * 9, 3, (0.0, 1.0), 1000, score=lambda output: output, rng=0)
     assert game.adjacency == "replace"
     assert game.bound().epsilon > 0.5
 
@@ -105,7 +105,7 @@ def test_classic_auditing_of_a_function() -> None:
 def test_classic_auditing_is_tight_where_one_run_is_blind() -> None:
     """XOR: known others make every run certain."""
     assert play(Xor(), n=100, rng=0).bound().epsilon == 0
-    assert classic(Xor(), [1, -1, 1, 1], 1, repetitions=1000, rng=0).bound().epsilon > 5
+    assert many_runs(Xor(), [1, -1, 1, 1], 1, repetitions=1000, rng=0).bound().epsilon > 5
 
 
 def test_one_seed_one_answer() -> None:
@@ -260,12 +260,12 @@ def broken(data: Any, rng: Any) -> Any:
         ),
         (lambda: play(Count(), None, Ranked(), 4, Count().rounds(4)), "rule must be Bet"),
         (
-            lambda: classic(Xor(), [1, -1], 2),
+            lambda: many_runs(Xor(), [1, -1], 2),
             r"index must be an integer between 0 and len\(base\) - 1 = 1, got 2",
         ),
-        (lambda: classic(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
-        (lambda: classic(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
-        (lambda: classic(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
+        (lambda: many_runs(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
+        (lambda: many_runs(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
+        (lambda: many_runs(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
         (lambda: play(Xor(), None, "ranked", 10), "rule must be a rule such as Ranked"),
         (lambda: play(Xor(), None, Ranked, 10), "rule must be a rule such as Ranked"),
         (lambda: play(Xor(), None, Bet, 10, [[0, 1]]), "rule must be a rule such as Ranked"),

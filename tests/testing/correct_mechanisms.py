@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from canaria import classic
+from canaria import many_runs
 from canaria.claims.noise import gaussian_epsilon
 from canaria.game import play_many
 from canaria.mechanisms import AllOrNothing, LocalGaussian, RandomizedResponse
@@ -128,7 +128,7 @@ def family(epsilon: float, delta: float = DELTA) -> list[Case]:
         Case(
             "classic",
             epsilon,
-            audit=lambda seed: classic(
+            audit=lambda seed: many_runs(
                 response, base=[1, -1], index=0, repetitions=N, rule=Surest(150), rng=seed
             ),
         ),

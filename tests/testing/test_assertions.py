@@ -19,9 +19,9 @@ from canaria import (
     assert_private,
     assert_private_training,
     audit_scores,
-    classic,
     combine,
     lower_bound,
+    many_runs,
     plant,
     play,
 )
@@ -117,7 +117,7 @@ def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
     found = [assert_private(audit, 1.5, 1e-6, adjacency="replace").epsilon for audit in audits]
     found.append(assert_private(game.evidence, 1.5, 1e-6).epsilon)
     assert found == pytest.approx([wanted] * 5)
-    runs = classic(RandomizedResponse(2.0), base=[1, -1], index=1, repetitions=300, rng=0)
+    runs = many_runs(RandomizedResponse(2.0), base=[1, -1], index=1, repetitions=300, rng=0)
     assert assert_private(runs, 2.0, 0, adjacency="replace").epsilon > 1
     with pytest.raises(AssertionError, match=r"claim epsilon = 0\.5 at delta 0 is REFUTED"):
         assert_private(runs, 0.5, 0, adjacency="replace")

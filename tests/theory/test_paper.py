@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from canaria import classic
+from canaria import many_runs
 from canaria.game import play_many
 from canaria.mechanisms import (
     AllOrNothing,
@@ -55,7 +55,7 @@ def test_estimates_do_not_exceed_epsilon_in_the_limit(mechanism: Mechanism) -> N
 @pytest.mark.parametrize("mechanism", [XorRandomizedResponse(1.0), RandomizedResponse(2.0)], ids=repr)
 def test_classic_auditing_is_asymptotically_tight(mechanism: Mechanism) -> None:
     """Also where one-run auditing is blind."""
-    bound = classic(mechanism, [1, -1, 1], 1, repetitions=200_000, rule=All(), rng=3).bound()
+    bound = many_runs(mechanism, [1, -1, 1], 1, repetitions=200_000, rule=All(), rng=3).bound()
     assert mechanism.epsilon - 0.03 < bound.epsilon <= mechanism.epsilon + 0.02
 
 

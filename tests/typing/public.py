@@ -11,9 +11,9 @@ from canaria import (
     Result,
     assert_private,
     audit_scores,
-    classic,
     combine,
     lower_bound,
+    many_runs,
     plan,
     plant,
     play,
@@ -50,7 +50,7 @@ def seen_by_a_type_checker() -> None:
     assert_type(play(mechanism, n=100, rng=0), Transcript)
     assert_type(play(mechanism, rule=Bet(), n=100, rounds=[[0], [1]]), Transcript)
     assert_type(replay(bits, scores, lambda output, known: np.asarray(output), rule=Ranked()), Transcript)
-    assert_type(classic(mechanism, np.ones(5), index=0, repetitions=10), Transcript)
+    assert_type(many_runs(mechanism, np.ones(5), index=0, repetitions=10), Transcript)
     assert_type(assert_private(mechanism, 1.0, 0.0), Bound)
     assert_type(plan(epsilon=2.0, delta=1e-5, steps=100, sample_rate=0.1), Plan)
     assert_type(plant(np.zeros((10, 2)), np.ones((3, 2)), rng=0), Planted)

@@ -1,12 +1,12 @@
 """The game: hide fair bits, run a mechanism, let a rule guess the bits, then reveal them.
 
-`play` runs a mechanism, `replay` takes a run that has already happened, `classic` runs a mechanism many
+`play` runs a mechanism, `replay` takes a run that has already happened, `many_runs` runs a mechanism many
 times, and `audit_scores` starts from scores. This package does not depend on the kind of evidence that a rule
 gives, or on how a bound follows from it.
 """
 
 from canaria._core.coins import CoinWarning
-from canaria.game.classic import classic
+from canaria.game.many_runs import many_runs
 from canaria.game.play import Score, Transcript, play, play_many, replay
 from canaria.game.scores import audit_scores, result_of_scores
 
@@ -15,7 +15,7 @@ __all__ = [
     "Score",
     "Transcript",
     "audit_scores",
-    "classic",
+    "many_runs",
     "play",
     "play_many",
     "replay",

@@ -138,8 +138,8 @@ def assert_private(
     Args:
         mechanism: A mechanism or a function, as in `canaria.play`. An audit that was already made may be
             given instead: a `Bound`, the result of `combine`, evidence, or an object with
-            `bound(delta, confidence)`, such as the `Transcript` of `classic`. Its bound is computed again at
-            this confidence.
+            `bound(delta, confidence)`, such as a `Transcript` of `many_runs`. Its bound is computed again
+            at this confidence.
         epsilon: The claimed epsilon.
         delta: The claimed delta; 0 for pure DP.
         claim: What is claimed instead of epsilon and delta, such as `GaussianDP(1.0)`: a curve is refuted by

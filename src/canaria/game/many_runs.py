@@ -1,4 +1,4 @@
-"""Classic auditing: many runs on neighbouring data sets, as one game."""
+"""Auditing by many runs on neighbouring data sets, the classic way, as one game."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Repeated:
         return (np.arange(n),)
 
 
-def classic(
+def many_runs(
     mechanism: Any,
     base: Any,
     index: int,
@@ -90,9 +90,9 @@ def classic(
             for a mechanism.
 
     Example:
-        >>> from canaria import classic
+        >>> from canaria import many_runs
         >>> from canaria.mechanisms import Xor
-        >>> classic(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
+        >>> many_runs(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
         True
 
     """
