@@ -9,7 +9,7 @@ import numpy as np
 
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.claims.noise import gaussian_epsilon
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 
 DELTA = 1e-5
 OPACUS_SIGMA, OPACUS_STEPS, OPACUS_RUNS = 0.8, 100, 5
@@ -72,7 +72,7 @@ def dpsgd(
     sigma: float, steps: int, rate: float, n: int, audits: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradient canaries of DP-SGD, one per coordinate, scored by their likelihood."""
-    mechanism = DpSgd(n, steps, rate, sigma)
+    mechanism = SubsampledGaussian(dimension=n, steps=steps, sample_rate=rate, noise_multiplier=sigma)
     bits = coins(audits, n, rng)
     return mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits)), bits
 

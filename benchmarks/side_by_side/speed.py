@@ -15,7 +15,7 @@ from peers import published
 from canaria import Counts, lower_bound
 from canaria._core.arrays import Bits, Floats
 from canaria.claims.accounting import dpsgd_noise_multiplier
-from canaria.mechanisms import DpSgd, algorithm_3
+from canaria.mechanisms import SubsampledGaussian, algorithm_3
 from side_by_side.field import RANKED, Auditor, Field
 from side_by_side.settings import DELTA, coins, gaussian
 
@@ -144,7 +144,9 @@ def dpsgd() -> list[dict[str, Any]]:
 
     def compared(what: str, n: int, theirs: Callable[[Bits], object], score: str) -> dict[str, Any]:
         bits = coins(1, n, rng)
-        mechanism = DpSgd(n, STEPS, RATE, sigma, score=score)
+        mechanism = SubsampledGaussian(
+            dimension=n, steps=STEPS, sample_rate=RATE, noise_multiplier=sigma, score=score
+        )
         known = np.zeros_like(bits)
         ours = shortest(lambda: mechanism.loss(mechanism.sample(bits, rng), known))
         return {"what": what, "n": n, "theirs": shortest(lambda: theirs(bits)), "ours": ours}

@@ -137,7 +137,7 @@ def test_a_profile_is_for_any_neighbours() -> None:
 
 CURVES = [
     GaussianDP(1.0),
-    DpSgd(1.0, sample_rate=0.1, steps=20),
+    DpSgd(noise_multiplier=1.0, sample_rate=0.1, steps=20),
     Composed((LaplaceDP(0.5), GaussianDP(0.5))),
     Curve([0.0, 1.0], [0.3, 1e-4]),
 ]

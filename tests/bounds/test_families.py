@@ -138,7 +138,12 @@ def nested(depth: int) -> dict[str, Any]:
         {"claim": nested(60)},
         {
             "claim": to_dict(
-                Composed(tuple(DpSgd(1 + k / 100, 0.01 + k / 10**4, 100 + k) for k in range(100)))
+                Composed(
+                    tuple(
+                        DpSgd(noise_multiplier=1 + k / 100, sample_rate=0.01 + k / 10**4, steps=100 + k)
+                        for k in range(100)
+                    )
+                )
             )
         },
     ],
@@ -184,7 +189,7 @@ def test_the_page_shows_the_family() -> None:
 def test_a_training_run_takes_its_family_and_numbers_from_the_run(noise: float, tmp_path: Path) -> None:
     run = simulated(Dirac(1000), 3, noise=noise)
     result = run.report(delta=1e-5, family="dpsgd")
-    assert result.claim == DpSgd(SIGMA, RATE, STEPS)
+    assert result.claim == DpSgd(noise_multiplier=SIGMA, sample_rate=RATE, steps=STEPS)
     assert result.refuted is (noise < 1)
     assert result.bound.family == families.DpSgdFamily(STEPS, RATE)
     assert f"{STEPS} steps, rate {RATE}" in result.verdict
@@ -194,7 +199,7 @@ def test_a_training_run_takes_its_family_and_numbers_from_the_run(noise: float, 
     gaussian = run.report(delta=1e-5, family="gaussian")
     assert gaussian.claim is None
     assert gaussian.bound.epsilon > 0
-    plain = run.report(claimed=DpSgd(SIGMA, RATE, STEPS), delta=1e-5)
+    plain = run.report(claimed=DpSgd(noise_multiplier=SIGMA, sample_rate=RATE, steps=STEPS), delta=1e-5)
     assert plain.bound.family is None
     assert plain.claimed == pytest.approx(1.81, abs=0.02)
 
@@ -212,7 +217,7 @@ def score(output: Any, known: Any) -> Any:
     [
         GaussianDP(0.5),
         LaplaceDP(1.5),
-        DpSgd(2.0, 1.0, 1),
+        DpSgd(noise_multiplier=2.0, sample_rate=1.0, steps=1),
         Curve([0.0, 1.0, 2.0, 3.0], [0.2, 0.02, 1e-4, 1e-8]),
         Composed((GaussianDP(0.5), LaplaceDP(0.1))),
     ],
@@ -242,7 +247,9 @@ def test_claims_of_assertions_are_checked() -> None:
         assert_private(noisy, claim=GaussianDP(6.0), n=20, score=score)
     run = simulated(Dirac(1000), 3, noise=0.3)
     with pytest.raises(AssertionError, match="the claim of DP-SGD"):
-        assert_private_training(run, claim=DpSgd(SIGMA, RATE, STEPS), conformance=False)
+        assert_private_training(
+            run, claim=DpSgd(noise_multiplier=SIGMA, sample_rate=RATE, steps=STEPS), conformance=False
+        )
 
 
 def test_a_curve_is_held_against_a_plain_bound() -> None:
@@ -324,7 +331,7 @@ def test_a_claim_for_replaced_records_is_read_back(tmp_path: Path) -> None:
 
 def test_a_training_run_with_a_curve_asks_for_delta() -> None:
     recording = simulated(Dirac(100), 0)
-    for claim in (GaussianDP(1.0), DpSgd(SIGMA, RATE, STEPS)):
+    for claim in (GaussianDP(1.0), DpSgd(noise_multiplier=SIGMA, sample_rate=RATE, steps=STEPS)):
         with pytest.raises(InputError, match="no bound at delta = 0 can refute"):
             recording.report(claim)
         with pytest.raises(InputError, match="no bound at delta = 0 can refute"):

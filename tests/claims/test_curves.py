@@ -18,7 +18,7 @@ CLAIMS: list[Claim] = [
     ApproximateDP(1.0, 1e-3),
     GaussianDP(0.7),
     LaplaceDP(1.2),
-    DpSgd(1.1, 0.2, 3),
+    DpSgd(noise_multiplier=1.1, sample_rate=0.2, steps=3),
     Curve([0.0, 0.5, 2.0], [0.4, 0.2, 1e-4], [0.4, 0.1, 1e-6]),
     Composed((GaussianDP(0.4), LaplaceDP(0.5))),
 ]
@@ -61,7 +61,7 @@ def test_laplace_noise_is_the_integral() -> None:
 def test_deltas_of_dpsgd_are_never_too_low() -> None:
     """One step: the mixture in closed form, in both directions; every element in every batch: Gaussian."""
     noise, rate = 0.8, 0.3
-    claim = DpSgd(noise, rate, 1)
+    claim = DpSgd(noise_multiplier=noise, sample_rate=rate, steps=1)
     points = np.linspace(-12, 13, 2_000_001)
     without = stats.norm.pdf(points, scale=noise)
     with_it = (1 - rate) * without + rate * stats.norm.pdf(points - 1, scale=noise)
@@ -74,7 +74,9 @@ def test_deltas_of_dpsgd_are_never_too_low() -> None:
         assert found.included[0] <= included * 1.01 + 1e-6
         assert excluded <= found.excluded[0] + 1e-10
         assert found.excluded[0] <= excluded * 1.01 + 1e-6
-    assert DpSgd(2.0, 1.0, 16).delta_at(1.0) == GaussianDP(2.0).delta_at(1.0)
+    assert DpSgd(noise_multiplier=2.0, sample_rate=1.0, steps=16).delta_at(1.0) == GaussianDP(2.0).delta_at(
+        1.0
+    )
 
 
 def test_deltas_of_two_steps_are_never_too_low() -> None:
@@ -86,13 +88,13 @@ def test_deltas_of_two_steps_are_never_too_low() -> None:
     step = points[1] - points[0]
     excess = np.multiply.outer(with_it, with_it) - math.exp(epsilon) * np.multiply.outer(without, without)
     exact = np.maximum(excess, 0).sum() * step**2
-    found = DpSgd(noise, rate, 2).profile(np.array([epsilon])).included[0]
+    found = DpSgd(noise_multiplier=noise, sample_rate=rate, steps=2).profile(np.array([epsilon])).included[0]
     assert exact * (1 - 1e-6) <= found <= exact * 1.01
 
 
 def test_directions_of_dpsgd_are_pinned() -> None:
     """`curves.md` section 6, to three digits."""
-    found = DpSgd(2.4224026, 0.1, 100).profile(np.array([1.0]))
+    found = DpSgd(noise_multiplier=2.4224026, sample_rate=0.1, steps=100).profile(np.array([1.0]))
     assert found.included[0] == pytest.approx(3.044e-3, rel=2e-3)
     assert found.excluded[0] == pytest.approx(1.457e-3, rel=2e-3)
 
@@ -169,8 +171,15 @@ def test_composition_is_never_too_low() -> None:
         assert exact * (1 - 1e-3) <= composed.delta_at(epsilon) <= exact * 1.02 + 1e-4
     assert composed.delta_at(1.41) < 1e-9
     assert Composed((GaussianDP(3.0), GaussianDP(4.0))).delta_at(2.0) == GaussianDP(5.0).delta_at(2.0)
-    both = Composed((DpSgd(1.0, 0.2, 2), DpSgd(1.0, 0.2, 3)))
-    assert both.delta_at(0.7) == pytest.approx(DpSgd(1.0, 0.2, 5).delta_at(0.7), rel=1e-2)
+    both = Composed(
+        (
+            DpSgd(noise_multiplier=1.0, sample_rate=0.2, steps=2),
+            DpSgd(noise_multiplier=1.0, sample_rate=0.2, steps=3),
+        )
+    )
+    assert both.delta_at(0.7) == pytest.approx(
+        DpSgd(noise_multiplier=1.0, sample_rate=0.2, steps=5).delta_at(0.7), rel=1e-2
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,9 +188,9 @@ def test_composition_is_never_too_low() -> None:
         (lambda: GaussianDP(-1), "mu must"),
         (lambda: GaussianDP(math.inf), "mu must be at most 1,000,000"),
         (lambda: LaplaceDP(math.nan), "epsilon must"),
-        (lambda: DpSgd(0.0, 0.1, 10), "noise_multiplier must be between"),
-        (lambda: DpSgd(1.0, 0.0, 10), "sample_rate must be above 0"),
-        (lambda: DpSgd(1.0, 0.1, 0), "steps must"),
+        (lambda: DpSgd(noise_multiplier=0.0, sample_rate=0.1, steps=10), "noise_multiplier must be between"),
+        (lambda: DpSgd(noise_multiplier=1.0, sample_rate=0.0, steps=10), "sample_rate must be above 0"),
+        (lambda: DpSgd(noise_multiplier=1.0, sample_rate=0.1, steps=0), "steps must"),
         (lambda: Curve([], []), "epsilons must rise"),
         (lambda: Curve([1.0, 0.5], [0.1, 0.2]), "epsilons must rise"),
         (lambda: Curve([0.0, 0.5], [0.1]), "deltas must be as long as epsilons"),
@@ -189,7 +198,9 @@ def test_composition_is_never_too_low() -> None:
         (lambda: Curve([0.0], [0.5], [-0.1]), "reverse must be between 0 and 1"),
         (lambda: Composed(()), "parts must be claims, at least one"),
         (
-            lambda: Composed((GaussianDP(1.0, "replace"), DpSgd(1.0, 0.1, 2))),
+            lambda: Composed(
+                (GaussianDP(1.0, "replace"), DpSgd(noise_multiplier=1.0, sample_rate=0.1, steps=2))
+            ),
             "parts must be for one adjacency",
         ),
         (lambda: Lines([0.0], [0.5]), "kappas must be positive"),
@@ -208,7 +219,7 @@ def test_what_is_no_claim_is_refused(make: Any, message: str) -> None:
     [
         Composed(tuple(LaplaceDP(0.5 + k / 1000) for k in range(20))),
         Composed(tuple(ApproximateDP(20 + k / 1000, 1e-6) for k in range(20))),
-        Composed(tuple(DpSgd(100 + k / 1000, 0.5, 1) for k in range(20))),
+        Composed(tuple(DpSgd(noise_multiplier=100 + k / 1000, sample_rate=0.5, steps=1) for k in range(20))),
         Composed((Composed((LaplaceDP(1.0),) * 10), Composed((GaussianDP(1.0), LaplaceDP(1.0))))),
         Composed((Curve(np.linspace(0, 5, 1000), np.linspace(0.5, 0.001, 1000) ** 2), LaplaceDP(0.1))),
     ],

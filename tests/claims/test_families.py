@@ -73,8 +73,8 @@ def test_what_is_not_of_the_family_is_refused() -> None:
         (families.Gaussian(), LaplaceDP(1.0)),
         (families.Laplace(), GaussianDP(1.0)),
         (families.Approximate(1e-5), ApproximateDP(1.0, 1e-6)),
-        (families.DpSgdFamily(10, 0.1), DpSgd(1.0, 0.1, 11)),
-        (families.DpSgdFamily(10, 0.1), DpSgd(1.0, 0.2, 10)),
+        (families.DpSgdFamily(10, 0.1), DpSgd(noise_multiplier=1.0, sample_rate=0.1, steps=11)),
+        (families.DpSgdFamily(10, 0.1), DpSgd(noise_multiplier=1.0, sample_rate=0.2, steps=10)),
     ):
         with pytest.raises(InputError, match="claim must be of the family of"):
             family.parameter(claim)
@@ -163,7 +163,7 @@ def test_the_least_epsilon_of_one_step_is_below_the_exact_one(
         return max(found)
 
     exact = optimize.brentq(lambda epsilon: deltas(epsilon) - delta, 0, 50, xtol=1e-13)
-    least = DpSgd(noise, rate, 1).least_epsilon_at(delta)
+    least = DpSgd(noise_multiplier=noise, sample_rate=rate, steps=1).least_epsilon_at(delta)
     assert exact - 1.1e-3 <= least <= exact
 
 
@@ -172,7 +172,7 @@ def test_curves_of_dpsgd_are_kept_on_disk(tmp_path: Any, monkeypatch: pytest.Mon
     from canaria.claims import dpsgd as home
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    claim = DpSgd(1.25, 0.3, 3)
+    claim = DpSgd(noise_multiplier=1.25, sample_rate=0.3, steps=3)
     home._lines.cache_clear()
     first = claim.lines()
     (kept,) = (tmp_path / "canaria").iterdir()
@@ -207,7 +207,7 @@ def test_the_epsilon_of_dpsgd_is_rounded_down(rate: float, steps: int, noise: fl
     """Below what an interval eight times as fine gives, which is itself too large; and close to it."""
     from canaria.claims import _loss
 
-    claim = DpSgd(noise, rate, steps)
+    claim = DpSgd(noise_multiplier=noise, sample_rate=rate, steps=steps)
     fine = _loss.of_dpsgd(noise, rate, steps, _loss.interval_for(steps) / 8)
     for delta in (1e-2, 1e-5):
         least, truth = claim.least_epsilon_at(delta), float(fine.get_epsilon_for_delta(delta))
@@ -219,7 +219,7 @@ def test_the_epsilon_of_dpsgd_is_rounded_down(rate: float, steps: int, noise: fl
 def test_what_takes_too_long_is_refused() -> None:
     for noise, rate, steps in ((0.001, 0.5, 1), (0.01, 0.01, 10), (10.0, 0.001, 10**9)):
         with pytest.raises(InputError, match="takes too long to compute"):
-            DpSgd(noise, rate, steps).delta_at(1.0)
+            DpSgd(noise_multiplier=noise, sample_rate=rate, steps=steps).delta_at(1.0)
 
 
 def test_significant_digits_round_down() -> None:

@@ -327,7 +327,13 @@ def test_number_of_guesses_must_not_come_from_the_output() -> None:
 
 
 @pytest.mark.parametrize(
-    "claim", [GaussianDP(0.4), LaplaceDP(0.6), ApproximateDP(0.5, 1e-3), DpSgd(1.0, 0.1, 5)]
+    "claim",
+    [
+        GaussianDP(0.4),
+        LaplaceDP(0.6),
+        ApproximateDP(0.5, 1e-3),
+        DpSgd(noise_multiplier=1.0, sample_rate=0.1, steps=5),
+    ],
 )
 def test_every_claim_can_be_refuted_and_kept(claim: GaussianDP) -> None:
     assert Counts(190, 200, 400).refutes(claim, 0.05)
@@ -350,7 +356,7 @@ def test_what_an_attack_found() -> None:
         Composed((GaussianDP(50.0), LaplaceDP(1.0))),
         Composed((ApproximateDP(math.inf, 0.0), GaussianDP(1.0))),
         Composed((GaussianDP(1e6), GaussianDP(1e6))),
-        DpSgd(1.0, 1.0, 10**15),
+        DpSgd(noise_multiplier=1.0, sample_rate=1.0, steps=10**15),
     ):
         assert nothing.delta_at(1.0) == 1.0
         assert Counts(10, 10, 10).p_value(nothing) == 1.0

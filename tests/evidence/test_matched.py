@@ -25,7 +25,7 @@ from canaria.evidence import (
 )
 from canaria.evidence.inversion import weakest_refuted
 from canaria.lab.validity.curves import CURVES
-from canaria.mechanisms import DpSgd as Mechanism
+from canaria.mechanisms import SubsampledGaussian as Mechanism
 from canaria.rules import Matched
 from canaria.rules.door import guess_once
 
@@ -79,7 +79,12 @@ def test_dpsgd_against_its_family(epsilon: float, steps: int, rate: float, least
     """Power in 40 audits, and over-claims in 10,000 correct trainings: a rate of 5% is exceeded by chance once in 10^6."""
     noise = dpsgd_noise_multiplier(epsilon, 1e-5, steps, rate)
     family, n, rng = families.DpSgdFamily(steps, rate), 1000, np.random.default_rng(5)
-    mechanism, rule, found, wrong = Mechanism(n, steps, rate, noise), Matched(family), [], 0
+    mechanism, rule, found, wrong = (
+        Mechanism(dimension=n, steps=steps, sample_rate=rate, noise_multiplier=noise),
+        Matched(family),
+        [],
+        0,
+    )
     ends = family.stretches(n)
     true = family.claim(float(ends[np.searchsorted(ends, 1 / noise)]))
     for audit in range(10_000):
@@ -128,14 +133,16 @@ def test_the_verdict_follows_from_the_bound() -> None:
         assert isinstance(bound.claim, DpSgd)
         last = bound.claim.noise_multiplier
         for share in noises:
-            claim = DpSgd(share * last, 0.1, 20)
+            claim = DpSgd(noise_multiplier=share * last, sample_rate=0.1, steps=20)
             assert bound.refutes(claim) is (share == 1.0)
             assert bound.refutes(claim) is (bound.epsilon >= claim.least_epsilon_at(1e-5))
             assert evidence.refutes(claim, 0.05) is (share == 1.0), "the bound reaches as far as its p-values"
     both = combine({"a": evidence, "b": MatchedCounts(family, hits_of(1.0, 1000, 9))}, delta=1e-5)
     assert isinstance(both.bound.claim, DpSgd)
     assert both.refutes(both.bound.claim)
-    assert not both.refutes(DpSgd(0.99 * both.bound.claim.noise_multiplier, 0.1, 20))
+    assert not both.refutes(
+        DpSgd(noise_multiplier=0.99 * both.bound.claim.noise_multiplier, sample_rate=0.1, steps=20)
+    )
 
 
 def test_p_values_and_verdicts_agree() -> None:
@@ -216,7 +223,12 @@ def test_what_cannot_be_read(change: dict[str, object], message: str) -> None:
 def test_claims_of_another_family_are_refused() -> None:
     evidence = MatchedCounts(GAUSSIAN, hits_of(2.0, 200, 0))
     bound = lower_bound(evidence, 1e-5)
-    for claim in (ApproximateDP(1.0, 1e-5), LaplaceDP(1.0), Curve([0.0], [0.1]), DpSgd(1.0, 0.5, 1)):
+    for claim in (
+        ApproximateDP(1.0, 1e-5),
+        LaplaceDP(1.0),
+        Curve([0.0], [0.1]),
+        DpSgd(noise_multiplier=1.0, sample_rate=0.5, steps=1),
+    ):
         with pytest.raises(InputError, match="claim must be of the family of Gaussian DP"):
             evidence.p_value(claim)
         with pytest.raises(InputError, match="refutes claims of it alone"):

@@ -12,7 +12,7 @@ from canaria.bounds.parts import Ladder, Step
 from canaria.files.read import read_result
 from canaria.files.verify import check
 from canaria.game.ladders import ladder_of_dpsgd
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 from canaria.report.section import explain
 from canaria.theory import efficacy
 from canaria.training.canaries.designs import Dirac
@@ -25,7 +25,7 @@ class TestLadder:
         """One step, everyone in it: N(bit, sigma^2), whose efficacy `LocalGaussian` knows; 4 standard errors."""
         from canaria.mechanisms import LocalGaussian
 
-        mechanism = DpSgd(dimension=200, steps=1, sample_rate=1.0, noise_multiplier=1.0)
+        mechanism = SubsampledGaussian(dimension=200, steps=1, sample_rate=1.0, noise_multiplier=1.0)
         bound = lower_bound(Counts(130, 200, 200))
         ladder = ladder_of_dpsgd(mechanism, 200, 5.0, bound)
         assert ladder is not None
@@ -35,7 +35,7 @@ class TestLadder:
         assert levels["outputs"] == pytest.approx(levels["interference"])
 
     def test_knowing_others_helps_where_canaries_share_a_coordinate(self) -> None:
-        mechanism = DpSgd(dimension=100, steps=1, sample_rate=1.0, noise_multiplier=0.7)
+        mechanism = SubsampledGaussian(dimension=100, steps=1, sample_rate=1.0, noise_multiplier=0.7)
         ladder = ladder_of_dpsgd(mechanism, 400, 20.0, lower_bound(Counts(300, 400, 400)))
         assert ladder is not None
         levels = [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
@@ -43,13 +43,13 @@ class TestLadder:
         assert levels[1] - levels[2] > 0.5
 
     def test_large_audits_are_sampled(self) -> None:
-        mechanism = DpSgd(dimension=10**6, steps=1000, sample_rate=0.01, noise_multiplier=1.0)
+        mechanism = SubsampledGaussian(dimension=10**6, steps=1000, sample_rate=0.01, noise_multiplier=1.0)
         ladder = ladder_of_dpsgd(mechanism, 10**6, 8.0, lower_bound(Counts(700, 1000, 10**6)))
         assert ladder is not None
         assert ladder.how.startswith("1 simulated run with the stated noise, 10000 canaries each of 1000000")
 
     def test_is_not_drawn_from_a_refuted_claim_or_to_infinity(self) -> None:
-        mechanism = DpSgd(dimension=10, steps=1, sample_rate=1.0, noise_multiplier=1.0)
+        mechanism = SubsampledGaussian(dimension=10, steps=1, sample_rate=1.0, noise_multiplier=1.0)
         bound = lower_bound(Counts(95, 100, 100))
         assert ladder_of_dpsgd(mechanism, 100, 1.0, bound) is None
         assert ladder_of_dpsgd(mechanism, 100, float("inf"), bound) is None

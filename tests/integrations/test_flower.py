@@ -63,7 +63,9 @@ class TestProgram:
 
     @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 5))])
     def test_correct_training_is_not_accused(self, seed: int) -> None:
-        result = self.audit("--seed", str(seed)).report(DpSgd(1.0, 0.2, 30), delta=1e-5, rungs=False)
+        result = self.audit("--seed", str(seed)).report(
+            DpSgd(noise_multiplier=1.0, sample_rate=0.2, steps=30), delta=1e-5, rungs=False
+        )
         assert result.refuted is False
         assert result.conformance is not None
         assert result.conformance.p_value > 1e-3
@@ -326,7 +328,7 @@ class TestRounds:
 @pytest.mark.full
 def test_bounds_of_correct_training_hold() -> None:
     """60 audits of 3 rounds at 95%: 11 or more are too high with probability 4e-4 at most, if bounds hold."""
-    true = DpSgd(2.0, 1.0, 3).epsilon_at(1e-5)
+    true = DpSgd(noise_multiplier=2.0, sample_rate=1.0, steps=3).epsilon_at(1e-5)
     found = [
         seen(private(noise=2.0), rounds=3, canaries=200, rng=seed).bound(1e-5).epsilon for seed in range(60)
     ]

@@ -19,11 +19,11 @@ from canaria.mechanisms import (
     BallsInBins,
     Correlated,
     CyclicPoisson,
-    DpSgd,
     InOrder,
     LocalGaussian,
     MinSeparation,
     Strategy,
+    SubsampledGaussian,
 )
 from canaria.mechanisms.participation import Participation
 
@@ -205,7 +205,7 @@ def test_a_single_participation_shows_the_share_of_the_plain_gaussian() -> None:
 def test_without_correlation_it_is_dp_sgd() -> None:
     """The same claim, and the same law of losses: Kolmogorov and Smirnov at 1e-4."""
     training = Correlated(Strategy.toeplitz([1.0], 20), CyclicPoisson(1, 0.3), 1.2)
-    plain = DpSgd(4000, 20, 0.3, 1.2)
+    plain = SubsampledGaussian(dimension=4000, steps=20, sample_rate=0.3, noise_multiplier=1.2)
     bits = np.random.default_rng(5).choice([-1, 1], (1, 4000)).astype(np.int8)
     rng, hidden = np.random.default_rng(6), np.zeros_like(bits)
     losses = [one.loss(one.sample(bits, rng), hidden)[0] for one in (training, plain)]

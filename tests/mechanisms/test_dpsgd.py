@@ -10,7 +10,7 @@ from scipy import special, stats
 from canaria import InputError, play
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.game import play_many
-from canaria.mechanisms import DpSgd, algorithm_3, log_likelihoods_of
+from canaria.mechanisms import SubsampledGaussian, algorithm_3, log_likelihoods_of
 from canaria.mechanisms._sets import count_loss
 from canaria.rules import Bet, Ranked, Soft, Tails
 from canaria.theory import efficacy
@@ -35,7 +35,7 @@ def test_loss_is_brute_force_over_all_bits(n: int, dimension: int, reveal: float
     """Also with n below d and n not a multiple of d, before and after bits are revealed."""
     steps, rate, sigma = 3, 0.4, 0.9
     rng = np.random.default_rng(n)
-    mechanism = DpSgd(dimension, steps, rate, sigma)
+    mechanism = SubsampledGaussian(dimension=dimension, steps=steps, sample_rate=rate, noise_multiplier=sigma)
     coordinates, most = min(dimension, n), -(-n // dimension)
     released = rng.normal(1.0, 1.0, (steps, coordinates))
     logs = log_likelihoods_of(released, most, rate, sigma)
@@ -69,7 +69,9 @@ def test_loss_is_brute_force_over_all_bits(n: int, dimension: int, reveal: float
 @pytest.mark.parametrize("trials", [3, 3000])
 def test_loss_of_the_sum_is_that_of_its_law(steps: int, rate: float, sigma: float, trials: int) -> None:
     """Directly for few sums, by spline for many; brute force over the counts of a coordinate of 3."""
-    mechanism = DpSgd(2, steps, rate, sigma, score="sum")
+    mechanism = SubsampledGaussian(
+        dimension=2, steps=steps, sample_rate=rate, noise_multiplier=sigma, score="sum"
+    )
     rng = np.random.default_rng(4)
     bits = rng.choice(np.array([-1, 1], dtype=np.int8), (trials, 6))
     sums = mechanism.sample(bits, rng)
@@ -89,7 +91,12 @@ def test_loss_of_the_sum_is_that_of_its_law(steps: int, rate: float, sigma: floa
 def test_at_one_step_sum_and_likelihood_are_the_same() -> None:
     """The optimum is not exceeded: T = 1, q = 0.05, sigma = 0.2."""
     shown = [
-        efficacy(DpSgd(1, 1, 0.05, 0.2, score=score), 1, trials=40_000, rng=0)
+        efficacy(
+            SubsampledGaussian(dimension=1, steps=1, sample_rate=0.05, noise_multiplier=0.2, score=score),
+            1,
+            trials=40_000,
+            rng=0,
+        )
         for score in ("sum", "likelihood")
     ]
     assert shown[0].value == pytest.approx(shown[1].value, abs=4 * (shown[0].error + shown[1].error))
@@ -104,7 +111,9 @@ def test_same_law_as_the_naive_algorithm(score: str) -> None:
     gradients = np.zeros((n, dimension))
     gradients[np.arange(n), np.arange(n) % dimension] = 10.0 * (bits > 0)
     naive = np.stack([algorithm_3(gradients, steps, rate, sigma, rng) for _ in range(4000)], axis=1)
-    ours = DpSgd(dimension, steps, rate, sigma, score=score).sample(np.tile(bits, (4000, 1)), rng)
+    ours = SubsampledGaussian(
+        dimension=dimension, steps=steps, sample_rate=rate, noise_multiplier=sigma, score=score
+    ).sample(np.tile(bits, (4000, 1)), rng)
     for coordinate in range(dimension):
         if score == "sum":
             expected, found = naive[:, :, coordinate].sum(axis=0), ours[:, coordinate]
@@ -116,7 +125,13 @@ def test_same_law_as_the_naive_algorithm(score: str) -> None:
 
 def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
     """80 runs; many-run means 0.484 and 0.625, met within 4 standard errors; then the fall."""
-    mechanism = DpSgd(1000, 100, 0.1, dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1), score="sum")
+    mechanism = SubsampledGaussian(
+        dimension=1000,
+        steps=100,
+        sample_rate=0.1,
+        noise_multiplier=dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1),
+        score="sum",
+    )
     means = {}
     for n, expected in ((1000, 0.484), (8000, 0.625), (64_000, None)):
         bounds = [g.bound(1e-5).epsilon for g in play_many(mechanism, None, Tails(100), n, 80, rng=1)]
@@ -129,7 +144,12 @@ def test_paper_bounds_at_one_and_eight_elements_per_coordinate() -> None:
 @pytest.mark.full
 def test_ahead_of_the_paper() -> None:
     """Eight per coordinate, weighted likelihood: pure at least 0.70, at delta 1e-5 at least 0.64 (20 runs)."""
-    mechanism = DpSgd(1000, 100, 0.1, dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1))
+    mechanism = SubsampledGaussian(
+        dimension=1000,
+        steps=100,
+        sample_rate=0.1,
+        noise_multiplier=dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1),
+    )
     games = play_many(mechanism, None, Soft(), 8000, 20, rng=2)
     assert np.mean([game.bound().epsilon for game in games]) >= 0.70
     assert np.mean([game.bound(1e-5).epsilon for game in games]) >= 0.64
@@ -140,7 +160,16 @@ def test_likelihood_beats_the_sum_at_small_sampling_rates() -> None:
     sigma = dpsgd_noise_multiplier(8.0, 1e-5, 1000, 0.01)
     found = {}
     for score in ("likelihood", "sum"):
-        games = play_many(DpSgd(1000, 1000, 0.01, sigma, score=score), None, Ranked(), 1000, 10, rng=3)
+        games = play_many(
+            SubsampledGaussian(
+                dimension=1000, steps=1000, sample_rate=0.01, noise_multiplier=sigma, score=score
+            ),
+            None,
+            Ranked(),
+            1000,
+            10,
+            rng=3,
+        )
         found[score] = np.mean([game.bound().epsilon for game in games])
     assert found["likelihood"] >= 1.4
     assert 0.35 <= found["sum"] <= 0.95
@@ -148,7 +177,9 @@ def test_likelihood_beats_the_sum_at_small_sampling_rates() -> None:
 
 def test_adaptive_is_no_worse_with_the_same_evidence() -> None:
     """Bets on the same runs, T = 1, q = 1: adaptive above one-run for 5 and more per coordinate."""
-    mechanism = DpSgd(500, 1, 1.0, dpsgd_noise_multiplier(2.0, 1e-5, 1, 1.0))
+    mechanism = SubsampledGaussian(
+        dimension=500, steps=1, sample_rate=1.0, noise_multiplier=dpsgd_noise_multiplier(2.0, 1e-5, 1, 1.0)
+    )
     for per_coordinate in (5, 10):
         n = 500 * per_coordinate
         one_run = [g.bound().epsilon for g in play_many(mechanism, None, Bet(), n, 20, rng=4)]
@@ -159,7 +190,10 @@ def test_adaptive_is_no_worse_with_the_same_evidence() -> None:
 
 
 def test_rounds_reveal_one_element_of_every_coordinate() -> None:
-    assert [block.tolist() for block in DpSgd(3, 1, 1.0, 1.0).rounds(7)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [
+        block.tolist()
+        for block in SubsampledGaussian(dimension=3, steps=1, sample_rate=1.0, noise_multiplier=1.0).rounds(7)
+    ] == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_accountants() -> None:
@@ -176,11 +210,28 @@ def test_accountants() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: DpSgd(10, 1, 0.0, 1.0), "sample_rate must be above 0 and at most 1, got 0.0"),
-        (lambda: DpSgd(10, 1, 1.5, 1.0), "sample_rate must be above 0 and at most 1, got 1.5"),
-        (lambda: DpSgd(10, 1, 0.5, 0.0), "noise_multiplier must be positive and finite, got 0.0"),
-        (lambda: DpSgd(0, 1, 0.5, 1.0), "dimension must be an integer of at least 1, got 0"),
-        (lambda: DpSgd(10, 1, 0.5, 1.0, score="best"), "score must be 'likelihood' or 'sum', got 'best'"),
+        (
+            lambda: SubsampledGaussian(dimension=10, steps=1, sample_rate=0.0, noise_multiplier=1.0),
+            "sample_rate must be above 0 and at most 1, got 0.0",
+        ),
+        (
+            lambda: SubsampledGaussian(dimension=10, steps=1, sample_rate=1.5, noise_multiplier=1.0),
+            "sample_rate must be above 0 and at most 1, got 1.5",
+        ),
+        (
+            lambda: SubsampledGaussian(dimension=10, steps=1, sample_rate=0.5, noise_multiplier=0.0),
+            "noise_multiplier must be positive and finite, got 0.0",
+        ),
+        (
+            lambda: SubsampledGaussian(dimension=0, steps=1, sample_rate=0.5, noise_multiplier=1.0),
+            "dimension must be an integer of at least 1, got 0",
+        ),
+        (
+            lambda: SubsampledGaussian(
+                dimension=10, steps=1, sample_rate=0.5, noise_multiplier=1.0, score="best"
+            ),
+            "score must be 'likelihood' or 'sum', got 'best'",
+        ),
         (lambda: dpsgd_noise_multiplier(0.0, 1e-5, 1, 1.0), "epsilon must be positive and finite, got 0.0"),
         (
             lambda: dpsgd_noise_multiplier(1e-9, 1e-5, 1000, 1.0),
@@ -198,7 +249,7 @@ def test_bad_arguments(call: object, message: str) -> None:
 
 def test_many_elements_under_little_noise_have_finite_losses() -> None:
     """A sum near 64 is all but impossible for few included: e^-12,800 is no zero here."""
-    mechanism = DpSgd(dimension=10, steps=1, sample_rate=1.0, noise_multiplier=0.4)
+    mechanism = SubsampledGaussian(dimension=10, steps=1, sample_rate=1.0, noise_multiplier=0.4)
     game = play(mechanism, n=640, rng=0)
     losses = mechanism.loss(game.output[None], np.zeros((1, 640), dtype=np.int8))
     assert np.isfinite(losses).all()

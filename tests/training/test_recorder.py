@@ -150,7 +150,7 @@ def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
     assert result.facts["unit"].startswith("a user of 4 rows, each clipped and drawn by itself")
     assert "to someone who knows the other users" in str(result)
     assert result.rungs == ()
-    assert result.bound.epsilon > DpSgd(2.0, 0.5, 10).epsilon_at(1e-5)
+    assert result.bound.epsilon > DpSgd(noise_multiplier=2.0, sample_rate=0.5, steps=10).epsilon_at(1e-5)
     found = [users(seed, steps=3).conformance() for seed in range(40)]
     assert min(one.p_value for one in found) > 1e-4
     assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=0.02)
@@ -159,7 +159,7 @@ def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
     with pytest.raises(
         InputError, match="about single rows, the bound about users of 4: give the ε and δ of"
     ):
-        recorder.report(DpSgd(2.0, 0.5, 10), delta=1e-5)
+        recorder.report(DpSgd(noise_multiplier=2.0, sample_rate=0.5, steps=10), delta=1e-5)
 
 
 @pytest.mark.parametrize("rows", [2, pytest.param(5, marks=pytest.mark.full)])

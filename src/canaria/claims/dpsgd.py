@@ -20,7 +20,7 @@ _ROUNDING: Final = 1e-7
 """What other rounding may add to an epsilon, of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DpSgd(Claim):
     """The promise of DP-SGD with Poisson sampling, for add-remove neighbours.
 
@@ -36,7 +36,7 @@ class DpSgd(Claim):
         InputError: If an argument is out of range.
 
     Example:
-        >>> round(DpSgd(2.4224, sample_rate=0.1, steps=100).epsilon_at(1e-5), 2)
+        >>> round(DpSgd(noise_multiplier=2.4224, sample_rate=0.1, steps=100).epsilon_at(1e-5), 2)
         1.81
 
     """

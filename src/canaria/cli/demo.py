@@ -74,7 +74,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     from canaria.claims.noise import gaussian_epsilon
     from canaria.game.ladders import ladder_of_dpsgd
     from canaria.game.scores import audit_scores
-    from canaria.mechanisms import DpSgd
+    from canaria.mechanisms import SubsampledGaussian
     from canaria.training.conformance.sums import of_dirac
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
@@ -83,7 +83,7 @@ def _audit(name: str, noise_factor: float) -> "Result":
     bits = rng.integers(0, 2, _PEOPLE)
     release = bits + rng.normal(scale=noise_factor * sigma, size=_PEOPLE)
     bound = audit_scores(release, bits, delta=_DELTA, rng=rng)
-    one_step = DpSgd(dimension=_PEOPLE, steps=1, sample_rate=1.0, noise_multiplier=sigma)
+    one_step = SubsampledGaussian(dimension=_PEOPLE, steps=1, sample_rate=1.0, noise_multiplier=sigma)
     return Result(
         bound,
         ApproximateDP(_EPSILON, _DELTA),

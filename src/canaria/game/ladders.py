@@ -24,7 +24,7 @@ from canaria._core.seeds import Seed
 from canaria.bounds.bound import Bound
 from canaria.bounds.parts import CLAIM, Ladder
 from canaria.mechanisms._protocol import Output
-from canaria.mechanisms.dpsgd import DpSgd
+from canaria.mechanisms.dpsgd import SubsampledGaussian
 from canaria.theory.efficacy import THEORY, Accuracy, top_mean
 from canaria.theory.gaps import Gaps
 
@@ -64,7 +64,9 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
     return Ladder.falling("the mechanism's epsilon", found.epsilon, levels, bound.epsilon, how)
 
 
-def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng: Seed = 0) -> Ladder | None:
+def ladder_of_dpsgd(
+    mechanism: SubsampledGaussian, n: int, claimed: float, bound: Bound, rng: Seed = 0
+) -> Ladder | None:
     """The ladder of DP-SGD, from simulated runs with the stated noise.
 
     Args:
@@ -79,7 +81,8 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
 
     Example:
         >>> from canaria import play
-        >>> mechanism = DpSgd(dimension=250, steps=20, sample_rate=0.2, noise_multiplier=2.0)
+        >>> from canaria.mechanisms import SubsampledGaussian
+        >>> mechanism = SubsampledGaussian(dimension=250, steps=20, sample_rate=0.2, noise_multiplier=2.0)
         >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
         >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
         ['outputs', 'interference', 'elements', 'chance']
@@ -93,7 +96,12 @@ def ladder_of_dpsgd(mechanism: DpSgd, n: int, claimed: float, bound: Bound, rng:
     used = max(1, round(coordinates * share))
     size = max(1, round(n * used / coordinates))
     games = int(min(_MOST_GAMES, max(1, _WORK // per_game)))
-    model = DpSgd(used, mechanism.steps, mechanism.sample_rate, mechanism.noise_multiplier)
+    model = SubsampledGaussian(
+        dimension=used,
+        steps=mechanism.steps,
+        sample_rate=mechanism.sample_rate,
+        noise_multiplier=mechanism.noise_multiplier,
+    )
     generator = seeds.generator(rng, THEORY)
     bits = generator.choice(np.array([-1, 1], dtype=np.int8), (games, size))
     output = model.sample(bits, generator)

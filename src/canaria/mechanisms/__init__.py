@@ -8,7 +8,7 @@ from canaria.mechanisms._parse import MECHANISMS, parse_mechanism
 from canaria.mechanisms._protocol import AnalysedMechanism, Mechanism, Outcomes, ScoredMechanism
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.counting import Count, CountInSets, NoisyCountInSets, Symmetric
-from canaria.mechanisms.dpsgd import DpSgd, algorithm_3, log_likelihoods_of
+from canaria.mechanisms.dpsgd import SubsampledGaussian, algorithm_3, log_likelihoods_of
 from canaria.mechanisms.exposing import AllOrNothing, NameAndShame
 from canaria.mechanisms.function import Function
 from canaria.mechanisms.local import Local, LocalGaussian, LocalLaplace, RandomizedResponse
@@ -25,7 +25,6 @@ __all__ = [
     "Count",
     "CountInSets",
     "CyclicPoisson",
-    "DpSgd",
     "Function",
     "InOrder",
     "Local",
@@ -39,6 +38,7 @@ __all__ = [
     "RandomizedResponse",
     "ScoredMechanism",
     "Strategy",
+    "SubsampledGaussian",
     "Symmetric",
     "Xor",
     "XorInPairs",

@@ -10,7 +10,7 @@ Only m_c matters, so T x d values are drawn, never T x n; for the sum over steps
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -27,9 +27,11 @@ SCORES: Final = ("likelihood", "sum")
 _LARGEST_EXPONENT: Final = 600.0
 
 
-@dataclass(frozen=True)
-class DpSgd:
-    """White-box DP-SGD whose n elements are spread evenly over `dimension` coordinates.
+@dataclass(frozen=True, kw_only=True)
+class SubsampledGaussian:
+    """DP-SGD as a mechanism, whose n elements are spread evenly over `dimension` coordinates.
+
+    Each step is a subsampled Gaussian.
 
     With `score="likelihood"` the output is, per coordinate, the log likelihood L(m) of m included elements,
 
@@ -51,8 +53,8 @@ class DpSgd:
 
     Example:
         >>> from canaria import play
-        >>> from canaria.mechanisms import DpSgd
-        >>> training = DpSgd(dimension=500, steps=20, sample_rate=0.2, noise_multiplier=1.0)
+        >>> from canaria.mechanisms import SubsampledGaussian
+        >>> training = SubsampledGaussian(dimension=500, steps=20, sample_rate=0.2, noise_multiplier=1.0)
         >>> print(play(training, n=500, rng=0).bound(delta=1e-5))
         ε ≥ 1.040 at δ = 1e-05, with 95% confidence: 53 of 60 guesses right, 500 elements
 
@@ -62,7 +64,6 @@ class DpSgd:
     steps: int
     sample_rate: float
     noise_multiplier: float
-    _: KW_ONLY
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
     epsilon: ClassVar[float] = math.inf
@@ -238,7 +239,7 @@ def algorithm_3(
 def log_likelihoods_of(
     released: npt.ArrayLike, most: int, sample_rate: float, noise_multiplier: float
 ) -> Floats:
-    """L(m) of released values for m = 0 ... `most`, as `DpSgd` accumulates them.
+    """L(m) of released values for m = 0 ... `most`, as `SubsampledGaussian` accumulates them.
 
     It includes the Gaussian constant, so that it is the log density itself.
 

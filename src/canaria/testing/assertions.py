@@ -200,7 +200,7 @@ def assert_private_training(
             `audit.recording(noise_state)`).
         epsilon: The claimed epsilon.
         delta: The claimed delta.
-        claim: What is claimed instead, such as `DpSgd(1.0, sample_rate=0.01, steps=1000)`.
+        claim: What is claimed instead, such as `DpSgd(noise_multiplier=1.0, sample_rate=0.01, steps=1000)`.
         rule: How scores become guesses, as in `Recording.bound`.
         adaptive: Whether bits are revealed during guessing, as in `Recording.bound`.
         conformance: Whether to test conformance; False gives the whole false-alarm probability to the bound.

@@ -20,12 +20,11 @@ from canaria.bounds.bound import Bound, delta_of
 from canaria.bounds.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance, Part
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.result import Result
-from canaria.claims import ApproximateDP, Claim, GaussianDP
-from canaria.claims import DpSgd as ClaimOfDpSgd
+from canaria.claims import ApproximateDP, Claim, DpSgd, GaussianDP
 from canaria.claims.families import DpSgdFamily, Family, parse_family
 from canaria.game.ladders import ladder_of_dpsgd
 from canaria.game.play import Transcript, batched, replay_own
-from canaria.mechanisms.dpsgd import SCORES, DpSgd
+from canaria.mechanisms.dpsgd import SCORES, SubsampledGaussian
 from canaria.mechanisms.interference import Interference
 from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.canaries.designs import TESTS, Dense, Design, Dirac, derived
@@ -176,8 +175,12 @@ class Recording:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")
         if isinstance(self.design, Dense):
             return self._interference(known)
-        mechanism = DpSgd(
-            self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier, score=score
+        mechanism = SubsampledGaussian(
+            dimension=self.design.coordinates,
+            steps=self.steps,
+            sample_rate=self.sample_rate,
+            noise_multiplier=self._noise_multiplier,
+            score=score,
         )
         output = self.table if score == "likelihood" else self.sums
         assert output is not None
@@ -299,7 +302,7 @@ class Recording:
     def promise_of(self, noise_multiplier: float) -> Claim:
         """What this noise promises, by the claims that are about training of this kind."""
         if isinstance(self.own_family, DpSgdFamily):
-            return ClaimOfDpSgd(noise_multiplier, self.sample_rate, self.steps)
+            return DpSgd(noise_multiplier=noise_multiplier, sample_rate=self.sample_rate, steps=self.steps)
         return GaussianDP(1 / noise_multiplier)
 
     def conformance(
@@ -557,7 +560,7 @@ class Recording:
         self, claimed: float | Claim | None, delta: float | None, adjacency: str, family: Family | None
     ) -> Claim | None:
         """The claim: as it is given, by its epsilon, or what the stated noise promises."""
-        if isinstance(claimed, ClaimOfDpSgd) and self.rows > 1:
+        if isinstance(claimed, DpSgd) and self.rows > 1:
             raise InputError(
                 f"a claim of DP-SGD is about single rows, the bound about users of {self.rows}: give the ε "
                 "and δ of users, which follow by group privacy"
@@ -586,5 +589,10 @@ class Recording:
         known = plain and self._is_dpsgd
         if isinstance(self.design, Dense) or not known or bound.family is not None:
             return Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
-        mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
+        mechanism = SubsampledGaussian(
+            dimension=self.design.coordinates,
+            steps=self.steps,
+            sample_rate=self.sample_rate,
+            noise_multiplier=self._noise_multiplier,
+        )
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

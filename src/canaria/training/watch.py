@@ -225,10 +225,12 @@ class Watch:
         return self._epsilon
 
     def _accounted(self, low: float, high: float, rate: float, delta: float) -> tuple[float, float]:
-        least = DpSgd(max(high, _LEAST_NOISE), rate, self._steps).least_epsilon_at(delta)
+        least = DpSgd(
+            noise_multiplier=max(high, _LEAST_NOISE), sample_rate=rate, steps=self._steps
+        ).least_epsilon_at(delta)
         if low < _LEAST_NOISE:
             return least, math.inf
-        return least, DpSgd(low, rate, self._steps).epsilon_at(delta)
+        return least, DpSgd(noise_multiplier=low, sample_rate=rate, steps=self._steps).epsilon_at(delta)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs."""

@@ -17,7 +17,7 @@ from canaria.claims import ApproximateDP
 from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.evidence import Ranking, Split, Weighted
 from canaria.game import play_many
-from canaria.mechanisms import Correlated, CyclicPoisson, DpSgd, Strategy
+from canaria.mechanisms import Correlated, CyclicPoisson, Strategy, SubsampledGaussian
 from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
 from canaria.rules import Around, Matched, Ranked, Soft, Surest
 from canaria.rules.ranked import ONE_SIDED, SHARES
@@ -57,7 +57,13 @@ class Setting(NamedTuple):
 
     def simulated(self, seed: int) -> np.ndarray:
         """The bounds of whole games against the mechanism itself."""
-        mechanism = DpSgd(-(-self.canaries // self.per_coordinate), *self.training)
+        steps, rate, sigma = self.training
+        mechanism = SubsampledGaussian(
+            dimension=-(-self.canaries // self.per_coordinate),
+            steps=steps,
+            sample_rate=rate,
+            noise_multiplier=sigma,
+        )
         bounds: list[float] = []
         block = max(1, 2_000_000 // self.canaries)
         rng = np.random.default_rng(seed)
@@ -132,7 +138,12 @@ def test_one_step_on_crowded_coordinates_by_quadrature(
 def test_crowded_coordinates_against_simulated_games() -> None:
     """The efficacy of all guesses, 200,000 simulated canaries: 4 standard errors, 1 false alarm in 16,000."""
     steps, rate, sigma = 30, 0.2, 1.5
-    found = efficacy(DpSgd(1000, steps, rate, sigma), 4000, trials=50, rng=0)
+    found = efficacy(
+        SubsampledGaussian(dimension=1000, steps=steps, sample_rate=rate, noise_multiplier=sigma),
+        4000,
+        trials=50,
+        rng=0,
+    )
     law = law_of_losses(Training(steps, rate, sigma), 4)
     assert abs(law.accuracy(1.0) - found.value) < 4 * found.error + 0.0005
 

@@ -48,14 +48,14 @@ class DpSgdFamily(Family):
     least_delta: ClassVar[float] = SMALLEST_DELTA
 
     def __post_init__(self) -> None:
-        probe = DpSgd(1.0, self.sample_rate, self.steps)
+        probe = DpSgd(noise_multiplier=1.0, sample_rate=self.sample_rate, steps=self.steps)
         if probe.sample_rate < _LEAST_RATE:
             raise InputError(f"sample_rate must be at least {_LEAST_RATE:g}, got {shown(self.sample_rate)}")
         checks.assign(self, steps=probe.steps, sample_rate=probe.sample_rate)
 
     def claim(self, parameter: float) -> DpSgd:
         """DP-SGD with this noise multiplier."""
-        return DpSgd(1 / parameter, self.sample_rate, self.steps)
+        return DpSgd(noise_multiplier=1 / parameter, sample_rate=self.sample_rate, steps=self.steps)
 
     def parameter(self, claim: Claim) -> float:
         """One over the noise multiplier."""
@@ -80,7 +80,10 @@ class DpSgdFamily(Family):
     def effort(self, elements: int) -> float:
         """The privacy loss distributions."""
         noise = (1 / self.stretches(elements)).tolist()
-        return math.fsum(DpSgd(one, self.sample_rate, self.steps).effort for one in noise)
+        return math.fsum(
+            DpSgd(noise_multiplier=one, sample_rate=self.sample_rate, steps=self.steps).effort
+            for one in noise
+        )
 
     @property
     def condition(self) -> str:

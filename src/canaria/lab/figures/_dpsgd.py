@@ -7,7 +7,7 @@ import numpy as np
 from canaria import Bound, lower_bound
 from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.lab.figures._experiment import Row
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 from canaria.rules import Tails
 from canaria.rules.door import guess_once
 
@@ -17,14 +17,20 @@ SAMPLE_RATE: Final = 0.1
 DELTA: Final = 1e-5
 
 
-def paper_mechanism(epsilon: float, score: str = "likelihood") -> DpSgd:
+def paper_mechanism(epsilon: float, score: str = "likelihood") -> SubsampledGaussian:
     """D = 1000, T = 100, q = 0.1, noise by the RDP accountant at delta = 1e-5."""
-    return DpSgd(
-        DIMENSION, STEPS, SAMPLE_RATE, dpsgd_noise_multiplier(epsilon, DELTA, STEPS, SAMPLE_RATE), score=score
+    return SubsampledGaussian(
+        dimension=DIMENSION,
+        steps=STEPS,
+        sample_rate=SAMPLE_RATE,
+        noise_multiplier=dpsgd_noise_multiplier(epsilon, DELTA, STEPS, SAMPLE_RATE),
+        score=score,
     )
 
 
-def sums(mechanism: DpSgd, n: int, trials: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def sums(
+    mechanism: SubsampledGaussian, n: int, trials: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Hidden bits and the sum seen at each element's coordinate, (trials, n): the paper's score."""
     bits = 2 * rng.integers(0, 2, (trials, n), dtype=np.int8) - np.int8(1)
     seen = mechanism.sample(bits, rng)

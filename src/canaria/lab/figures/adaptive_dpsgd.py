@@ -9,11 +9,16 @@ from canaria.lab.charts import line_chart
 from canaria.lab.figures._adaptive import compare
 from canaria.lab.figures._dpsgd import DELTA, DIMENSION
 from canaria.lab.figures._experiment import Experiment, Row
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
-    mechanism = DpSgd(DIMENSION, 1, 1.0, dpsgd_noise_multiplier(2.0, DELTA, 1, 1.0))
+    mechanism = SubsampledGaussian(
+        dimension=DIMENSION,
+        steps=1,
+        sample_rate=1.0,
+        noise_multiplier=dpsgd_noise_multiplier(2.0, DELTA, 1, 1.0),
+    )
     n = point * DIMENSION
     seed = int(rng.integers(2**62))
     return compare(mechanism, n, 1.0, trials, seed, point)

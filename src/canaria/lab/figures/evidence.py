@@ -10,7 +10,7 @@ from canaria.game import play_many
 from canaria.lab.charts import line_chart
 from canaria.lab.figures._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.lab.figures._experiment import Experiment, Row
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 from canaria.rules import Bet, Ranked, Rule, Soft, Surest, Tails, UpTo
 from canaria.rules.door import guess_once
 
@@ -56,7 +56,7 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     ]
 
 
-def _pilot_threshold(mechanism: DpSgd, n: int) -> float:
+def _pilot_threshold(mechanism: SubsampledGaussian, n: int) -> float:
     """The |loss| that 150 elements of a game simulated beforehand exceed: enough to fill the budget."""
     rng = np.random.default_rng(0)
     bits = 2 * rng.integers(0, 2, (1, n), dtype=np.int8) - np.int8(1)

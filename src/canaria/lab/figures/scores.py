@@ -9,7 +9,7 @@ from canaria.game import play_many
 from canaria.lab.charts import line_chart
 from canaria.lab.figures._dpsgd import DELTA, DIMENSION
 from canaria.lab.figures._experiment import Experiment, Row
-from canaria.mechanisms import DpSgd
+from canaria.mechanisms import SubsampledGaussian
 from canaria.rules import Ranked
 
 EPSILON: Final = 8.0
@@ -21,7 +21,14 @@ def block(point: tuple[int, float], trials: int, rng: np.random.Generator) -> li
     rows = []
     for score in ("likelihood", "sum"):
         games = play_many(
-            DpSgd(DIMENSION, steps, rate, sigma, score=score), None, Ranked(), DIMENSION, trials, rng=rng
+            SubsampledGaussian(
+                dimension=DIMENSION, steps=steps, sample_rate=rate, noise_multiplier=sigma, score=score
+            ),
+            None,
+            Ranked(),
+            DIMENSION,
+            trials,
+            rng=rng,
         )
         rows += [
             {"x": rate, "series": score, "panel": f"T = {steps}", "value": game.bound().epsilon}

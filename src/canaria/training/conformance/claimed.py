@@ -69,7 +69,9 @@ def epsilon_as_made(run: "Recording", delta: float) -> float:
 
 
 def _dpsgd(noise: float, rate: float, steps: int, delta: float) -> float:
-    return _least(DpSgd(min(max(noise, _LEAST), _MOST), rate, steps), delta)
+    return _least(
+        DpSgd(noise_multiplier=min(max(noise, _LEAST), _MOST), sample_rate=rate, steps=steps), delta
+    )
 
 
 def _least(claim: Claim, delta: float) -> float:
