@@ -20,6 +20,7 @@ from sections import write
 
 from canaria import Counts, Result, lower_bound
 from canaria.claims import ApproximateDP
+from canaria.game import result_of_scores
 
 MARK = "<!-- report -->"
 LIMIT = 1.5
@@ -31,8 +32,8 @@ def results(folder: Path) -> list[str]:
     bits = rng.integers(0, 2, 1000)
     scores = rng.normal(2.0 * bits)
     made = [
-        Result.of_scores(scores, bits, ApproximateDP(2.0, delta=1e-5), rng=0, name="refuted"),
-        Result.of_scores(scores, bits, ApproximateDP(4.0, delta=1e-5), rng=0, name="not refuted"),
+        result_of_scores(scores, bits, ApproximateDP(2.0, delta=1e-5), rng=0, name="refuted"),
+        result_of_scores(scores, bits, ApproximateDP(4.0, delta=1e-5), rng=0, name="not refuted"),
         Result(lower_bound(Counts(73, 100, 1000), 1e-5), name="counts"),
     ]
     return [str(result.save(folder / f"{place}.json")) for place, result in enumerate(made)]

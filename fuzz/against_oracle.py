@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from canaria.bounds import lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import EPSILON_GRID, Evidence, Inversion, lower_bound
+from canaria.evidence import EPSILON_GRID, Evidence, Inversion
 from fuzz import draw, oracle
 
 _SIZES = (draw.Sizes(200, 10**9, 60), draw.Sizes(40, 10**15, 20))

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from canaria.bounds.bound import lower_bound
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP
 from canaria.cli import main
 from canaria.evidence import Counts, Ranking
-from canaria.evidence.bound import lower_bound
 from canaria.report.page import page
 from canaria.report.section import explain
-from canaria.results.result import Result
 from fuzz import draw, harness
 
 _ODD: Final = (

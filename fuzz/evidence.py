@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from canaria._core.errors import InputError
+from canaria.bounds.bound import lower_bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import (
     Bets,
@@ -19,7 +20,6 @@ from canaria.evidence import (
     Weighted,
     to_dict,
 )
-from canaria.evidence.bound import lower_bound
 from fuzz import draw, harness
 
 _SIZES: Final = draw.Sizes()

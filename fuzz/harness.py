@@ -27,8 +27,8 @@ from typing import Final
 import atheris
 
 from canaria._core.errors import InputError
+from canaria.bounds.bound import Bound
 from canaria.claims import ApproximateDP
-from canaria.evidence.bound import Bound
 
 FOUND: Final = Path(__file__).parent / "found"
 LONGEST_SECONDS: Final = 1.0

@@ -10,13 +10,13 @@ import numpy as np
 from scipy import special
 
 from canaria._core.errors import InputError
+from canaria.bounds.bound import lower_bound
+from canaria.bounds.combine import combine
+from canaria.bounds.result import Result
 from canaria.evidence import Bets, Budget, Counts, Evidence, Ranking, Split, UncommittedCounts, Weighted
-from canaria.evidence.bound import lower_bound
 from canaria.evidence.ranking import looks
-from canaria.evidence.together import together
-from canaria.results.read import read_result
-from canaria.results.result import Result
-from canaria.results.verify import check
+from canaria.files.read import read_result
+from canaria.files.verify import check
 from canaria.rules.ranked import ONE_SIDED, SHARES
 
 Rng = np.random.Generator
@@ -112,7 +112,7 @@ def _result(rng: Rng) -> Result:
     number = 20 if rng.random() < 0.5 else int(rng.integers(2, 21))
     rule = str(rng.choice(list(RULES))) if rng.random() < 0.7 else None
     audits = {f"audit {place}": _audit(rng, number, rule) for place in range(number)}
-    return Result(together(audits, delta, confidence).bound)
+    return Result(combine(audits, delta, confidence).bound)
 
 
 def run(number: int, seed: int) -> list[str]:

@@ -12,18 +12,17 @@ from rich.console import Console
 
 from canaria._core.errors import InputError
 from canaria._core.files import checksum
+from canaria.bounds.bound import lower_bound
+from canaria.bounds.conformance import Conformance
+from canaria.bounds.parts import Histogram, Ladder
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, GaussianDP, families
 from canaria.evidence import Evidence, MatchedCounts
-from canaria.evidence.bound import lower_bound
+from canaria.files.read import read_result
+from canaria.files.verify import check, read_checked
 from canaria.report.page import page
 from canaria.report.section import explain
 from canaria.report.terminal import show
-from canaria.results.conformance import Conformance
-from canaria.results.ladders import ladder_of_scores
-from canaria.results.parts import Histogram
-from canaria.results.read import read_result
-from canaria.results.result import Result
-from canaria.results.verify import check, read_checked
 from fuzz import draw, harness
 
 _SIZES: Final = draw.Sizes(hits=30, counts=10**9, hedged=30)
@@ -137,7 +136,7 @@ def _of_family(source: draw.Source) -> dict[str, Any]:
         evidence, 1e-5, rule=source.PickValueInList([None, "Matched('gaussian', confidence=0.95)"])
     )
     mu = source.PickValueInList([None, 0.0, 0.1, 2.0, 1e6])
-    return copy.deepcopy(Result.of_bound(bound, None if mu is None else GaussianDP(mu)).to_dict())
+    return copy.deepcopy(bound.result(None if mu is None else GaussianDP(mu)).to_dict())
 
 
 def _record(source: draw.Source) -> dict[str, Any]:
@@ -149,7 +148,7 @@ def _record(source: draw.Source) -> dict[str, Any]:
     )
     claimed = source.PickValueInList([None, 0.0, 1.0, 50.0, math.inf])
     plain = source.ConsumeBool()
-    ladder = None if plain or claimed is None else ladder_of_scores(claimed, bound)
+    ladder = None if plain or claimed is None else Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
     claim = None if claimed is None else ApproximateDP(claimed, delta)
     told = {} if plain else {"note": "told", "histogram": "of scores"}
     part = (

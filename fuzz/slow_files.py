@@ -27,12 +27,12 @@ import numpy as np
 
 from canaria._core.errors import InputError
 from canaria._core.files import checksum
+from canaria.bounds.bound import Bound, lower_bound
+from canaria.bounds.limits import ALLOWED
+from canaria.bounds.result import Result
 from canaria.evidence import Counts, Evidence, to_dict
-from canaria.evidence.bound import Bound, lower_bound
-from canaria.results.limits import ALLOWED
-from canaria.results.read import read_result
-from canaria.results.result import Result
-from canaria.results.verify import check
+from canaria.files.read import read_result
+from canaria.files.verify import check
 from fuzz import own_files, slow_evidence
 
 LIMIT: Final = 10.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, Result, audit_scores, lower_bound, together
+from canaria import Counts, InputError, Result, audit_scores, combine, lower_bound
 from canaria._core.files import checksum
 from canaria.claims import ApproximateDP
 from canaria.evidence import Bets, Budget, Evidence, PublishedCounts, Ranking, Split, Weighted
@@ -94,7 +94,7 @@ def test_equal_shares_are_shares(count: int) -> None:
     assert 0.5 < bound.epsilon < 1.2
     assert evidence.p_value(ApproximateDP(bound.epsilon, 1e-5)) <= 1 - bound.confidence
     audits = {str(k): Counts(80, 100, 1000) for k in range(count)}
-    shared = together(audits, 1e-5, shares=dict.fromkeys(audits, 1 / count))
+    shared = combine(audits, 1e-5, shares=dict.fromkeys(audits, 1 / count))
     assert shared.bound.epsilon == pytest.approx(bound.epsilon, rel=1e-12)
 
 

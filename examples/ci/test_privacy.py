@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from canaria import classic, play, together
+from canaria import classic, combine, play
 from canaria.rules import Online
 
 # What is tested: three releases, each with its claim.
@@ -66,4 +66,4 @@ def test_histogram_in_two_ways(assert_private):
     def game(rule):
         return play(noisy_histogram, lambda counts, known: counts, rule, n=1000, rng=assert_private.seed)
 
-    assert_private(together({"ranked": game(None), "learning": game(Online())}), epsilon=1.0, delta=0)
+    assert_private(combine({"ranked": game(None), "learning": game(Online())}), epsilon=1.0, delta=0)

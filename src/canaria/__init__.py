@@ -11,9 +11,10 @@ from canaria._version import __version__
 if TYPE_CHECKING:
     from canaria._core.errors import InputError
     from canaria.blackbox import plant
-    from canaria.evidence import Bound, Counts, lower_bound, together
-    from canaria.game import audit_scores, classic, play, replay
-    from canaria.results import Result
+    from canaria.bounds import Bound, Result, combine, lower_bound
+    from canaria.evidence import Counts
+    from canaria.files import load
+    from canaria.game import audit_scores, classic, play
     from canaria.testing import assert_private, assert_private_training
     from canaria.training.plan import plan
 
@@ -27,20 +28,21 @@ __all__ = [
     "assert_private_training",
     "audit_scores",
     "classic",
+    "combine",
+    "load",
     "lower_bound",
     "plan",
     "plant",
     "play",
-    "replay",
-    "together",
 ]
 
 _HOMES: Final = {
     "canaria._core.errors": ("InputError",),
     "canaria.blackbox": ("plant",),
-    "canaria.evidence": ("Bound", "Counts", "lower_bound", "together"),
-    "canaria.game": ("audit_scores", "classic", "play", "replay"),
-    "canaria.results": ("Result",),
+    "canaria.bounds": ("Bound", "Result", "combine", "lower_bound"),
+    "canaria.evidence": ("Counts",),
+    "canaria.files": ("load",),
+    "canaria.game": ("audit_scores", "classic", "play"),
     "canaria.testing": ("assert_private", "assert_private_training"),
     "canaria.training.plan": ("plan",),
 }

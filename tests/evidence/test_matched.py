@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canaria import Counts, InputError, audit_scores, lower_bound, together
+from canaria import Counts, InputError, audit_scores, combine, lower_bound
 from canaria._core.arrays import Hits
 from canaria.claims import ApproximateDP, Claim, Curve, DpSgd, GaussianDP, LaplaceDP, families
 from canaria.claims.accounting import dpsgd_noise_multiplier
@@ -132,7 +132,7 @@ def test_the_verdict_follows_from_the_bound() -> None:
             assert bound.refutes(claim) is (share == 1.0)
             assert bound.refutes(claim) is (bound.epsilon >= claim.least_epsilon_at(1e-5))
             assert evidence.refutes(claim, 0.05) is (share == 1.0), "the bound reaches as far as its p-values"
-    both = together({"a": evidence, "b": MatchedCounts(family, hits_of(1.0, 1000, 9))}, delta=1e-5)
+    both = combine({"a": evidence, "b": MatchedCounts(family, hits_of(1.0, 1000, 9))}, delta=1e-5)
     assert isinstance(both.bound.claim, DpSgd)
     assert both.refutes(both.bound.claim)
     assert not both.refutes(DpSgd(0.99 * both.bound.claim.noise_multiplier, 0.1, 20))
@@ -248,11 +248,11 @@ def test_any_evidence_takes_a_family(evidence: Evidence) -> None:
 
 def test_several_audits_of_one_family() -> None:
     first, second = (lower_bound(MatchedCounts(GAUSSIAN, hits_of(2.0, 200, seed)), 1e-5) for seed in (0, 1))
-    joint = together({"a": first, "b": second})
+    joint = combine({"a": first, "b": second})
     assert 0 < joint.bound.epsilon <= max(first.epsilon, second.epsilon)
     assert "all 2 bounds hold at once" in str(joint)
     with pytest.raises(InputError, match="one family of claims"):
-        together({"a": first, "b": lower_bound(Counts(90, 100, 200), 1e-5)})
+        combine({"a": first, "b": lower_bound(Counts(90, 100, 200), 1e-5)})
     other = MatchedCounts(families.Laplace(), hits_of(2.0, 200, 0))
     with pytest.raises(InputError, match="different families of claims"):
         Split((first.evidence, other), (0.5, 0.5))

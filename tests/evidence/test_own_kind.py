@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from canaria import Counts, InputError, Result, assert_private, audit_scores, lower_bound, plan, together
+from canaria import Counts, InputError, Result, assert_private, audit_scores, combine, lower_bound, plan
+from canaria.bounds.reach import reach
 from canaria.claims import ApproximateDP
 from canaria.evidence import AuditWarning, Evidence, Split, Tally, to_dict
-from canaria.evidence.reach import reach
+from canaria.files import check, read_checked, read_result
 from canaria.lab.validity import Foreign, laboratory
 from canaria.mechanisms import RandomizedResponse
 from canaria.report.page import page
 from canaria.report.section import explain
-from canaria.results import check, read_checked, read_result
 from tests.evidence.own_kind import Streak, Streaks, audit
 
 
@@ -50,7 +50,7 @@ def test_it_has_a_report_that_uses_no_formula_of_another_kind() -> None:
 
 
 def test_it_goes_together_with_others() -> None:
-    both = together({"streak": seen(), "count": Counts(60, 100, 200)})
+    both = combine({"streak": seen(), "count": Counts(60, 100, 200)})
     assert both.best == "streak"
     assert both.bound.epsilon < lower_bound(seen()).epsilon
     parts = Split((seen(), Counts(60, 100, 200)), (0.5, 0.5))

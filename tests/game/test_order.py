@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, audit_scores, replay
+from canaria import Counts, InputError, audit_scores
 from canaria.claims import ApproximateDP
+from canaria.game import replay
 from canaria.rules import All, Bet, Ranked, SurestFirst, Tails, Threshold, UpTo
 from canaria.rules._guesses import Guesses, OneShot
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canaria import Counts, InputError, audit_scores, classic, play, replay
+from canaria import Counts, InputError, audit_scores, classic, play
 from canaria.evidence import Bets, Budget, Ranking
-from canaria.game import play_many
+from canaria.game import play_many, replay
 from canaria.mechanisms import (
     Count,
     CountInSets,

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from canaria import audit_scores, lower_bound, replay
+from canaria import audit_scores, lower_bound
 from canaria.claims import ApproximateDP
 from canaria.evidence import Evidence, to_dict
+from canaria.game import replay
 from canaria.rules import Soft, Tails, parse_rule
-from canaria.training.canaries import Dense, Dirac
+from canaria.training.canaries.designs import Dense, Dirac
 from canaria.training.recording import Recording
 
 FOLDER = Path(__file__).parent

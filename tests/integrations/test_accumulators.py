@@ -1,4 +1,4 @@
-"""One dialect: what Opacus and JAX audits keep of the noisy sums is what `canaria.training.accumulator` says."""
+"""One dialect: what Opacus and JAX audits keep of the noisy sums is what `canaria.training.likelihood.accumulator` says."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from canaria.integrations.jax_privacy import _accumulator as in_jax
 from canaria.integrations.jax_privacy import _places as places_in_jax
 from canaria.integrations.opacus import _accumulator as in_torch
 from canaria.integrations.opacus import _places as places_in_torch
-from canaria.training.accumulator import Accumulator, Totals
-from canaria.training.canaries import Dense, Design, Dirac, hidden_bits
-from canaria.training.witnesses import MOST_STEPS, layout
+from canaria.training.canaries.designs import Dense, Design, Dirac, hidden_bits
+from canaria.training.canaries.witnesses import MOST_STEPS, layout
+from canaria.training.likelihood.accumulator import Accumulator, Totals
 
 
 def by_numpy(specified: Accumulator, steps: "Steps", sigma: float) -> Totals:

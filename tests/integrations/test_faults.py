@@ -12,9 +12,9 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
 
+from canaria.bounds.conformance import Conformance
 from canaria.integrations.jax_privacy import attach as attach_to_jax
 from canaria.integrations.opacus import attach
-from canaria.results.conformance import Conformance
 from tests.integrations.digits import digits
 from tests.training.faults import FAULTS, NAMES, SHAPES
 from tests.training.simulated import Fault

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from canaria.integrations.opacus import Audit, attach, with_canary_head
 from canaria.integrations.opacus._places import Places
 from canaria.training import Dense
-from canaria.training.witnesses import layout
+from canaria.training.canaries.witnesses import layout
 from tests.integrations.digits import DELTA, SIGMA, digits
 
 KINDS = [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.full)]

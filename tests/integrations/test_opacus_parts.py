@@ -11,7 +11,7 @@ from canaria.integrations.opacus import _injections
 from canaria.integrations.opacus._injections import _Poisson
 from canaria.integrations.opacus._internals import clipping_factors
 from canaria.integrations.opacus._places import Places
-from canaria.training.witnesses import layout
+from canaria.training.canaries.witnesses import layout
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from canaria import InputError
 from canaria.integrations.opacus import Audit, attach
-from canaria.training.sampling import Sampling
+from canaria.training.canaries.sampling import Sampling
 from tests.integrations.digits import DELTA, audited, private
 
 

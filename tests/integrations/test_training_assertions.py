@@ -8,7 +8,7 @@ import pytest
 import torch
 from jax_privacy.noise_addition import gaussian_privatizer
 
-from canaria import InputError, assert_private_training, together
+from canaria import InputError, assert_private_training, combine
 from canaria.claims import ApproximateDP
 from canaria.integrations import jax_privacy
 from tests.integrations.digits import DELTA, SIGMA, audited
@@ -46,7 +46,7 @@ def test_several_audits_of_one_training_run() -> None:
     """Asked in two ways: both bounds hold at once."""
     audit, _ = audited("sum", canaries=500, steps=50, seed=1)
     recording = audit.recording()
-    seen = together({"ranked": audit, "adaptive": recording.transcript(adaptive=True)}, delta=DELTA)
+    seen = combine({"ranked": audit, "adaptive": recording.transcript(adaptive=True)}, delta=DELTA)
     assert seen.bound.about == seen.bounds["ranked"].about
     assert not seen.refutes(ApproximateDP(2.0, DELTA, "add-remove"))
 

@@ -6,12 +6,13 @@ import numpy as np
 
 from canaria import Counts, Result, audit_scores, lower_bound, play
 from canaria._core.arrays import Floats, Integers
+from canaria.bounds.conformance import Cause, Conformance
+from canaria.bounds.parts import Histogram, Ladder, Step
+from canaria.bounds.rungs import Rung
 from canaria.claims import ApproximateDP, GaussianDP
+from canaria.game import result_of_scores
+from canaria.game.ladders import ladder_of_gaps
 from canaria.mechanisms import CountInSets, XorRandomizedResponse
-from canaria.results.conformance import Cause, Conformance
-from canaria.results.ladders import ladder_of_gaps, ladder_of_scores
-from canaria.results.parts import Histogram, Ladder, Step
-from canaria.results.rungs import Rung
 from canaria.rules import Soft
 from canaria.theory import gaps
 from canaria.training import Dirac
@@ -25,7 +26,7 @@ def scored(claimed: float | None = 4.0, **fields: object) -> Result:
     bits = rng.integers(0, 2, 500)
     scores = rng.normal(2.0 * bits)
     bound = audit_scores(scores, bits, delta=1e-5, rng=1)
-    ladder = None if claimed is None else ladder_of_scores(claimed, bound)
+    ladder = None if claimed is None else Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
     claim = None if claimed is None else ApproximateDP(claimed, bound.delta)
     return replace(
         Result(bound, claim, name="scores", histogram=Histogram.of(scores, bits), ladder=ladder, seed=1),
@@ -88,8 +89,8 @@ def of_every_verdict() -> dict[str, list[Result]]:
     plain, refuted, alone = scored(), scored(2.0), scored(None)
     shown = plain.bound.epsilon
     broken = _conformance(0.55, 1e-12, "step 17 of layer blocks.0.attention.weight")
-    family = Result.of_scores(*_normal_scores(), delta=1e-5, family="gaussian", rng=0, name="family")
-    curve = Result.of_counts(Counts(90, 100, 100), GaussianDP(1.0), delta=1e-5, name="curve")
+    family = result_of_scores(*_normal_scores(), delta=1e-5, family="gaussian", rng=0, name="family")
+    curve = lower_bound(Counts(90, 100, 100), 1e-5).result(GaussianDP(1.0), name="curve")
     pages = {
         "refuted": refuted,
         "not refuted": plain,

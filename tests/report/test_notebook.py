@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from canaria import Counts, InputError, lower_bound, plan, play, together
+from canaria import Counts, InputError, combine, lower_bound, plan, play
 from canaria.mechanisms import CountInSets
 from canaria.report import compare
 from tests.report.samples import NASTY, of_every_kind, of_every_verdict, scored
@@ -14,7 +14,7 @@ SHOWN = {
     "bound": lambda: lower_bound(Counts(73, 100, 1000), 1e-5, about=NASTY),
     "bound of nothing": lambda: lower_bound(Counts(50, 100, 1000), 1e-5),
     "result": lambda: scored(name=NASTY, facts={NASTY: NASTY}),
-    "together": lambda: together({NASTY: Counts(90, 100, 1000), "other": Counts(60, 100, 1000)}),
+    "together": lambda: combine({NASTY: Counts(90, 100, 1000), "other": Counts(60, 100, 1000)}),
     "transcript": lambda: play(CountInSets(4), n=80, rng=0),
     "plan": lambda: plan(epsilon=2.0, delta=1e-5, steps=100, sample_rate=0.1),
     "comparison": lambda: compare([scored(name=NASTY), scored(2.0)]),

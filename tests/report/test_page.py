@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from canaria import Counts, Result, audit_scores, lower_bound
+from canaria.bounds.parts import Ladder, Step
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
 from canaria.report import page_of as page_of_results
 from canaria.report.names import told_apart
 from canaria.report.page import page as page_of
 from canaria.report.section import explain
-from canaria.results.parts import Ladder, Step
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.report.browser import MISFITS, UNFOLD, launched, opened, watched
 from tests.report.samples import NASTY, of_every_kind, of_every_verdict, scored
 from tests.training.simulated import simulated

@@ -20,11 +20,12 @@ from canaria import (
     assert_private_training,
     audit_scores,
     classic,
+    combine,
     lower_bound,
     plant,
     play,
-    together,
 )
+from canaria.bounds.reach import reach, remedy
 from canaria.claims import ApproximateDP, LaplaceDP
 from canaria.evidence import (
     AuditWarning,
@@ -37,13 +38,12 @@ from canaria.evidence import (
     UncommittedCounts,
     Weighted,
 )
-from canaria.evidence.reach import reach, remedy
+from canaria.files.read import read_result
+from canaria.files.verify import check, read_checked
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
-from canaria.results.read import read_result
-from canaria.results.verify import check, read_checked
 from canaria.rules import All, Bet, Online, Soft, Surest, Threshold, UpTo
 from canaria.testing.assertions import examine, examine_training
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
 from tests.training.simulated import simulated, watched
 
 
@@ -113,7 +113,7 @@ def test_an_audit_that_was_made_is_held_to_the_confidence_of_the_test() -> None:
     game = play(LocalLaplace(1.5), n=400, rng=0)
     wanted = game.bound(1e-6, 0.999).epsilon
     loose = game.bound(confidence=0.6)
-    audits = (game, loose, Result(loose), together({"game": loose}))
+    audits = (game, loose, Result(loose), combine({"game": loose}))
     found = [assert_private(audit, 1.5, 1e-6, adjacency="replace").epsilon for audit in audits]
     found.append(assert_private(game.evidence, 1.5, 1e-6).epsilon)
     assert found == pytest.approx([wanted] * 5)

@@ -11,12 +11,12 @@ import pytest
 from scipy import stats
 
 from canaria import Counts
+from canaria.bounds.combine import confidence_at
 from canaria.claims import ApproximateDP
 from canaria.evidence import Evidence, Split
 from canaria.evidence.inversion import EPSILON_GRID
-from canaria.evidence.together import confidence_at
-from canaria.results.read import read_result
-from canaria.results.verify import check
+from canaria.files.read import read_result
+from canaria.files.verify import check
 from canaria.testing.assertions import examine
 from tests.testing.correct_mechanisms import (
     BROKEN,

@@ -8,11 +8,11 @@ from canaria.mechanisms import Correlated, Strategy
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.mechanisms.participation import Participation
 from canaria.training import Dense, Dirac, Recording
-from canaria.training.accumulator import Accumulator, table_of
-from canaria.training.canaries import Design, hidden_bits
-from canaria.training.correlated import Correlation
-from canaria.training.noise import numbered
-from canaria.training.witnesses import layout
+from canaria.training.canaries.designs import Design, hidden_bits
+from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.noise import numbered
+from canaria.training.likelihood.accumulator import Accumulator, table_of
+from canaria.training.likelihood.correlated import Correlation
 
 STEPS, RATE, SIGMA = 100, 0.1, 2.4224
 

@@ -13,7 +13,7 @@ from scipy import stats
 from canaria import InputError
 from canaria.claims import DpSgd
 from canaria.training import Recorder
-from canaria.training.accumulator import Accumulator, table_of
+from canaria.training.likelihood.accumulator import Accumulator, table_of
 
 SHAPES = {"weight": (30, 40), "bias": (40,)}
 RATE, SIGMA, STEPS = 0.1, 1.0, 50

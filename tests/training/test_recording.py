@@ -9,7 +9,7 @@ from scipy import stats
 from canaria import InputError
 from canaria.mechanisms.interference import Interference, unit_rows
 from canaria.rules import Bet, Tails
-from canaria.training.canaries import Dense, Design, Dirac, design_of
+from canaria.training.canaries.designs import Dense, Design, Dirac, design_of
 from tests.training.simulated import SIGMA, simulated
 
 

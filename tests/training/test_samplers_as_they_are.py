@@ -12,12 +12,12 @@ from canaria import InputError, audit_scores
 from canaria._core.arrays import Bits, Floats
 from canaria.integrations.opacus import _accumulator as in_torch
 from canaria.training import Dirac, Recording
-from canaria.training.accumulator import Accumulator, table_of
-from canaria.training.canaries import hidden_bits
-from canaria.training.conformance import of_dirac
-from canaria.training.draws import Batches, contradictions, part_of
-from canaria.training.sampling import Sampling, Trials
-from canaria.training.witnesses import layout
+from canaria.training.canaries.designs import hidden_bits
+from canaria.training.canaries.sampling import Sampling, Trials
+from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.draws import Batches, contradictions, part_of
+from canaria.training.conformance.sums import of_dirac
+from canaria.training.likelihood.accumulator import Accumulator, table_of
 
 POISSON, SHUFFLED, FIXED = Sampling(), Sampling("shuffled"), Sampling("fixed-size")
 TWICE = Sampling("poisson", accumulated=2)

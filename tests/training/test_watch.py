@@ -11,7 +11,7 @@ from canaria import InputError
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.evidence import AuditWarning
 from canaria.training import NoiseAlarmError, Reading, TrainingDivergedError, Watch
-from canaria.training.measured import Squares
+from canaria.training.conformance.measured import Squares
 
 WITNESSES, ALPHA = 1000, 1e-3
 

@@ -12,17 +12,17 @@ from canaria import (
     assert_private,
     audit_scores,
     classic,
+    combine,
     lower_bound,
     plan,
     plant,
     play,
-    replay,
-    together,
 )
 from canaria.blackbox import Planted
+from canaria.bounds import Combined
 from canaria.claims import ApproximateDP
-from canaria.evidence import Evidence, Tally, Together
-from canaria.game import Transcript
+from canaria.evidence import Evidence, Tally
+from canaria.game import Transcript, replay, result_of_scores
 from canaria.mechanisms import RandomizedResponse
 from canaria.rules import Bet, Ranked, Soft
 from canaria.training.plan import Plan
@@ -44,7 +44,7 @@ def seen_by_a_type_checker() -> None:
     evidence: Evidence = Counts(73, 100, 1000)
     assert_type(evidence.p_value(claim), float)
     assert_type(lower_bound(evidence, 1e-5, 0.95), Bound)
-    assert_type(together({"one": evidence, "other": bound}), Together)
+    assert_type(combine({"one": evidence, "other": bound}), Combined)
 
     mechanism = RandomizedResponse(1.0)
     assert_type(play(mechanism, n=100, rng=0), Transcript)
@@ -54,5 +54,5 @@ def seen_by_a_type_checker() -> None:
     assert_type(assert_private(mechanism, 1.0, 0.0), Bound)
     assert_type(plan(epsilon=2.0, delta=1e-5, steps=100, sample_rate=0.1), Plan)
     assert_type(plant(np.zeros((10, 2)), np.ones((3, 2)), rng=0), Planted)
-    assert_type(Result.of_scores(scores, bits, claim, rng=0), Result)
-    assert_type(Result.of_counts(evidence, claim).refuted, bool | None)
+    assert_type(result_of_scores(scores, bits, claim, rng=0), Result)
+    assert_type(lower_bound(evidence).result(claim).refuted, bool | None)

@@ -3,6 +3,7 @@
 A file names a kind. The registry holds classes only, so the worst that a made-up name can do is an error.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Final, Self
 
@@ -104,3 +105,8 @@ def to_dict(thing: Kind) -> dict[str, Any]:
 
     """
     return {"kind": name_of(type(thing)), **thing.to_dict()}
+
+
+def plain(number: float) -> float | str:
+    """A number for JSON; infinity becomes the string "inf"."""
+    return number if math.isfinite(number) else str(number)

@@ -25,8 +25,8 @@ from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.copies import copied
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.bound import Bound
 from canaria.claims.families import Family
-from canaria.evidence.bound import Bound
 from canaria.game.scores import bound_of_scores
 from canaria.rules import Rule
 

@@ -5,8 +5,8 @@ A claim does not know how it is tested.
 
 from canaria._core.kinds import to_dict
 from canaria.claims import families
-from canaria.claims.approximate import ApproximateDP, require_same_adjacency
-from canaria.claims.base import Claim, Signs
+from canaria.claims.adjacency import require_same_adjacency
+from canaria.claims.base import ApproximateDP, Claim, Signs
 from canaria.claims.curves import Composed, Curve
 from canaria.claims.dpsgd import DpSgd
 from canaria.claims.noise import GaussianDP, LaplaceDP

@@ -1,20 +1,20 @@
-"""What every claim offers: its privacy profile in both directions, and the lines that tests use."""
+"""What every claim offers: its privacy profile in both directions, and its points, which are claims too."""
 
 import math
 from abc import abstractmethod
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from scipy import optimize
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
+from canaria._core.errors import InputError
 from canaria._core.kinds import Kind, to_dict
+from canaria.claims.adjacency import require_same_adjacency
 from canaria.claims.lines import Lines
-
-if TYPE_CHECKING:
-    from canaria.claims.approximate import ApproximateDP
 
 _STEEPEST: Final = 700.0
 """Beyond, e^epsilon is not a number of double precision."""
@@ -149,7 +149,6 @@ class Claim(Kind):
             The point, which is a weaker claim.
 
         """
-        from canaria.claims.approximate import ApproximateDP
 
         def excess(epsilon: float) -> float:
             return charged * self.delta_at(epsilon) / (1 + math.exp(epsilon)) - flips
@@ -180,6 +179,140 @@ class Claim(Kind):
     def slopes(self) -> Floats:
         """The epsilons whose lines stand for the curve."""
         return np.linspace(0.0, min(self.reach, _STEEPEST), self.points)
+
+
+@dataclass(frozen=True)
+class ApproximateDP(Claim):
+    """The promise of (epsilon, delta)-DP for neighbours of some adjacency.
+
+    delta is part of the promise and has no default: epsilon = 2 at delta = 0.02 promises much less than
+    epsilon = 2 at delta = 0. Pure DP is `ApproximateDP(epsilon, delta=0)`.
+
+    Attributes:
+        epsilon: The promised epsilon, at least 0.
+        delta: The promised delta, between 0 and 1.
+        adjacency: "add-remove", "replace" or "unspecified".
+
+    Raises:
+        InputError: If epsilon or delta is out of range, or the adjacency is unknown.
+
+    Example:
+        >>> ApproximateDP(2.0, delta=1e-5)
+        ApproximateDP(epsilon=2.0, delta=1e-05, adjacency='unspecified')
+
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str = "unspecified"
+
+    def __post_init__(self) -> None:
+        checks.assign(
+            self,
+            epsilon=checks.nonnegative("epsilon", self.epsilon),
+            delta=checks.delta(self.delta),
+            adjacency=checks.adjacency(self.adjacency),
+        )
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:.6g} at δ = {self.delta:g}"
+
+    def profile(self, epsilons: Floats) -> Profile:
+        """`delta_at` for many epsilons, the same in both directions."""
+        deltas = np.array([self.delta_at(epsilon) for epsilon in epsilons.tolist()])
+        return Profile(deltas, deltas)
+
+    @property
+    def reach(self) -> float:
+        """Epsilon: delta is the same from there on."""
+        return self.epsilon
+
+    def point(self, charged: float, flips: float = FLIPS) -> "ApproximateDP":
+        """The claim itself."""
+        return self
+
+    def slopes(self) -> Floats:
+        """Epsilon alone: all other lines follow."""
+        return np.array([min(self.epsilon, 700.0)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, for JSON."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
+
+    def delta_at(self, epsilon: float) -> float:
+        """The privacy profile: the delta that the claim promises at another epsilon.
+
+        The most that a mechanism can leak under the claim is known exactly (Kairouz, Oh, Viswanath 2015), and
+        so is its profile.
+
+        Args:
+            epsilon: At least 0.
+
+        Returns:
+            The smallest delta for which every mechanism that keeps the claim is (epsilon, delta)-DP.
+
+        Example:
+            >>> ApproximateDP(1.0, delta=1e-5).delta_at(1.0)
+            1e-05
+            >>> round(ApproximateDP(1.0, delta=0).delta_at(0.0), 3)
+            0.462
+
+        """
+        other = checks.nonnegative("epsilon", epsilon)
+        if other >= self.epsilon:
+            return self.delta
+        excess = -math.expm1(other - self.epsilon) / (1 + math.exp(-self.epsilon))
+        return self.delta + (1 - self.delta) * excess
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that the claim promises at another delta.
+
+        Args:
+            delta: Between 0 and 1.
+
+        Returns:
+            The smallest epsilon for which every mechanism that keeps the claim is (epsilon, delta)-DP;
+            infinite below the claim's own delta.
+
+        Example:
+            >>> ApproximateDP(1.0, delta=1e-5).epsilon_at(0.0)
+            inf
+            >>> round(ApproximateDP(1.0, delta=0).epsilon_at(0.2), 3)
+            0.68
+
+        """
+        other = checks.delta(delta)
+        if other < self.delta:
+            return math.inf
+        if self.delta == 1 or other >= self.delta_at(0.0):
+            return 0.0
+        excess = (other - self.delta) / (1 - self.delta)
+        return max(0.0, self.epsilon + math.log1p(-excess * (1 + math.exp(-self.epsilon))))
+
+    def least_epsilon_at(self, delta: float) -> float:
+        """`epsilon_at`, which is exact."""
+        return self.epsilon_at(delta)
+
+    def require_comparable(self, delta: float, adjacency: str) -> None:
+        """Check that a bound at this delta and adjacency can refute the claim.
+
+        A smaller delta promises more, so a bound at a larger delta than the claim's refutes it too; one at a
+        smaller delta is about something that was never promised.
+
+        Args:
+            delta: The delta of the bound.
+            adjacency: The adjacency of the bound.
+
+        Raises:
+            InputError: If the bound is at a smaller delta, or of another adjacency.
+
+        """
+        if delta < self.delta:
+            raise InputError(
+                f"the bound is at delta = {delta:g}, but the claim is at delta = {self.delta:g}; "
+                f"ask for the bound at delta={self.delta:g}"
+            )
+        require_same_adjacency(adjacency, self.adjacency)
 
 
 def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:

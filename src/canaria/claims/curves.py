@@ -14,7 +14,7 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria._core.kinds import to_dict
 from canaria.claims import _loss
-from canaria.claims.approximate import common_adjacency
+from canaria.claims.adjacency import common_adjacency
 from canaria.claims.base import Claim, Profile
 from canaria.claims.noise import LARGEST_MU, GaussianDP
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from canaria._core import checks
 from canaria._core.errors import InputError
+from canaria.bounds.bound import Bound
+from canaria.bounds.parts import Ladder
+from canaria.bounds.result import Result
 from canaria.cli._load import load_function
-from canaria.evidence.bound import Bound
-from canaria.game.play import Transcript, play_many
+from canaria.game.ladders import ladder_of_gaps
+from canaria.game.play import LARGEST_EXPLAINED, Transcript, play_many
 from canaria.mechanisms import Function, parse_mechanism
-from canaria.results.ladders import ladder_of_gaps
-from canaria.results.parts import Ladder
-from canaria.results.result import LARGEST_EXPLAINED, Result
 from canaria.rules import parse_rule
 from canaria.theory import gaps
 
@@ -47,7 +47,7 @@ def play_named(
 def result_of(audited: Any, game: Transcript, adaptive: bool, **more: Any) -> Result:
     """One game as a result; of a built-in mechanism of moderate size, in one run, with the three gaps."""
     built_in = not isinstance(audited, Function)
-    result = Result.of_game(game, mechanism=audited if built_in else None, **more)
+    result = game.result(mechanism=audited if built_in else None, **more)
     if built_in and not adaptive and len(game.bits) <= LARGEST_EXPLAINED:
         return replace(result, ladder=_ladder(audited, game, result.bound))
     return replace(result, ladder=None)

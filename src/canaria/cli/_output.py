@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -15,8 +16,8 @@ from typer.core import TyperGroup
 from canaria.cli._progress import working
 
 if TYPE_CHECKING:
+    from canaria.bounds.result import Result
     from canaria.claims import Claim
-    from canaria.results.result import Result
 
 _NOT_RESULTS: Final = (".html", ".htm", ".md", ".txt", ".csv", ".svg", ".pdf")
 _TYPED: Final = ContextVar[str]("typed")
@@ -68,7 +69,7 @@ def require_result_file(out: Path | None, inputs: Iterable[str] = ()) -> None:
 def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> NoReturn:
     """Compute a result, write and show it, and leave with code 1 if the claim is refuted."""
     with one_line_warnings(), working("computing the bound"):
-        result = compute()
+        result = replace(compute(), command=command_line())
     if out is not None:
         result.save(out)
     typer.echo(result.to_json() if as_json else str(result))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
-from canaria.cli._output import claim_of, command_line, finish, require_result_file
+from canaria.cli._output import claim_of, finish, require_result_file
 
 
 def bound(
@@ -36,9 +36,9 @@ def bound(
     """
     from canaria._core.checks import integer
     from canaria._core.errors import InputError
+    from canaria.bounds import Result, lower_bound
     from canaria.claims.families import parse_family
     from canaria.evidence import Counts, PublishedCounts
-    from canaria.results.result import Result
 
     require_result_file(out)
     claim = claim_of(claimed, delta, adjacency, family)
@@ -51,14 +51,13 @@ def bound(
     evidence = Counts(*counts, one_sided) if method == "exact" else PublishedCounts(*counts)
 
     def compute() -> Result:
-        return Result.of_counts(
+        bound = lower_bound(
             evidence,
-            claim,
-            delta=delta,
-            confidence=confidence,
+            delta or 0.0,
+            confidence,
             adjacency=adjacency or "unspecified",
             family=None if family is None else parse_family(family),
-            command=command_line(),
         )
+        return bound.result(claim, name="counts")
 
     finish(compute, as_json, out)

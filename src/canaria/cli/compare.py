@@ -31,9 +31,9 @@ def compare(
     import json
 
     from canaria._core.errors import shown
+    from canaria.files.verify import read_checked
     from canaria.report.comparison import compare as side_by_side
     from canaria.report.formats import require_comparable, write_comparison
-    from canaria.results.verify import read_checked
 
     require_free(out, files)
     if out is not None:

@@ -9,7 +9,7 @@ from canaria.cli._options import AsJson
 from canaria.cli._progress import working
 
 if TYPE_CHECKING:
-    from canaria.results.result import Result
+    from canaria.bounds.result import Result
 
 _PEOPLE: Final = 2000
 _EPSILON: Final = 2.0
@@ -68,14 +68,14 @@ def _audit(name: str, noise_factor: float) -> "Result":
     import numpy as np
     from scipy import optimize
 
+    from canaria.bounds.parts import Histogram
+    from canaria.bounds.result import Result
     from canaria.claims import ApproximateDP
     from canaria.claims.noise import gaussian_epsilon
+    from canaria.game.ladders import ladder_of_dpsgd
     from canaria.game.scores import audit_scores
     from canaria.mechanisms import DpSgd
-    from canaria.results.ladders import ladder_of_dpsgd
-    from canaria.results.parts import Histogram
-    from canaria.results.result import Result
-    from canaria.training.conformance import of_dirac
+    from canaria.training.conformance.sums import of_dirac
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
     sigma = 1 / signal

@@ -30,10 +30,10 @@ def report(
     import json
 
     from canaria._core.errors import shown
+    from canaria.files.verify import read_checked
     from canaria.report.formats import require_known, write_report
     from canaria.report.names import told_apart
     from canaria.report.section import explain
-    from canaria.results.verify import read_checked
 
     require_free(out, files)
     if out is not None:

@@ -1,5 +1,6 @@
 """`canaria run`: play games against a mechanism."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -58,16 +59,9 @@ def run(
     with one_line_warnings(), working("playing"):
         first, *others = play_named(audited, score, rule, n, trials, adaptive, seed)
         result = result_of(
-            audited,
-            first,
-            adaptive,
-            claim=claim,
-            delta=delta,
-            confidence=confidence,
-            name=mechanism,
-            seed=seed,
-            command=command_line(),
+            audited, first, adaptive, claim=claim, delta=delta, confidence=confidence, name=mechanism
         )
+        result = replace(result, seed=seed, command=command_line())
         bounds = [result.bound, *(game.bound(delta or 0.0, confidence) for game in others)]
     if out is not None:
         result.save(out)

@@ -15,5 +15,5 @@ def schema(
     import json
     from importlib.resources import files
 
-    text = files("canaria.results").joinpath("result.schema.json").read_text(encoding="utf-8")
+    text = files("canaria.files").joinpath("result.schema.json").read_text(encoding="utf-8")
     typer.echo(json.dumps(json.loads(text)) if as_json else text.rstrip())

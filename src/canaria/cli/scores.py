@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
-from canaria.cli._output import claim_of, command_line, finish, require_result_file
+from canaria.cli._output import claim_of, finish, require_result_file
 from canaria.cli._progress import reading
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def scores(
     Example: canaria scores scores.csv --delta 1e-5 --claimed 2
     """
     from canaria._core.errors import InputError
-    from canaria.results.result import Result
+    from canaria.bounds import Result
+    from canaria.game import result_of_scores
     from canaria.rules import AdaptiveRule, parse_rule
 
     require_result_file(out, [file])
@@ -70,7 +71,7 @@ def scores(
     claim = claim_of(claimed, delta, adjacency, family)
 
     def compute() -> Result:
-        return Result.of_scores(
+        return result_of_scores(
             values,
             included,
             claim,
@@ -81,7 +82,6 @@ def scores(
             adjacency=adjacency,
             family=family,
             name="scores from standard input" if file == "-" else f"scores in {Path(file).name}",
-            command=command_line(),
         )
 
     finish(compute, as_json, out)

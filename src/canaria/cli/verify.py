@@ -9,7 +9,8 @@ from canaria.cli._options import AsJson
 from canaria.cli._progress import working
 
 if TYPE_CHECKING:
-    from canaria.results import Check, Result
+    from canaria.bounds import Result
+    from canaria.files import Check
 
 
 def verify(
@@ -25,7 +26,7 @@ def verify(
     """
     import json
 
-    from canaria.results import check, read_result
+    from canaria.files import check, read_result
 
     confirmed = True
     for file in files:
@@ -43,7 +44,7 @@ def verify(
 
 def _told(found: "Check", result: "Result", subject: str) -> str:
     from canaria._core.rounding import percent, rounded_down
-    from canaria.results.verify import CHANGED
+    from canaria.files.verify import CHANGED
 
     verdict = "is confirmed" if found.bound_holds else "is NOT confirmed"
     but = ", but the file was changed after it was written" if found.changed and found.bound_holds else ""

@@ -1,4 +1,4 @@
-"""Evidence: what an audit saw, its p-value against a claim, and the bound that follows from it.
+"""Evidence: what an audit saw, its p-value against a claim, and the last claim that it refutes.
 
 A kind of evidence does not depend on other kinds, on rules, or on how its guesses were made. Code outside
 this package does not ask which kind it has.
@@ -8,21 +8,18 @@ from canaria._core.errors import AuditWarning
 from canaria._core.kinds import to_dict
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 from canaria.evidence.bets import Bets
-from canaria.evidence.bound import Bound, lower_bound
 from canaria.evidence.budget import Budget
 from canaria.evidence.counts import Counts, PublishedCounts, UncommittedCounts
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.matched import MatchedCounts
 from canaria.evidence.ranking import Ranking
 from canaria.evidence.split import Split
-from canaria.evidence.together import Together, together
 from canaria.evidence.weighted import Weighted
 
 __all__ = [
     "EPSILON_GRID",
     "AuditWarning",
     "Bets",
-    "Bound",
     "Budget",
     "Counts",
     "Evidence",
@@ -33,10 +30,7 @@ __all__ = [
     "Ranking",
     "Split",
     "Tally",
-    "Together",
     "UncommittedCounts",
     "Weighted",
-    "lower_bound",
     "to_dict",
-    "together",
 ]

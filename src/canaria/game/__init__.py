@@ -8,6 +8,16 @@ gives, or on how a bound follows from it.
 from canaria._core.coins import CoinWarning
 from canaria.game.classic import classic
 from canaria.game.play import Score, Transcript, play, play_many, replay
-from canaria.game.scores import audit_scores
+from canaria.game.scores import audit_scores, result_of_scores
 
-__all__ = ["CoinWarning", "Score", "Transcript", "audit_scores", "classic", "play", "play_many", "replay"]
+__all__ = [
+    "CoinWarning",
+    "Score",
+    "Transcript",
+    "audit_scores",
+    "classic",
+    "play",
+    "play_many",
+    "replay",
+    "result_of_scores",
+]

@@ -4,7 +4,7 @@ A score sees the bit of an element only after the element's round; before that, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,9 +14,12 @@ from canaria._core import checks, coins, markup, seeds
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.bound import Bound, delta_of, lower_bound
+from canaria.bounds.parts import Histogram
+from canaria.bounds.result import Result
+from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import Evidence
-from canaria.evidence.bound import Bound, lower_bound
 from canaria.mechanisms import Function
 from canaria.mechanisms._protocol import Output
 from canaria.rules import (
@@ -31,6 +34,8 @@ from canaria.rules import (
 )
 from canaria.rules.door import Guessed, Losses, guess_by_choice, guess_in_rounds, guess_once
 
+LARGEST_EXPLAINED: Final = 5000
+"""Losses of more elements are not shown: they take long, and a histogram of fewer looks the same."""
 _BLOCK: Final = 4_000_000
 _GAME: Final = 0x67616D65
 _ORDER: Final = 0x6F726465
@@ -95,6 +100,34 @@ class Transcript:
             about=self.about,
             family=family,
         )
+
+    def result(
+        self,
+        claim: Claim | None = None,
+        *,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        mechanism: Any = None,
+        name: str = "game",
+    ) -> Result:
+        """The bound with a claim, to be saved and reported.
+
+        Args:
+            claim: What was promised; the bound is at its delta.
+            delta: The delta of the bound where there is no claim, or a curve; 0 by default.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            mechanism: The mechanism, if its privacy loss is known: then the histogram of the losses is shown.
+            name: What was audited.
+
+        Returns:
+            The result; of a known mechanism of moderate size also how far apart the losses are.
+
+        """
+        made = self.bound(delta_of(claim, delta), confidence).result(claim, name=name)
+        if not hasattr(mechanism, "loss") or len(self.bits) > LARGEST_EXPLAINED:
+            return made
+        losses = mechanism.loss(self.output[None], np.zeros_like(self.bits)[None])[0]
+        return replace(made, histogram=Histogram.of(losses, self.bits))
 
     def __repr__(self) -> str:
         return f"<Transcript: {self}>"
@@ -257,7 +290,7 @@ def replay(
 
     Example:
         >>> import numpy as np
-        >>> from canaria import replay
+        >>> from canaria.game import replay
         >>> bits = np.random.default_rng(0).integers(0, 2, 500)
         >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
         >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3

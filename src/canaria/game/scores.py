@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from dataclasses import replace
+from hashlib import sha256
 from typing import Final
 
 import numpy as np
@@ -11,9 +13,12 @@ from canaria._core import checks, coins, seeds
 from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.bound import Bound, delta_of, lower_bound
+from canaria.bounds.parts import Histogram
+from canaria.bounds.result import Result
+from canaria.claims import Claim
 from canaria.claims.families import Family, parse_family
 from canaria.evidence import Counts, Evidence
-from canaria.evidence.bound import Bound, lower_bound
 from canaria.rules import Matched, Ranked, Rule, Soft, Threshold, written
 from canaria.rules.door import guess_once
 
@@ -24,6 +29,8 @@ UPSIDE_DOWN: Final = (
 )
 _TIES: Final = 0x74696573
 _CLEARLY: Final = 5.0
+_FAR_BELOW: Final = 2.0
+"""A rule is worth a word if the default one shows this many times as much."""
 
 
 def audit_scores(
@@ -84,6 +91,84 @@ def audit_scores(
     return bound_of_scores(
         scores, coins.checked_bits(bits), delta, confidence, rule, rng, adjacency=adjacency, family=family
     )
+
+
+def result_of_scores(
+    scores: npt.ArrayLike,
+    bits: npt.ArrayLike,
+    claim: Claim | None = None,
+    *,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    rule: Rule | None = None,
+    rng: Seed = None,
+    adjacency: str = "add-remove",
+    family: Family | str | None = None,
+    name: str = "scores",
+) -> Result:
+    """The result of membership scores: the bound of `audit_scores`, and what the scores look like.
+
+    Args:
+        scores: One number per canary, higher meaning "more likely included".
+        bits: Which canaries were included, by independent fair coins.
+        claim: What was promised; the bound is at its delta. With a family, a claim of it.
+        delta: The delta of the bound where there is no claim, or a curve; 0 by default.
+        confidence: With which probability the bound holds.
+        rule: How scores become guesses, as in `audit_scores`.
+        rng: A seed for the order in which a rule sees the scores.
+        adjacency: What the audit was about: "add-remove" or "replace".
+        family: The family of claims to test, as in `audit_scores`.
+        name: What was audited.
+
+    Returns:
+        The bound with its claim, the histogram of the scores and their digest.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.claims import ApproximateDP
+        >>> from canaria.game import result_of_scores
+        >>> bits = np.random.default_rng(0).integers(0, 2, 1000)
+        >>> scores = np.random.default_rng(1).normal(2.0 * bits)
+        >>> result_of_scores(scores, bits, ApproximateDP(1.0, delta=0), rng=0).refuted
+        True
+
+    """
+    values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
+    bound = audit_scores(
+        scores,
+        bits,
+        delta_of(claim, delta),
+        confidence,
+        rule,
+        rng=rng,
+        adjacency=adjacency,
+        family=family,
+    )
+    digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
+    return replace(
+        bound.result(claim, name=name),
+        histogram=Histogram.of(values, included),
+        facts={
+            "scores": f"{len(values)}, sha256 of the numbers {digest}",
+            **_advice(bound, values, included, rule),
+        },
+        seed=rng if isinstance(rng, int) else None,
+    )
+
+
+def _advice(bound: Bound, scores: Floats, bits: npt.ArrayLike, rule: Rule | None) -> dict[str, str]:
+    """What to choose next time, if the default rule would have shown far more of the same scores."""
+    if rule is None or bound.family is not None or not np.isfinite(scores).all():
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranked = audit_scores(scores, bits, bound.delta, bound.confidence, rng=0)
+    if ranked.epsilon <= _FAR_BELOW * bound.epsilon:
+        return {}
+    return {
+        "next time": f"the default rule would show {ranked.epsilon_text} of such scores; a rule must be "
+        "chosen before the scores are seen, so for these it is too late"
+    }
 
 
 def bound_of_scores(

@@ -12,7 +12,7 @@ from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
 from canaria.integrations.opacus._internals import accountant_of, steps_counted
 from canaria.training import Watch
-from canaria.training.sampling import Sampling
+from canaria.training.canaries.sampling import Sampling
 
 
 class AttachesAudit:

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from canaria.report.text import text_of
+
 if TYPE_CHECKING:
-    from canaria.evidence import Bound
+    from canaria.bounds import Bound, Result
     from canaria.report.chart import Chart
     from canaria.report.comparison import Comparison
     from canaria.report.section import Section
-    from canaria.results import Result
 
-__all__ = ["chart_of", "compare", "notebook_of", "page_of", "write_report_of"]
+__all__ = ["chart_of", "compare", "notebook_of", "page_of", "text_of", "write_report_of"]
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from canaria.bounds.result import Result
 from canaria.report import words
-from canaria.results.result import Result
 
 
 class Point(NamedTuple):

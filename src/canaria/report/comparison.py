@@ -10,14 +10,15 @@ from typing import Any, Final
 
 from canaria._core import markup
 from canaria._core.errors import InputError, shown
+from canaria._core.kinds import plain
 from canaria._core.rounding import percent, rounded_down
-from canaria.evidence.bound import Bound, plain
+from canaria.bounds.bound import Bound
+from canaria.bounds.result import Result
 from canaria.report import brief
 from canaria.report.chart import Chart
 from canaria.report.names import told_apart
 from canaria.report.section import Section
 from canaria.report.svg import BLUE, GREY, PURPLE, Key, Scale, arrow, dot, grid, line, named_row, ring
-from canaria.results.result import Result
 
 _ROW: Final = 40
 _FOOT: Final = 40
@@ -186,7 +187,7 @@ def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Co
     """Put results side by side.
 
     Nothing is chosen: the largest of several bounds is not a bound. To combine audits of one model, use
-    `canaria.together`.
+    `canaria.combine`.
 
     Args:
         results: The results.
@@ -219,7 +220,7 @@ def named(results: object) -> list[Result]:
         result = one.result() if isinstance(one, Bound) else one
         if not isinstance(result, Result):
             raise InputError(
-                f"results must be results or bounds, got {shown(one)}; read files by Result.load"
+                f"results must be results or bounds, got {shown(one)}; read files by canaria.load"
             )
         found.append(result if name is None else replace(result, name=str(name)))
     return found

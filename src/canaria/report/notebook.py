@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from canaria.bounds.result import Result
 from canaria.report import brief
 from canaria.report.charts import charts
 from canaria.report.section import explain
 from canaria.report.svg import escape
-from canaria.results.result import Result
 
 _BOX: Final = "max-width:640px;margin:0 0 12px;padding:2px 12px;border-left:5px solid {colour}"
 _ALARM, _CALM = "#b42332", "#3b5b92"

@@ -7,11 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from canaria._core import checks, effort
+from canaria._core.kinds import plain
 from canaria._core.rounding import percent
-from canaria.evidence.bound import Bound, lower_bound, plain
+from canaria.bounds.bound import Bound, lower_bound
+from canaria.bounds.parts import Ladder, Step
+from canaria.bounds.result import Result
 from canaria.report import words
-from canaria.results.parts import Ladder, Step
-from canaria.results.result import Result
 
 _CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.995)
 """Other confidences to show, the most telling first."""

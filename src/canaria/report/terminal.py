@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from canaria._core.rounding import percent, rounded_down
+from canaria.bounds.conformance import Conformance, in_words
+from canaria.bounds.parts import Histogram
 from canaria.report import brief, words
 from canaria.report.comparison import side_by_side
 from canaria.report.section import Section
-from canaria.results.conformance import Conformance, in_words
-from canaria.results.parts import Histogram
 
 _WIDTH: Final = 40
 _LEVELS: Final = " ▁▂▃▄▅▆▇█"

@@ -19,18 +19,18 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.bound import Bound, lower_bound
+from canaria.bounds.combine import bound_of, confidence_at, made_bound
+from canaria.bounds.conformance import LEAST_LEVEL, Conformance
+from canaria.bounds.reach import reach, remedy
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, require_same_adjacency
 from canaria.claims.base import FLIPS, for_neighbours
 from canaria.claims.families import Family, family_of
 from canaria.evidence.base import Inversion
-from canaria.evidence.bound import Bound, lower_bound
-from canaria.evidence.reach import reach, remedy
-from canaria.evidence.together import bound_of, confidence_at, made_bound
 from canaria.game.play import Score, Transcript, play
 from canaria.game.scores import UPSIDE_DOWN, are_upside_down
 from canaria.mechanisms import Function
-from canaria.results.conformance import LEAST_LEVEL, Conformance
-from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Bet, Matched, Rule, Soft, SurestFirst
 
 SHOWN_DELTA: Final = 1e-5
@@ -137,7 +137,7 @@ def assert_private(
 
     Args:
         mechanism: A mechanism or a function, as in `canaria.play`. An audit that was already made may be
-            given instead: a `Bound`, the result of `together`, evidence, or an object with
+            given instead: a `Bound`, the result of `combine`, evidence, or an object with
             `bound(delta, confidence)`, such as the `Transcript` of `classic`. Its bound is computed again at
             this confidence.
         epsilon: The claimed epsilon.

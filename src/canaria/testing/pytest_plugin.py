@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from canaria.bounds.bound import Bound
     from canaria.claims import Claim
-    from canaria.evidence.bound import Bound
     from canaria.game.play import Score
     from canaria.rules import AdaptiveRule, Rule
     from canaria.testing.assertions import Verdict
@@ -220,7 +220,7 @@ class Audits:
         """The confidence of every audit of the suite, and a seed; an error if there are too many."""
         __tracebackhide__ = True
         from canaria._core.errors import InputError
-        from canaria.evidence.together import confidence_at
+        from canaria.bounds.combine import confidence_at
 
         if self.allowed == 0:
             raise InputError(

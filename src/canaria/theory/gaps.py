@@ -11,8 +11,8 @@ from scipy import special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
+from canaria._core.kinds import plain
 from canaria._core.seeds import Seed
-from canaria.evidence.bound import plain
 from canaria.mechanisms import AnalysedMechanism
 from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 

@@ -5,20 +5,16 @@ after that happens here. No framework is imported.
 """
 
 from canaria._core.errors import NoiseAlarmError, TrainingDivergedError
-from canaria.training.canaries import Dense, Dirac
-from canaria.training.isolation import Isolation
-from canaria.training.neighbours import Neighbours
+from canaria.training.canaries.designs import Dense, Dirac
+from canaria.training.canaries.sampling import Sampling
 from canaria.training.recorder import CorrelatedRecorder, Recorder
 from canaria.training.recording import Recording
-from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
 __all__ = [
     "CorrelatedRecorder",
     "Dense",
     "Dirac",
-    "Isolation",
-    "Neighbours",
     "NoiseAlarmError",
     "Reading",
     "Recorder",

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import Conformance
+from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.evidence.bound import Bound
-from canaria.results.conformance import Conformance
-from canaria.results.result import Result
 from canaria.training.recording import Recording
 
 
@@ -38,7 +38,7 @@ class Recorded(ABC):
         sample_rate: float | None = None,
         noise_multiplier: float | None = None,
     ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.training.conformance`."""
+        """Whether the sums are what correct training would show; see `canaria.training.conformance.sums`."""
         return self.recording().conformance(
             steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )

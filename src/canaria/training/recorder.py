@@ -15,12 +15,10 @@ from canaria._core import checks, seeds
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.mechanisms.correlated import Correlated
-from canaria.results.result import Result
-from canaria.training.accounts import counted
-from canaria.training.accumulator import HELD, Accumulator, table_of
-from canaria.training.canaries import (
+from canaria.training.canaries.designs import (
     DRAWS,
     PLACES,
     TIES,
@@ -31,13 +29,15 @@ from canaria.training.canaries import (
     raw_norm,
     too_heavy_in,
 )
-from canaria.training.coincidences import FIRST, usable
-from canaria.training.correlated import Correlation
-from canaria.training.noise import numbered
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.canaries.witnesses import Seen, layout
+from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.coincidences import FIRST, usable
+from canaria.training.conformance.noise import numbered
+from canaria.training.likelihood.accumulator import HELD, Accumulator, table_of
+from canaria.training.likelihood.correlated import Correlation
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
-from canaria.training.sampling import Sampling
-from canaria.training.witnesses import Seen, layout
 
 _ATTACH: Final = 0x72656364
 _LARGER: Final = (1e2, 1e4)

@@ -16,30 +16,30 @@ from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.bounds.bound import Bound, delta_of
+from canaria.bounds.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance, Part
+from canaria.bounds.parts import Histogram, Ladder
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, GaussianDP
 from canaria.claims import DpSgd as ClaimOfDpSgd
 from canaria.claims.families import DpSgdFamily, Family, parse_family
-from canaria.evidence.bound import Bound
+from canaria.game.ladders import ladder_of_dpsgd
 from canaria.game.play import Transcript, batched, replay_own
 from canaria.mechanisms.dpsgd import SCORES, DpSgd
 from canaria.mechanisms.interference import Interference
-from canaria.results.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance
-from canaria.results.ladders import ladder_of_dpsgd, ladder_of_scores
-from canaria.results.parts import Histogram, Ladder
-from canaria.results.result import Result
 from canaria.rules import AdaptiveRule, Matched, Rule
-from canaria.training.accounts import Account
-from canaria.training.accumulator import LEAST_NOISE
-from canaria.training.canaries import TESTS, Dense, Design, Dirac, derived
-from canaria.training.claimed import DELTA, false_claims
-from canaria.training.coincidences import coincidences
-from canaria.training.conformance import FEWEST, Rounding, enough_draws, of_dense, of_dirac
-from canaria.training.draws import Drawn, part_of
-from canaria.training.facts import facts_of, tested_topics
-from canaria.training.noise import Part, parts_of, untested
-from canaria.training.rungs import rungs_of, squares_of
-from canaria.training.sampling import Sampling
-from canaria.training.witnesses import Roles, Seen
+from canaria.training.canaries.designs import TESTS, Dense, Design, Dirac, derived
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.canaries.witnesses import Roles, Seen
+from canaria.training.conformance.accounts import Account
+from canaria.training.conformance.claimed import DELTA, false_claims
+from canaria.training.conformance.coincidences import coincidences
+from canaria.training.conformance.draws import Drawn, part_of
+from canaria.training.conformance.facts import facts_of, tested_topics
+from canaria.training.conformance.noise import parts_of, untested
+from canaria.training.conformance.rungs import rungs_of, squares_of
+from canaria.training.conformance.sums import FEWEST, Rounding, enough_draws, of_dense, of_dirac
+from canaria.training.likelihood.accumulator import LEAST_NOISE
 
 ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
 UNITS: Final = ("row", "user", "client")
@@ -467,7 +467,7 @@ class Recording:
             claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd", and with
                 "gaussian" for correlated noise and known steps, it is by default what the stated noise
                 multiplier promises.
-            delta: The delta of the claim, required with a claim. Without it the bound is at delta 0.
+            delta: The delta of the claim, required with an epsilon or a curve; 0 without a claim.
             confidence: The confidence of the bound, strictly between 0 and 1.
             rule: How scores become guesses, as in `bound`.
             score: "likelihood" or "sum".
@@ -487,7 +487,8 @@ class Recording:
         """
         tested = self.family(family)
         claim = self._promised(claimed, delta, adjacency, tested)
-        bound = self.bound(delta or 0.0, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
+        at = delta_of(claim, delta)
+        bound = self.bound(at, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
         found = self.tested_at(self.noise_multiplier)
         return Result(
             bound,
@@ -495,7 +496,7 @@ class Recording:
             name=name,
             histogram=Histogram.of(self.losses(np.zeros_like(self.bits), score), self.bits),
             ladder=self._ladder(claim, bound, plain=score == "likelihood" and not adaptive),
-            rungs=rungs_of(self, bound, score) if rungs and delta and self.own_family else (),
+            rungs=rungs_of(self, bound, score) if rungs and at and self.own_family else (),
             conformance=found,
             facts=facts_of(self, tested=found is not None),
             contradictions=self.contradictions_with(claim, bound.delta),
@@ -584,6 +585,6 @@ class Recording:
         claimed = claim.least_epsilon_at(bound.delta)
         known = plain and self._is_dpsgd
         if isinstance(self.design, Dense) or not known or bound.family is not None:
-            return ladder_of_scores(claimed, bound)
+            return Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
         mechanism = DpSgd(self.design.coordinates, self.steps, self.sample_rate, self._noise_multiplier)
         return ladder_of_dpsgd(mechanism, len(self.bits), claimed, bound)

@@ -18,7 +18,7 @@ from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, TrainingDivergedError, shown
 from canaria._core.rounding import rounded_down, rounded_up
 from canaria.claims import DpSgd
-from canaria.training.measured import Squares
+from canaria.training.conformance.measured import Squares
 
 ON_ALARM: Final = ("stop", "warn")
 _LEAST_NOISE: Final = 0.2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError
+from canaria.bounds.bound import lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence.bound import lower_bound
 from canaria.evidence.inversion import first_claim_refuted
 from canaria.lab.engines import engine
 from canaria.lab.store import Store

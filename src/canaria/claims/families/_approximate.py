@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.claims.approximate import ApproximateDP
-from canaria.claims.base import Claim
+from canaria.claims.base import ApproximateDP, Claim
 from canaria.claims.families._base import Family, geometric
 from canaria.claims.families._noise import Gaussian
 

@@ -1,8 +1,7 @@
 """Families by their name, by a text, and by a claim that is in them."""
 
 from canaria._core.errors import InputError, nearest, shown
-from canaria.claims.approximate import ApproximateDP
-from canaria.claims.base import Claim
+from canaria.claims.base import ApproximateDP, Claim
 from canaria.claims.dpsgd import DpSgd
 from canaria.claims.families._approximate import Approximate
 from canaria.claims.families._base import Family

@@ -16,6 +16,6 @@ with needed_for("an audit of training with JAX Privacy", "jax"):
     from canaria.integrations.jax_privacy._head import CanaryHead
     from canaria.integrations.jax_privacy._isolation import check_isolation
     from canaria.integrations.jax_privacy._plan import attach_plan
-    from canaria.training.canaries import Dense, Dirac
+    from canaria.training.canaries.designs import Dense, Dirac
 
 __all__ = ["Audit", "AuditState", "CanaryHead", "Dense", "Dirac", "attach", "attach_plan", "check_isolation"]

@@ -1,4 +1,4 @@
-"""The accumulator of `canaria.training.accumulator`, in JAX, as a pure function of its state."""
+"""The accumulator of `canaria.training.likelihood.accumulator`, in JAX, as a pure function of its state."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ from jax import numpy as jnp
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms.dpsgd import binomial_law
-from canaria.training import accumulator
-from canaria.training.accumulator import CLEAR, HELD, LEAST_NOISE, TOO_FEW
-from canaria.training.witnesses import EDGES, MOST_STEPS, Seen
+from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Seen
+from canaria.training.likelihood import accumulator
+from canaria.training.likelihood.accumulator import CLEAR, HELD, LEAST_NOISE, TOO_FEW
 
 
 class Accumulated(NamedTuple):

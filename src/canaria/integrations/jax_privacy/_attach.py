@@ -22,8 +22,8 @@ from canaria.integrations.jax_privacy._injections import INJECTIONS
 from canaria.integrations.jax_privacy._sampling import correlation_of, groups_of_one_size
 from canaria.mechanisms import Strategy
 from canaria.mechanisms.participation import Participation
-from canaria.training.canaries import Dense, Design, Dirac, design_of
-from canaria.training.correlated import Correlation
+from canaria.training.canaries.designs import Dense, Design, Dirac, design_of
+from canaria.training.likelihood.correlated import Correlation
 
 _ATTACH: Final = 0x61747461
 

@@ -12,8 +12,10 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.errors import InputError, shown
+from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import Conformance
+from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.evidence.bound import Bound
 from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulator
 from canaria.integrations.jax_privacy._checks import Stated, require_fitting
 from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
@@ -23,17 +25,23 @@ from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
-from canaria.results.conformance import Conformance
-from canaria.results.result import Result
-from canaria.training import accumulator
-from canaria.training.accounts import counted
-from canaria.training.canaries import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits, too_heavy
-from canaria.training.correlated import Correlation
-from canaria.training.noise import numbered
+from canaria.training.canaries.designs import (
+    DRAWS,
+    HEAD_PARAMETERS,
+    PLACES,
+    Design,
+    derived,
+    hidden_bits,
+    too_heavy,
+)
+from canaria.training.canaries.sampling import POISSON
+from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.noise import numbered
+from canaria.training.likelihood import accumulator
+from canaria.training.likelihood.correlated import Correlation
 from canaria.training.recording import Recording
-from canaria.training.sampling import POISSON
 from canaria.training.watch import Reading, Watch
-from canaria.training.witnesses import layout
 
 PyTree = Any
 """Arrays in any nest of tuples, lists and dicts."""

@@ -16,7 +16,7 @@ from canaria.integrations.jax_privacy._internals import (
     noising_matrix,
     norm_bound,
 )
-from canaria.training.canaries import Design
+from canaria.training.canaries.designs import Design
 
 _SINGLE: Final = 4
 _LOOKED_AT: Final = 16

@@ -8,7 +8,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Bits
-from canaria.training.canaries import HEAD_PARAMETERS, Dense, Design
+from canaria.training.canaries.designs import HEAD_PARAMETERS, Dense, Design
 
 _PULL: Final = 1e4
 """A canary's norm before clipping, in units of the clip norm or of 1, whichever is larger.

@@ -13,7 +13,7 @@ from canaria.integrations.jax_privacy._checks import require_precise
 from canaria.integrations.jax_privacy._internals import words_from
 from canaria.integrations.jax_privacy._places import Places
 from canaria.mechanisms.participation import Participation
-from canaria.training.canaries import Dense, Design
+from canaria.training.canaries.designs import Dense, Design
 
 INJECTIONS: Final = ("sum", "head")
 _LEAST_RATE: Final = 2.0**-32

@@ -11,7 +11,7 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria.integrations.jax_privacy._checks import positive_norm, shapes_of
 from canaria.integrations.jax_privacy._internals import norm_bound, precision
-from canaria.training.isolation import Isolation, isolation_of
+from canaria.preflight.isolation import Isolation, isolation_of
 
 _ROWS: Final = 0x726F7773
 """The stream of random numbers that chooses rows."""

@@ -5,7 +5,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Integers
-from canaria.training.witnesses import Layout
+from canaria.training.canaries.witnesses import Layout
 
 
 class Places:

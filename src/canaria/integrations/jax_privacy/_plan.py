@@ -21,7 +21,7 @@ from canaria.integrations.jax_privacy._sampling import (
     steps_of,
 )
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
-from canaria.training.canaries import design_of
+from canaria.training.canaries.designs import design_of
 
 if TYPE_CHECKING:
     from canaria.integrations.jax_privacy._internals import DPExecutionPlan

@@ -11,7 +11,7 @@ from jax_privacy.batch_selection import (
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms import BallsInBins, Correlated, CyclicPoisson, MinSeparation, Strategy
 from canaria.mechanisms.participation import Participation
-from canaria.training.correlated import Correlation
+from canaria.training.likelihood.correlated import Correlation
 
 
 def correlation_of(

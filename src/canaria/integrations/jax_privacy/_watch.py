@@ -4,8 +4,8 @@ import numpy as np
 
 from canaria._core.arrays import Floats
 from canaria.integrations.jax_privacy._accumulator import Accumulated
-from canaria.training.accumulator import HELD
-from canaria.training.measured import Squares
+from canaria.training.conformance.measured import Squares
+from canaria.training.likelihood.accumulator import HELD
 from canaria.training.watch import Watch
 
 

@@ -12,7 +12,7 @@ from jax import numpy as jnp
 
 from canaria._core.arrays import Floats
 from canaria.mechanisms import Strategy
-from canaria.training.witnesses import Roles
+from canaria.training.canaries.witnesses import Roles
 
 
 class Readings(NamedTuple):

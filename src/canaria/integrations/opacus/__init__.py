@@ -16,7 +16,7 @@ with needed_for("an audit of training with Opacus", "opacus"):
     from canaria.integrations.opacus._isolation import check_isolation
     from canaria.integrations.opacus._neighbours import check_neighbours
     from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
-    from canaria.training.canaries import Dense, Dirac
+    from canaria.training.canaries.designs import Dense, Dirac
 
 __all__ = [
     "Audit",

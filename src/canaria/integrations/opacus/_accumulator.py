@@ -1,4 +1,4 @@
-"""The accumulator of `canaria.training.accumulator`, in torch, on the device of the model."""
+"""The accumulator of `canaria.training.likelihood.accumulator`, in torch, on the device of the model."""
 
 import math
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from torch import Tensor
 from canaria._core.arrays import Floats
 from canaria.integrations.opacus._witnessing import Witnessed
 from canaria.mechanisms.dpsgd import binomial_law
-from canaria.training import accumulator
-from canaria.training.accumulator import HELD, LEAST_NOISE, TOO_FEW
+from canaria.training.likelihood import accumulator
+from canaria.training.likelihood.accumulator import HELD, LEAST_NOISE, TOO_FEW
 
 _TOGETHER: Final = 8
 """Logarithms are taken of the product of up to so many steps."""
@@ -21,7 +21,7 @@ _ROOM: Final = 80.0
 
 
 class _Totals(NamedTuple):
-    """Sums and table of `canaria.training.accumulator.Totals` on the device.
+    """Sums and table of `canaria.training.likelihood.accumulator.Totals` on the device.
 
     `open` is ln sum_t e^((y_t - 1/2) / sigma^2) over the steps of an open pass of shuffled batches.
     """

@@ -24,8 +24,8 @@ from canaria.integrations.opacus._internals import (
     clips_by_ghost,
     is_together,
 )
-from canaria.training.canaries import Dense, Dirac, design_of
-from canaria.training.sampling import Sampling
+from canaria.training.canaries.designs import Dense, Dirac, design_of
+from canaria.training.canaries.sampling import Sampling
 
 _ATTACH: Final = 0x61747461
 

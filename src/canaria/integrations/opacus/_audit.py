@@ -48,15 +48,15 @@ from canaria.integrations.opacus._reader import Reader, Step
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
 from canaria.integrations.opacus._weights import Weights, checksum, names_of
-from canaria.training import accumulator
-from canaria.training.accounts import Account, Disagreements, Setting
-from canaria.training.accumulator import HELD
-from canaria.training.canaries import TIES, Design, Dirac, derived, hidden_bits
-from canaria.training.coincidences import FIRST, usable
-from canaria.training.conformance import Rounding
+from canaria.training.canaries.designs import TIES, Design, Dirac, derived, hidden_bits
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.conformance.accounts import Account, Disagreements, Setting
+from canaria.training.conformance.coincidences import FIRST, usable
+from canaria.training.conformance.sums import Rounding
+from canaria.training.likelihood import accumulator
+from canaria.training.likelihood.accumulator import HELD
 from canaria.training.recorded import Recorded
 from canaria.training.recording import Recording
-from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
 _VERSION: Final = 4

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from canaria._core import seeds
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
@@ -30,8 +31,7 @@ from canaria.integrations.opacus._internals import (
     steps_counted,
 )
 from canaria.integrations.opacus._programs import Promise, noticing
-from canaria.results.result import Result
-from canaria.training.canaries import Dense, Dirac
+from canaria.training.canaries.designs import Dense, Dirac
 from canaria.training.watch import Watch
 
 _PROGRAM: Final = 0x70726F67

@@ -25,9 +25,9 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.accounts import Account, Disagreements, disagreements
-from canaria.training.canaries import Dense, Design
-from canaria.training.sampling import Sampling
+from canaria.training.canaries.designs import Dense, Design
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.conformance.accounts import Account, Disagreements, disagreements
 
 
 def require_flat(optimizer: DPOptimizer) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.canaries import HEAD_PARAMETERS, Design, design_of, raw_norm
+from canaria.training.canaries.designs import HEAD_PARAMETERS, Design, design_of, raw_norm
 
 _FLOAT_MARK: Final = -12288.0
 _INTEGER_MARK: Final = -7

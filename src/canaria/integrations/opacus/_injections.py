@@ -29,7 +29,7 @@ from canaria.integrations.opacus._internals import (
 )
 from canaria.integrations.opacus._places import FINE, Places
 from canaria.integrations.opacus._rows import Draws
-from canaria.training.canaries import (
+from canaria.training.canaries.designs import (
     DRAWS,
     PLACES,
     Dense,
@@ -40,7 +40,7 @@ from canaria.training.canaries import (
     too_heavy,
     unclipped,
 )
-from canaria.training.witnesses import layout
+from canaria.training.canaries.witnesses import layout
 
 _ROUNDINGS: Final = 16
 """Of the sums, by which a canary may seem to weigh more than it does."""

@@ -25,7 +25,7 @@ from canaria.integrations.opacus._internals import (
     is_distributed,
 )
 from canaria.integrations.opacus._programs import without_dropout
-from canaria.training.isolation import Isolation, isolation_of
+from canaria.preflight.isolation import Isolation, isolation_of
 
 Loss = Callable[[Any, Any], Any]
 """loss(model, batch): that on which training calls backward()."""

@@ -29,15 +29,7 @@ from canaria.integrations.opacus._internals import (
     waiting_sums,
 )
 from canaria.integrations.opacus._programs import replaying
-from canaria.training.neighbours import (
-    DRIFT,
-    Neighbours,
-    Replay,
-    Step,
-    Stopping,
-    compared,
-    sums_differ,
-)
+from canaria.preflight.neighbours import DRIFT, Neighbours, Replay, Step, Stopping, compared, sums_differ
 
 _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""

@@ -26,7 +26,7 @@ from canaria.integrations.opacus._internals import (
     segment_sums,
     waiting_batches,
 )
-from canaria.training.witnesses import Layout
+from canaria.training.canaries.witnesses import Layout
 
 FINE: Final = (torch.float32, torch.float64)
 """The precisions in which sums are not rounded by more than they may be."""

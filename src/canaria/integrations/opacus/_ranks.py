@@ -14,7 +14,7 @@ from canaria._core import seeds
 from canaria._core.arrays import Integers
 from canaria.integrations.opacus._internals import pool_of, rate_of, rows_of_process, samples_by_poisson
 from canaria.integrations.opacus._rows import CanaryRows
-from canaria.training.processes import (
+from canaria.training.conformance.processes import (
     COMPARED,
     Stretches,
     compared_rows,

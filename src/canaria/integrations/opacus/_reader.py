@@ -8,8 +8,8 @@ from torch import Tensor
 
 from canaria.integrations.opacus._accumulator import Accumulator
 from canaria.integrations.opacus._places import Places
-from canaria.training.canaries import TOTALS, derived
-from canaria.training.witnesses import MOST_STEPS
+from canaria.training.canaries.designs import TOTALS, derived
+from canaria.training.canaries.witnesses import MOST_STEPS
 
 _FIRST, _ONE_OF = 64, 4
 """The noise of parameters is totalled in so many steps, and then in one of so many, or of their groups."""

@@ -19,9 +19,9 @@ from canaria.integrations.opacus._internals import (
     sampler_of,
     shares_rows,
 )
-from canaria.training.draws import Batches, Drawn, Pass, contradictions
-from canaria.training.processes import Stretches
-from canaria.training.sampling import Sampling
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.conformance.draws import Batches, Drawn, Pass, contradictions
+from canaria.training.conformance.processes import Stretches
 
 _ORDER: Final = 0x6F726472
 """The seed of the places of canary rows; they need not be secret."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canaria.training.measured import Squares
+from canaria.training.conformance.measured import Squares
 from canaria.training.watch import Watch
 
 

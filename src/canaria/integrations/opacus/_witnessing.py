@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canaria.training.coincidences import FIRST
-from canaria.training.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.training.conformance.coincidences import FIRST
 
 _TOGETHER: Final = 128
 """So many steps are added together: they are short, and a call costs more than what it computes."""
 
 
 class _Sums(NamedTuple):
-    """The sums of `canaria.training.witnesses.Seen` on the device.
+    """The sums of `canaria.training.canaries.witnesses.Seen` on the device.
 
     `beyond` counts the values of shaped witnesses beyond each edge, and `signs` holds bytes of eight signs.
     `values` are those of all witnesses in the first steps.
@@ -88,7 +88,7 @@ class Witnessed:
         )
         signs = found.signs.cpu().numpy()
         firsts, values = (part.cpu().numpy().astype(np.float64) for part in (found.firsts, found.values))
-        self.values = values  # of the first steps, for `canaria.training.coincidences`
+        self.values = values  # of the first steps, for `canaria.training.conformance.coincidences`
         return Seen(
             count,
             by_step[: min(count, MOST_STEPS)],

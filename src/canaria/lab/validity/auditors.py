@@ -10,6 +10,8 @@ import numpy as np
 from canaria._core.arrays import Bits, Floats, Hits
 from canaria._core.coins import UnfairCoinsError
 from canaria._core.errors import InputError, shown
+from canaria.bounds.bound import lower_bound
+from canaria.bounds.combine import combine
 from canaria.claims import families
 from canaria.evidence import (
     Bets,
@@ -22,9 +24,7 @@ from canaria.evidence import (
     Split,
     Weighted,
 )
-from canaria.evidence.bound import lower_bound
 from canaria.evidence.inversion import first_claim_refuted
-from canaria.evidence.together import together
 from canaria.game.play import Transcript, replay
 from canaria.game.scores import audit_scores
 from canaria.lab.validity import invalid
@@ -277,7 +277,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Several:
-    """Several rules on the same scores, so that the audits depend on each other, through `together`."""
+    """Several rules on the same scores, so that the audits depend on each other, through `combine`."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -295,7 +295,7 @@ class Several:
                 repr(rule): audit_scores(game.scores, game.bits, delta, rule=rule, rng=rng)
                 for rule in self.rules
             }
-            return together(made, delta, confidence).bound.epsilon
+            return combine(made, delta, confidence).bound.epsilon
         return 0.0
 
     def refutes(

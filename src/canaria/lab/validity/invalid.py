@@ -7,8 +7,8 @@ import numpy as np
 from scipy import special
 
 from canaria._core.arrays import Bits, Floats
+from canaria.bounds.bound import lower_bound
 from canaria.evidence import Ranking, Split, UncommittedCounts
-from canaria.evidence.bound import lower_bound
 from canaria.game.scores import audit_scores
 from canaria.rules import Bet, Rule, Surest, Tails, Top
 
@@ -66,7 +66,7 @@ def bets_in_list_order(scores: Floats, bits: Bits, delta: float, confidence: flo
 def best_of_five(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """The largest of five bounds, each at the full confidence.
 
-    Invalid: five chances to be wrong. `together` splits the error probability.
+    Invalid: five chances to be wrong. `combine` splits the error probability.
     """
     values = np.asarray(scores, dtype=np.float64)
     rng = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))

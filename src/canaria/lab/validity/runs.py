@@ -14,15 +14,15 @@ from scipy import optimize, special
 
 from canaria._core.arrays import Floats
 from canaria.blackbox.plant import Planted, plant
+from canaria.bounds.bound import Bound
 from canaria.claims.noise import gaussian_epsilon
-from canaria.evidence.bound import Bound
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
 from canaria.mechanisms.dpsgd import log_likelihoods_of
-from canaria.training.accumulator import Accumulator, table_of
-from canaria.training.canaries import Dirac
+from canaria.training.canaries.designs import Dirac
+from canaria.training.canaries.sampling import Sampling
+from canaria.training.canaries.witnesses import layout
+from canaria.training.likelihood.accumulator import Accumulator, table_of
 from canaria.training.recording import Recording
-from canaria.training.sampling import Sampling
-from canaria.training.witnesses import layout
 
 _DELTA: Final = 1e-3
 _SIGMA: Final = 1.5

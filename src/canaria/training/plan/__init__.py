@@ -12,8 +12,8 @@ one run. Nothing is trained: whole audits are drawn from the law of their losses
 - The bounds of `Matched` are exact up to its stretches of claims (6% in noise) and 1% of epsilon.
 - Means, spreads and powers are taken over a few hundred to a few thousand drawn audits from a fixed seed.
 
-Altogether the expected bound is within 5% of simulated games (tests/training/test_plan.py). A plan is not
-evidence: it assumes that training does what it says.
+Altogether the expected bound is within 5% of simulated games (tests/training/plan/test_plan.py). A plan is
+not evidence: it assumes that training does what it says.
 """
 
 from canaria.training.plan._expected import Expected, expected_bound, planned_rule, refutation_power

@@ -8,8 +8,8 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
+from canaria.bounds.reach import reach
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
-from canaria.evidence.reach import reach
 from canaria.rules import Around, Ranked, Soft
 from canaria.training.plan._expected import (
     CAREFUL,

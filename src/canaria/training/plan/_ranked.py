@@ -4,7 +4,7 @@ The p-value of a `Ranking` depends on the hits only through the smallest of the 
 each claim there is one strictness below which the claim is refuted; it is found from `Ranking` itself at a
 few claims and interpolated between them. A bound is then the largest claim whose critical count,
 at some look, has been reached. Against `lower_bound` on the same hits the mean bound is off by 1% at most
-where that was tried (tests/training/test_plan.py).
+where that was tried (tests/training/plan/test_plan.py).
 """
 
 import math

@@ -8,8 +8,8 @@ from scipy import special
 
 from canaria._core import markup
 from canaria._core.rounding import rounded_down
-from canaria.results.conformance import LEVEL, needed
-from canaria.training.noise import PARTS
+from canaria.bounds.conformance import LEVEL, needed
+from canaria.training.conformance.noise import PARTS
 from canaria.training.plan._expected import Expected
 
 POWER: Final = 0.8

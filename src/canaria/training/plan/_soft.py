@@ -4,7 +4,7 @@ Losses are sorted into narrow bins. The tail of the total weight, which `Weighte
 from the saddle-point formula of Lugannani and Rice for lattice laws. The cap of the losses and the sway of
 delta are those of an average audit, at some claims and totals, interpolated between them. Against
 `lower_bound` on the same hits the mean bound is off by 1% at most where that was tried, by 2% where delta
-sways the verdict (tests/training/test_plan.py).
+sways the verdict (tests/training/plan/test_plan.py).
 """
 
 import math

@@ -1,0 +1,9 @@
+"""Result files: reading, verifying, and the schema.
+
+Nothing in a file is trusted: `load` computes the bound again from the evidence. `Result.save` writes them.
+"""
+
+from canaria.files.read import Stored, read_result
+from canaria.files.verify import Check, check, load, read_checked
+
+__all__ = ["Check", "Stored", "check", "load", "read_checked", "read_result"]

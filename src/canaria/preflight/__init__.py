@@ -1,0 +1,10 @@
+"""Checks before training that need no canary: isolation of rows, and replays on neighbouring data sets.
+
+Canaries cannot detect these faults, and the checks give no bound. The half that knows a framework is in
+`canaria.integrations`.
+"""
+
+from canaria.preflight.isolation import Isolation
+from canaria.preflight.neighbours import Neighbours
+
+__all__ = ["Isolation", "Neighbours"]

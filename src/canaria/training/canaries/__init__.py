@@ -1,0 +1,1 @@
+"""Canaries: their designs, the witnesses beside them, and how rows are stated to take part."""

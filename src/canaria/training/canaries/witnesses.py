@@ -1,0 +1,400 @@
+"""Witnesses: weights that never carry a canary, on which every step shows its noise and nothing else.
+
+At a witness the noisy sum less the clipped sum is the noise of that weight, which must be N(0, sigma_t^2),
+independent of everything, if training is correct. Witnesses know nothing of the hidden bits. They lie where
+faults show:
+
+    aligned    in every parameter the same few indices from its first one on, the next one along each of its
+               axes, and those half a parameter further: noise that is made once and used again, for several
+               parameters, rows or halves, agrees there;
+    scattered  anywhere, at random: noise that is missing somewhere, and the law of single values.
+
+Kept are, in units of the stated noise: the sum of squares of every step and of every witness, how many values
+of some witnesses lie in each of a few cells, and the signs of the first steps. Beside witnesses, the noise of
+all weights of a parameter is added up in every step: where noise is used twice, in whatever order, these
+totals are larger, smaller or more alike than they may be.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core.arrays import Floats, Hits, Integers
+
+EDGES: Final = (0.5, 1.0, 2.0, 3.0, 4.0)
+"""Between the cells of the sizes of single values."""
+MOST_STEPS: Final = 4096
+"""Signs are kept of so many steps, the first; of more steps, squares of some are added up."""
+_ALIGNED: Final = (0, 1, 2, 3, 17, 29, 40, 51)
+"""Indices at which all parameters have witnesses, if they have them."""
+_FOLLOWED: Final = (0, 1)
+"""Those of which the next one along every axis, and the one half a parameter further, are witnesses too."""
+_MOST_PARAMETERS: Final = 48
+"""Of more parameters than this, some at random have aligned witnesses."""
+_SCATTERED: Final = 1024
+_AT_LEAST: Final = 4
+"""Every parameter gets so many coordinates with canaries, if there are enough for all."""
+_FINGERPRINT: Final = 256
+"""Steps are compared by the signs of so many scattered witnesses."""
+_MOST_SPANNED: Final = 8
+"""A coordinate that spans several parameters spans so many, if there are."""
+
+
+class Layout(NamedTuple):
+    """Where canaries and witnesses lie, by parameter, as flat indices.
+
+    A coordinate is a weight, or a direction that is the same in several, one of each parameter that it spans.
+
+    Attributes:
+        canaries: Of each parameter the weights that carry canaries.
+        coordinates: The coordinate of each of them.
+        witnesses: Of each parameter its witnesses.
+        layers: The number of coordinates in each parameter that carries some, and of those that span several.
+        roles: What each witness is for, in the order of `witnesses`.
+
+    """
+
+    canaries: tuple[Integers, ...]
+    coordinates: tuple[Integers, ...]
+    witnesses: tuple[Integers, ...]
+    layers: tuple[int, ...]
+    roles: "Roles"
+
+    @property
+    def spans(self) -> Integers:
+        """The number of weights of each coordinate."""
+        return np.bincount(np.concatenate(self.coordinates), minlength=sum(self.layers))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Roles:
+    """What each witness is for.
+
+    Attributes:
+        parameter: The parameter it lies in.
+        index: Its flat index there if it is an aligned one, else -1.
+        shaped: Whether its values are counted by their size; else their squares are added up.
+        whole: The parameters whose noise is totalled over all weights.
+        sizes: The number of weights of each of those.
+
+    """
+
+    parameter: Integers
+    index: Integers
+    shaped: Hits
+    whole: Integers
+    sizes: Integers
+
+    @property
+    def signed(self) -> Integers:
+        """The witnesses whose signs are kept: aligned ones, and some others, by which steps are compared."""
+        scattered = np.flatnonzero(self.index < 0)
+        some = np.linspace(0, len(scattered) - 1, min(_FINGERPRINT, len(scattered))).astype(np.int64)
+        return np.concatenate([np.flatnonzero(self.index >= 0), scattered[some]])
+
+    @property
+    def firsts(self) -> Integers:
+        """The first three aligned witnesses of each parameter that has as many, (parameters, 3)."""
+        aligned = np.flatnonzero(self.index >= 0)
+        each = [aligned[self.parameter[aligned] == place][:3] for place in np.unique(self.parameter[aligned])]
+        return np.array([three for three in each if len(three) == 3], dtype=np.int64).reshape(-1, 3)
+
+
+def layout(
+    shapes: Sequence[tuple[int, ...]],
+    coordinates: int,
+    rng: np.random.Generator,
+    *,
+    home: Sequence[int] = (),
+    across: Sequence[int] = (),
+    coarse: Sequence[int] = (),
+    spanning: int = 0,
+    totalled: bool = True,
+) -> Layout:
+    """Places for canaries and witnesses in parameters of these shapes, at random.
+
+    Canaries follow one of three designs: in parameters of their own (`home`), with a weight in each of some
+    parameters (`across`), or anywhere, of which some coordinates may span several parameters (`spanning`). A
+    design says how many weights each parameter gives. The rest is the same for all: aligned witnesses, then
+    canaries and scattered witnesses by one draw among the other weights.
+
+    The order of the draws from `rng` must not change: places follow from the seed of the audit alone, in
+    every process that trains (Theorem 34).
+
+    Args:
+        shapes: The shapes of the parameters.
+        coordinates: How many weights carry canaries. They come first: where weights are scarce, witnesses
+            get what is left.
+        rng: What the places are drawn from.
+        home: The parameters that canaries fill, if they have some of their own; every canary spans them all.
+        across: The parameters that every coordinate spans, with a weight of its own in each; each must have
+            as many weights as there are coordinates.
+        coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
+        spanning: How many of the coordinates, the last ones, span several parameters.
+        totalled: Whether the noise of parameters can be totalled.
+
+    Returns:
+        The places.
+
+    """
+    sizes = np.array([math.prod(shape) for shape in shapes])
+    blind = {*coarse, *home}
+    watched = np.array([0 if place in blind else size for place, size in enumerate(sizes.tolist())])
+    room = int(watched.sum()) - (0 if home else coordinates * max(len(across), 1))
+    # A blind parameter gets the shape of a number, which has no aligned indices. Aligned witnesses may take
+    # half of the weights that canaries leave, so that scattered ones find room too.
+    open_shapes = [() if place in blind else shape for place, shape in enumerate(shapes)]
+    aligned = _aligned(open_shapes, room // 2, rng)
+    for place in across:
+        aligned[place] = aligned[place][: sizes[place] - coordinates]
+    known = np.array([len(some) for some in aligned])
+    if across:
+        carried = _in_each(across, coordinates, len(sizes))
+    elif home:
+        carried = _at_home(len(sizes))
+    else:
+        carried = _anywhere(np.maximum(sizes - known, 0), coordinates, spanning, rng)
+    left = np.maximum(watched - known - carried.single - carried.shared, 0)
+    scattered = shares(left.tolist(), min(_SCATTERED, int(left.sum())))
+    carrying, others = _placed(sizes, aligned, carried, scattered, rng)
+    for place in home:
+        carrying[place] = np.arange(coordinates)
+    whole = np.array([place for place in range(len(sizes)) if place not in coarse and totalled], np.int64)
+    whole = whole[sizes[whole] > 0]
+    parameter, index, shaped = _roles(aligned, others, rng)
+    return Layout(
+        tuple(carrying),
+        tuple(_coordinates(carrying, carried, together=bool(home or across))),
+        tuple(np.concatenate(both) for both in zip(aligned, others, strict=True)),
+        (coordinates,) if home else carried.layers,
+        Roles(parameter=parameter, index=index, shaped=shaped, whole=whole, sizes=sizes[whole]),
+    )
+
+
+class _Carried(NamedTuple):
+    """How many weights of each parameter carry canaries; which weights these are is drawn later.
+
+    Attributes:
+        single: Of each parameter, the weights that are a coordinate of their own.
+        shared: Of each parameter, the weights of coordinates that span several parameters.
+        several: The number of those coordinates.
+        spanned: The parameters that each of them spans, where that is drawn.
+
+    """
+
+    single: Integers
+    shared: Integers
+    several: int
+    spanned: list[Integers]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The coordinates of each parameter that has some of its own, and those that span several."""
+        return tuple(count for count in (*self.single.tolist(), self.several) if count)
+
+
+def _in_each(across: Sequence[int], coordinates: int, parameters: int) -> _Carried:
+    """Layers that are clipped apart: every coordinate has one weight in each of these parameters."""
+    shared = np.zeros(parameters, dtype=np.int64)
+    shared[list(across)] = coordinates
+    return _Carried(np.zeros(parameters, dtype=np.int64), shared, coordinates, [])
+
+
+def _at_home(parameters: int) -> _Carried:
+    """Canaries in parameters of their own, which they fill: nothing is taken from the other parameters."""
+    none = np.zeros(parameters, dtype=np.int64)
+    return _Carried(none, none, 0, [])
+
+
+def _anywhere(free: Integers, coordinates: int, spanning: int, rng: np.random.Generator) -> _Carried:
+    """Canaries among the weights of the model: single weights first, and `spanning` that span several.
+
+    Those that span several show whether gradients are clipped as a whole: if each parameter is clipped by
+    itself, such a canary weighs more than it may (Theorem 26).
+    """
+    single = np.array(shares(free.tolist(), coordinates - spanning))
+    spanned = _spanned(np.maximum(free - single, 0), spanning, rng)
+    shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *spanned]), minlength=len(free))
+    return _Carried(single, shared, spanning, spanned)
+
+
+def _placed(
+    sizes: Integers,
+    aligned: list[Integers],
+    carried: _Carried,
+    scattered: list[int],
+    rng: np.random.Generator,
+) -> tuple[list[Integers], list[Integers]]:
+    """The weights of each parameter that carry canaries, and its scattered witnesses, by one draw for both.
+
+    One draw without replacement keeps them apart. It is in random order, so any part of it is a random
+    subset. Single weights are sorted, as are witnesses. The others stay in random order, so which weights
+    make up one coordinate is random too.
+    """
+    carrying, others = [], []
+    for place, (size, some) in enumerate(zip(sizes.tolist(), aligned, strict=True)):
+        own, alone = int(carried.single[place] + carried.shared[place]), carried.single[place]
+        chosen = _without(size, some, own + scattered[place], rng)
+        carrying.append(np.concatenate([np.sort(chosen[:alone]), chosen[alone:own]]))
+        others.append(np.sort(chosen[own:]))
+    return carrying, others
+
+
+def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Integers]:
+    """The parameters that each of so many coordinates spans; of a small one at most half is used."""
+    found, half = [], rooms // 2
+    for left in range(count, 0, -1):
+        # Each of the `left` - 1 coordinates after this one must still find a weight.
+        spare = max(int(rooms.sum()) - left + 1, 1)
+        most = rng.permutation(np.flatnonzero(half > 0))[: min(_MOST_SPANNED, spare)]
+        if len(most) == 0:
+            most = np.flatnonzero(rooms > 0)[:1]
+        rooms, half = rooms - np.isin(np.arange(len(rooms)), most), half - np.isin(np.arange(len(half)), most)
+        found.append(np.sort(most))
+    return found
+
+
+def _coordinates(carrying: list[Integers], carried: _Carried, *, together: bool) -> list[Integers]:
+    """The coordinate of each weight that carries canaries; `together`: each one spans all parameters."""
+    if together:
+        return [np.arange(len(some)) for some in carrying]
+    return _numbered(carried.single, carried.spanned)
+
+
+def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
+    """The coordinates of the weights of each parameter: its own, and those that span several."""
+    ends = np.cumsum(single)
+    return [
+        np.concatenate(
+            [
+                np.arange(end - own, end),
+                ends[-1] + np.flatnonzero([place in some for some in spanned]),
+            ]
+        ).astype(np.int64)
+        for place, (own, end) in enumerate(zip(single.tolist(), ends.tolist(), strict=True))
+    ]
+
+
+def shares(sizes: Sequence[int], count: int) -> list[int]:
+    """How many of `count` coordinates each of these sizes gets: a floor for the small, then in proportion.
+
+    >>> shares([900, 90, 10], 100)
+    [78, 14, 8]
+    >>> shares([3, 5], 8)
+    [3, 5]
+    >>> shares([900, 90, 10, 1], 10)
+    [5, 2, 2, 1]
+    """
+    wholes = np.array(sizes, dtype=np.int64)
+    # Of the coordinates a quarter is divided evenly, so that small parameters are tested too.
+    floor = max(count // (4 * len(wholes)), min(_AT_LEAST, count // len(wholes)))
+    given = np.minimum(wholes, floor)
+    while given.sum() < count:
+        room = wholes - given
+        more = np.minimum(room, np.floor(room * ((count - given.sum()) / room.sum())).astype(np.int64))
+        # Rounded down, the last few are not given away: they go one by one to where there is most room.
+        if more.sum() == 0:
+            largest = np.argsort(-room, kind="stable")[: count - int(given.sum())]
+            more[largest[room[largest] > 0]] = 1
+        given = given + more
+    return [int(share) for share in given]
+
+
+def _aligned(shapes: Sequence[tuple[int, ...]], room: int, rng: np.random.Generator) -> list[Integers]:
+    """Aligned indices of each parameter; as many as there is room for, the same of all."""
+    some = np.arange(len(shapes))
+    if len(shapes) > _MOST_PARAMETERS:
+        some = np.sort(rng.choice(some, _MOST_PARAMETERS, replace=False))
+    wanted = [_indices(shape) if place in set(some.tolist()) else [] for place, shape in enumerate(shapes)]
+    most = max(map(len, wanted), default=0)
+    while most > 0 and sum(min(len(one), most) for one in wanted) > room:
+        most -= 1
+    return [np.sort(np.array(one[:most], dtype=np.int64)) for one in wanted]
+
+
+def _indices(shape: tuple[int, ...]) -> list[int]:
+    """Aligned indices of a parameter of this shape, the most telling first; of a small one at most half."""
+    size = math.prod(shape)
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    halves = [size // 2, steps[0] * (shape[0] // 2)] if shape else []
+    followed = [start + step for step in (*halves, *steps) for start in _FOLLOWED]
+    found = dict.fromkeys([*_ALIGNED[:4], *followed, *_ALIGNED[4:]])
+    return [index for index in found if index < size][: size // 2]
+
+
+def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -> Integers:
+    """So many indices below `size` that are not taken, at random and in random order.
+
+    Ranks among the free indices are drawn. In rising order, every taken index that is at or below moves a
+    rank up by one. That needs no list of all free indices, of which a parameter may have millions.
+    """
+    free = rng.choice(size - len(taken), count, replace=False)
+    for index in np.sort(taken):
+        free = free + (free >= index)
+    return free.astype(np.int64)
+
+
+def _roles(
+    aligned: list[Integers], scattered: list[Integers], rng: np.random.Generator
+) -> tuple[Integers, Integers, Hits]:
+    """Parameter, index and whether it is shaped, of all witnesses."""
+    parameter, index = [], []
+    for place, (some, others) in enumerate(zip(aligned, scattered, strict=True)):
+        parameter.append(np.full(len(some) + len(others), place))
+        index.append(np.concatenate([some, np.full(len(others), -1)]))
+    indices = np.concatenate(index).astype(np.int64)
+    shaped = np.zeros(len(indices), dtype=np.bool_)
+    single = rng.permutation(np.flatnonzero(indices < 0))
+    shaped[single[: len(single) // 2]] = True
+    return np.concatenate(parameter), indices, shaped
+
+
+class Seen(NamedTuple):
+    """What witnesses showed, in units of the stated noise.
+
+    Attributes:
+        steps: The number of steps.
+        by_step: The sum of squares of every step, over the witnesses that are not shaped; that of step t is
+            added to number t modulo `MOST_STEPS`.
+        by_place: The same of every such witness, over all steps.
+        cells: How many values of shaped witnesses lie in each cell: up to the first edge, to the second, ...
+        signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
+        totals: The sum over each parameter that is totalled, over the root of its size, in all of the first
+            steps or in some of them.
+        released: Of noise that is correlated between steps, the sum of squares of every step as it was
+            released, over what is expected of a single one; `by_step` is of whitened noise. Empty if noise
+            is independent.
+        firsts: The values at the first three aligned witnesses, for each of the first steps and parameter.
+        fine: Single values of the first steps and the spacing of the sums there, as
+            `canaria.training.conformance.coincidences.usable` returns them.
+
+    """
+
+    steps: int
+    by_step: Floats
+    by_place: Floats
+    cells: Integers
+    signs: Any
+    totals: Floats
+    released: Floats = np.zeros(0)
+    firsts: Floats = np.zeros((0, 3))
+    fine: Floats = np.zeros((0, 2))
+
+    @classmethod
+    def of(cls, values: Floats, totals: Floats, roles: Roles) -> "Seen":
+        """From all values, (steps, witnesses), and the sums over whole parameters."""
+        squares = values[:, ~roles.shaped] ** 2
+        number = np.arange(len(values)) % MOST_STEPS
+        cells = np.searchsorted(np.array(EDGES), np.abs(values[:, roles.shaped]).ravel(), side="left")
+        return cls(
+            len(values),
+            np.bincount(number, squares.sum(axis=1), min(len(values), MOST_STEPS)).astype(np.float64),
+            squares.sum(axis=0),
+            np.bincount(cells, minlength=len(EDGES) + 1),
+            np.packbits(values[:MOST_STEPS, roles.signed] > 0, axis=1, bitorder="little"),
+            totals[:MOST_STEPS] / np.sqrt(roles.sizes),
+            firsts=values[:MOST_STEPS][:, roles.firsts].reshape(-1, 3),
+        )

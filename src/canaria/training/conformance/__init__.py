@@ -1,0 +1,1 @@
+"""Whether training is what was stated: tests of sums, noise, draws, processes and accounts."""

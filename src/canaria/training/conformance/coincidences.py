@@ -1,0 +1,137 @@
+"""Noise that comes from too few values: rounded to a grid, or made from few seeds.
+
+Two weights never get the same normal number, or the same number but for its sign. Where that happens, the
+noise has fewer values than it should, and whoever knows them can tell which rows were included: a sum that is
+off the grid of the noise has a row in it. There are two tests (Theorem 36).
+
+    near ties      How many pairs of sizes |z| of single values are closer than eta. For n independent normal
+                   values that number has the mean n (n - 1) eta / sqrt(pi) and is nearly Poisson's. Noise in
+                   half precision has far more.
+    coincidences   Whether two noise tensors begin with the same three sizes: tensors whose generator was
+                   seeded alike. By chance three sizes agree within 2e-5 with a probability of 1e-14.
+
+Sums are rounded, too, which puts z on a grid of its own. Its spacing is known: values with a wide one are
+left out, the others get a random shift within it, and eta is several times the widest that is left.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from canaria._core.arrays import Floats
+from canaria.bounds.conformance import OPEN
+from canaria.training.canaries.witnesses import Roles
+
+FIRST: Final = 64
+"""Single values are kept in this many steps, the first."""
+_ETA: Final = 1e-5
+"""The least distance below which two sizes are a near tie. Generators make normal numbers from 2^23 uniform
+ones, so sizes lie 3e-7 apart even in correct noise, which must be small beside it."""
+_SPACINGS: Final = 8.0
+"""Eta is at least this many times the spacing of sums: then rounding changes the mean by less than 0.2%."""
+_WIDEST: Final = 1e-5
+"""The widest spacing of sums, in units of the noise, at which values are used."""
+_MOST: Final = 4096
+_CROWDED: Final = 0.05
+"""n eta is at most this, or the number of near ties would vary more than Poisson's."""
+_FEWEST: Final = 200
+"""Fewer values would not show half precision."""
+_SAME: Final = 2e-5
+"""Sizes that differ by less are the same: rounding of sums is below."""
+_CHANCE: Final = 1e-5
+"""Coincidences are reported if chance makes as many with a smaller probability."""
+
+
+class Ties(NamedTuple):
+    """Near ties: how many pairs there are, how many are expected, and the p-value."""
+
+    pairs: int
+    expected: float
+    p_value: float
+
+
+def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.random.Generator) -> Floats:
+    """The values of witnesses that are fine enough for near ties, as (value, spacing) rows.
+
+    Args:
+        values: The noise at witnesses in the first steps, in units of the stated noise.
+        sums: The sums that it was added to, in the same units.
+        rounding: The relative spacing of numbers in the precision of the sums.
+        roles: What each witness is for; single values are those of shaped ones.
+        rng: Where the random shifts come from.
+
+    """
+    values, sums = (part[:, roles.shaped].ravel() for part in (values, sums))
+    # A noisy sum is rounded when noise is added, and again when it is divided by the batch size.
+    spacing = 2 * rounding * (np.abs(sums) + np.abs(values))
+    best = np.argsort(spacing, kind="stable")[:_MOST]
+    best = best[spacing[best] <= _WIDEST]
+    shifted = values[best] + spacing[best] * (rng.random(len(best)) - 0.5)
+    return np.column_stack([shifted, spacing[best]])
+
+
+def near_ties(fine: Floats) -> Ties | None:
+    """The test of near ties on what `usable` returns; None if there are too few values.
+
+    >>> rng = np.random.default_rng(0)
+    >>> exact = rng.normal(size=4000)
+    >>> rows = [np.column_stack([z, np.zeros(4000)]) for z in (exact, exact.astype(np.float16))]
+    >>> [bool(near_ties(row).p_value < 1e-9) for row in rows]
+    [False, True]
+    """
+    values, spacing = fine.T if fine.size else np.zeros((2, 0))
+    eta = max(_ETA, _SPACINGS * float(spacing.max(initial=0.0)))
+    sizes = np.abs(values[: int(_CROWDED / eta)])
+    deviation = math.sqrt(float(np.mean(sizes**2))) if len(sizes) else 0.0
+    if len(sizes) < _FEWEST or deviation == 0:
+        return None
+    # The law is that of the noise as it is: that it has another size than stated is for other parts to say.
+    count = _pairs(sizes / deviation, eta)
+    expected = len(sizes) * (len(sizes) - 1) * eta / math.sqrt(math.pi)
+    return Ties(count, expected, float(stats.poisson.sf(count - 1, expected)))
+
+
+def coincidences(firsts: Floats) -> int:
+    """How many pairs of noise tensors begin alike, if more than chance allows; else 0.
+
+    Args:
+        firsts: Three values of each tensor, (tensors, 3), in units of the noise.
+
+    """
+    sizes = np.abs(firsts)
+    sizes = sizes[(sizes > _SAME).all(axis=1)]  # where noise is missing, all are alike
+    pairs = len(sizes) * (len(sizes) - 1) / 2
+    if pairs == 0:
+        return 0
+    # How often single sizes agree is counted, not computed: coarse sums make them agree more often.
+    alike = [_pairs(column, _SAME) / pairs for column in sizes.T]
+    expected = pairs * math.prod(max(share, 2 * _SAME / math.sqrt(math.pi)) for share in alike)
+    count = _all_alike(sizes) if expected < 1 else 0
+    return count if stats.poisson.sf(count - 1, expected) < _CHANCE else 0
+
+
+def _pairs(sizes: Floats, distance: float) -> int:
+    """How many pairs are closer than a distance."""
+    ordered = np.sort(sizes)
+    beyond = np.searchsorted(ordered, ordered + distance, side="right")
+    return int((beyond - np.arange(len(ordered)) - 1).sum())
+
+
+def _all_alike(sizes: Floats) -> int:
+    """How many pairs of rows agree in all three sizes: neighbours by the first one are compared."""
+    ordered, found, apart = sizes[np.argsort(sizes[:, 0])], 0, 1
+    while (near := np.flatnonzero(ordered[apart:, 0] - ordered[:-apart, 0] < _SAME)).size:
+        found += int((np.abs(ordered[near + apart, 1:] - ordered[near, 1:]) < _SAME).all(axis=1).sum())
+        apart += 1
+    return found
+
+
+def tie_cause(ties: Ties) -> tuple[str, str]:
+    """What is wrong if the test of near ties fails, and its effect."""
+    return (
+        f"{ties.pairs} pairs of noise values nearly coincide where {ties.expected:.0f} are expected: noise "
+        "is rounded, or drawn from few values",
+        OPEN,
+    )

@@ -1,0 +1,221 @@
+"""Whether a sampler draws as is stated.
+
+What is kept of the batches is what tells. Under Poisson sampling their sizes are Binomial(rows, q), and so
+are the numbers of batches that each row is in; given their sizes, what a batch has in common with the one
+before is hypergeometric. Each number becomes a normal score by its own law, discrete ones by a random number
+of the auditor's own. Shuffled batches have one size, and all rows take part equally often; batches that are
+used again have too much in common, or rows take part too unevenly. Where shuffled batches are stated, no row
+may be drawn twice in a pass, and no more rows may keep their batch in a later one than by a fresh shuffle.
+The hidden bits play no part.
+"""
+
+import math
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from canaria._core.arrays import Floats, Integers
+from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, Part, sidak
+from canaria.training.canaries.sampling import POISSON, Sampling
+from canaria.training.conformance.noise import chi_squared, normal_scores
+
+_MOST_ROWS: Final = 2**22
+"""Of more rows than this, single rows are not followed."""
+_FEWEST_BATCHES: Final = 4
+_LAGS: Final = 4
+"""A pass is compared with so many before it."""
+
+
+class Drawn(NamedTuple):
+    """What a sampler drew.
+
+    Attributes:
+        rows: From how many rows.
+        sizes: The number of rows of each batch.
+        overlaps: How many of those were in the batch before; empty if rows were not followed.
+        taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
+        twice_in_a_pass: Whether a row was drawn twice in one pass.
+        repeats: How many rows were in the same batch of two whole passes that are 1, 2, ... apart, over all
+            of them, and how many are by a fresh shuffle on average.
+
+    """
+
+    rows: int
+    sizes: Integers
+    overlaps: Integers
+    taking: Integers
+    twice_in_a_pass: bool = False
+    repeats: tuple[tuple[int, float], ...] = ()
+
+
+class Pass:
+    """One pass over the data: the batch that each row was drawn for, -1 if none, and the sizes of batches."""
+
+    def __init__(self, rows: int) -> None:
+        self.place = np.full(rows, -1, dtype=np.int32)
+        self.sizes: list[int] = []
+
+
+class Batches:
+    """Follows the batches of a sampler of so many rows; passes may overlap.
+
+    `begin` makes a pass, to which batches are added, and `end` says that it is whole.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self.twice, self._twice_in_a_pass = rows, False, False
+        self._sizes: list[int] = []
+        self._overlaps: list[int] = []
+        self._repeats: list[list[tuple[int, float]]] = [[] for _ in range(_LAGS)]
+        self._followed = rows if rows <= _MOST_ROWS else 0
+        self._times = np.zeros(self._followed, dtype=np.int32)
+        self._last = np.full(self._followed, -1, dtype=np.int32)
+        self._before: deque[Pass] = deque(maxlen=_LAGS)
+
+    def begin(self) -> Pass:
+        """A new pass over the data."""
+        return Pass(self._followed)
+
+    def end(self, this: Pass) -> None:
+        """A pass came to its end."""
+        for found, before in zip(self._repeats, self._before, strict=False):
+            if len(self._times) and len(this.sizes) == len(before.sizes) > 1:
+                found.append(_repeated(this, before, self._rows))
+        self._before.appendleft(this)
+
+    def add(self, batch: Any, this: Pass) -> None:
+        """One more batch of a pass, of these rows."""
+        number = len(self._sizes)
+        self._sizes.append(len(batch))
+        chosen = np.asarray(batch if len(batch) else np.zeros(0, dtype=np.int64))
+        numbers = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
+        if not numbers or (len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self._times)):
+            self._times = self._last = self._times[:0]
+            return
+        distinct = np.unique(chosen)
+        self.twice = self.twice or len(distinct) < len(chosen)
+        self._twice_in_a_pass = self._twice_in_a_pass or bool((this.place[distinct] >= 0).any())
+        self._overlaps.append(int(np.count_nonzero(self._last[distinct] == number - 1)) if number else 0)
+        self._times[distinct] += 1
+        self._last[distinct] = number
+        this.place[distinct] = len(this.sizes)
+        this.sizes.append(len(chosen))
+
+    def drawn(self) -> Drawn:
+        """What was drawn so far."""
+        found = [of_lag for of_lag in self._repeats if of_lag]
+        return Drawn(
+            self._rows,
+            np.array(self._sizes, dtype=np.int64),
+            np.array(self._overlaps if len(self._times) else [], dtype=np.int64),
+            np.bincount(self._times) if len(self._times) else np.zeros(0, dtype=np.int64),
+            self._twice_in_a_pass,
+            tuple((sum(same for same, _ in one), sum(mean for _, mean in one)) for one in found),
+        )
+
+
+def _repeated(this: Pass, before: Pass, rows: int) -> tuple[int, float]:
+    """How many rows are in the same batch of two passes, and how many are by a fresh shuffle on average."""
+    same = int(np.count_nonzero((this.place >= 0) & (this.place == before.place)))
+    return same, float(np.array(this.sizes) @ np.array(before.sizes)) / rows
+
+
+def part_of(
+    drawn: Drawn, sample_rate: float, rng: np.random.Generator, stated: Sampling = POISSON
+) -> Part | None:
+    """The part of conformance that the draws show; None if there are too few, or all rows are taken."""
+    batches = len(drawn.sizes)
+    if batches < _FEWEST_BATCHES or not 0 < sample_rate < 1:
+        return None
+    if stated.kind == "shuffled":
+        return _of_passes(drawn)
+    found = _by_size(drawn, sample_rate, rng) if stated.kind == "poisson" else []
+    if len(drawn.taking):
+        # Theorem 26 (i): how often each row was drawn is binomial, and what two batches in a row have in
+        # common is hypergeometric given their sizes. Each gives normal scores, whose spread is tested.
+        times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
+        taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
+        found.append(
+            _spread(
+                taking,
+                "the sampler draws some rows too often and others too rarely",
+                "rows take part too evenly",
+            )
+        )
+        law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
+        common = normal_scores(law, drawn.overlaps[1:], rng)
+        found.append(
+            _spread(
+                common,
+                "the rows that batches have in common vary too much",
+                "the rows that batches have in common vary too little",
+            )
+        )
+    if not found:
+        return None
+    smallest = min(found, key=lambda part: part.p_value)
+    if smallest.effect == SAFE:
+        # Smaller batches are safe only if rows take part as by coins of the rate that is seen: else a few
+        # rows may be in every batch.
+        seen = part_of(drawn, float(drawn.sizes.mean()) / drawn.rows, rng, stated)
+        if seen is not None and seen.p_value < LEVEL:
+            smallest = smallest._replace(cause=f"{smallest.cause}; {seen.cause}", effect=OPEN)
+    cause = f"{smallest.cause}{_looks_like(drawn)}"
+    return smallest._replace(p_value=sidak(smallest.p_value, len(found)), cause=cause)
+
+
+def _of_passes(drawn: Drawn) -> Part | None:
+    """Whether rows are in the same batch of two passes more often than by a fresh shuffle.
+
+    Their number is nearly Poisson's if there are many batches, and varies less if there are few, so Poisson's
+    upper tail is on the safe side.
+    """
+    if not drawn.repeats:
+        return None
+    by_lag = [float(stats.poisson.sf(same - 1, expected)) for same, expected in drawn.repeats]
+    lag = int(np.argmin(by_lag))
+    apart = "in a row" if lag == 0 else f"{lag + 1} apart"
+    return Part(
+        sidak(by_lag[lag], len(by_lag)), f"too many rows are in the same batch of two passes {apart}", LEAKS
+    )
+
+
+def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
+    """What the sizes of batches tell."""
+    sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
+    mean = float(sizes.sum()) / math.sqrt(len(sizes))
+    shown, stated = float(drawn.sizes.mean()), drawn.rows * sample_rate
+    return [
+        Part(
+            float(2 * special.ndtr(-abs(mean))),
+            f"batches have {shown:.4g} rows on average, where the stated rate gives {stated:.4g}",
+            LEAKS if mean > 0 else SAFE,  # rows take part more often than the accountant is told, or less
+        ),
+        _spread(sizes, "the sizes of batches vary too much", "the sizes of batches vary too little"),
+    ]
+
+
+def _looks_like(drawn: Drawn) -> str:
+    """In words, if every row was drawn as often as any other, but for one time: shuffled batches."""
+    often = np.flatnonzero(drawn.taking)
+    if len(often) == 0 or often[-1] - often[0] > 1 or often[-1] == 0:
+        return ""
+    return f" (they look shuffled, {round(drawn.rows / float(np.median(drawn.sizes)))} batches to a pass)"
+
+
+def contradictions(drawn: Drawn, stated: Sampling) -> tuple[str, ...]:
+    """What cannot be, if batches are drawn as stated."""
+    sizes = np.unique(drawn.sizes)
+    if stated.kind == "fixed-size" and len(sizes) > 1:
+        return (f"batches of one size are stated, but they had {sizes[0]} to {sizes[-1]} rows",)
+    if stated.kind == "shuffled" and drawn.twice_in_a_pass:
+        return ("shuffled batches are stated, but a row was drawn twice in one pass",)
+    return ()
+
+
+def _spread(scores: Floats, wide: str, narrow: str) -> Part:
+    """The spread of scores around their mean, and what is wrong if it is too wide or too narrow."""
+    squares, freedom = float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1
+    return Part(chi_squared(squares, freedom), wide if squares > freedom else narrow)

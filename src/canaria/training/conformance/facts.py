@@ -1,0 +1,107 @@
+"""What a reader of a report is told of an audited training run, beside its bound."""
+
+from typing import TYPE_CHECKING, Final
+
+from canaria.bounds.conformance import Conformance
+from canaria.claims import Claim
+from canaria.training.canaries.designs import exercised
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
+
+UNTESTED: Final = "no noise is stated, few coordinates carry canaries, or dense canaries take part rarely"
+NOT_TESTED: Final = f"not tested ({UNTESTED})"
+
+
+_CLIPPING: Final = {
+    "head": "canaries have layers of their own",
+    "sum": "canaries join the sum after it",
+    "clipped clients": "clients clip their updates themselves",
+}
+"""Why clipping is not tested, by injection."""
+_ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
+"""Canaries have no effect on other rows, so they cannot show that rows have one."""
+_SAMPLING: Final = {
+    "sum": "its draws were not seen; canaries are drawn by the audit itself",
+    "gradients": "canaries are drawn by the audit itself",
+    "clients": "canary clients are drawn by the audit itself",
+    "clipped clients": "canary clients are drawn by the audit itself",
+}
+"""Why sampling is not tested if no draws were seen, by injection."""
+
+
+def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | None) -> dict[str, str]:
+    """For each topic why it was not tested; empty if it was."""
+    excuse = run.excuse.removeprefix("not tested (").removesuffix(")") or UNTESTED
+    clipping = _CLIPPING.get(run.injection, "")
+    sampling = "" if found is not None else excuse
+    if found is None or "sampling" not in found.parts:
+        sampling = _SAMPLING.get(run.injection, sampling)
+    accounting = "" if run.own_family is not None else f"no accountant for {run.sampling.words} is known"
+    if claim is None:
+        accounting = "no claim was given"
+    return {
+        "clipping": clipping or ("" if found is not None else excuse),
+        "sampling": sampling,
+        "noise": "" if found is not None else excuse,
+        "accounting": accounting,
+        "weights": "the audit sees noisy sums, not what is done with them",
+        "isolation": _ISOLATION,
+        **run.untested,
+    }
+
+
+def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
+    """A line for each topic; `tested` says whether there was a conformance test."""
+    touched, untouched = exercised(run.injection, run.design, by_the_optimizer=run.by_the_optimizer)
+    return {
+        "canaries": f"{run.design.words}{_smaller(run)}; injected by {run.injection!r}{_share(run)}",
+        "training": _training(run),
+        **_unit(run),
+        "exercised": touched,
+        "untouched": untouched,
+        **({"sampling": run.about_draws} if run.about_draws else {}),
+        **({"claim": run.sampling.caveat} if run.sampling.caveat else {}),
+        **(run.not_tested() if tested else {"conformance": run.excuse or NOT_TESTED}),
+        **({"unseen": run.ended} if run.ended else {}),
+    }
+
+
+def _training(run: "Recording") -> str:
+    sampling = "" if run.sampling.is_poisson else f" ({run.sampling.words})"
+    stated = "as stated, root mean square" if run.noise_changes else run.sampling.noise_words
+    return (
+        f"{run.steps} steps, sample rate {run.sample_rate:.6g}{sampling}, "
+        f"noise multiplier {run.noise_multiplier:.6g} ({stated})"
+    )
+
+
+def _smaller(run: "Recording") -> str:
+    """The norm of canaries, where it is not the clip norm."""
+    if run.canary_norm == 1:
+        return ""
+    return f", of {run.canary_norm:.3g} clip norms (the small layers have no weight for each of them)"
+
+
+def _share(run: "Recording") -> str:
+    """What canaries take of a batch, and the batch size that makes up for it; empty if it is nothing."""
+    if run.real_rows == 0:
+        return ""
+    rows = run.real_rows + len(run.bits)
+    batch = run.sample_rate * rows
+    wanted = round(batch * rows / run.real_rows)
+    return (
+        f"; {len(run.bits) / rows:.0%} of every batch: batches of {wanted} instead of {round(batch)} "
+        "would hold as many real rows as without canaries"
+    )
+
+
+def _unit(run: "Recording") -> dict[str, str]:
+    if run.unit == "row":
+        return {}
+    if run.rows == 1:
+        return {"unit": f"a {run.unit}, clipped and drawn as a whole"}
+    return {
+        "unit": f"a {run.unit} of {run.rows} rows, each clipped and drawn by itself; a claim about "
+        "rows is another one"
+    }

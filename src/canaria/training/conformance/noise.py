@@ -1,0 +1,412 @@
+"""Tests of the noise that witnesses show: its size, where and when, its law, and whether it is used twice.
+
+If training is correct, the values z of witnesses, over the stated noise, are independent N(0, 1). Sizes and
+signs of such values are independent, and so are different witnesses. Each part has an exact p-value:
+
+    size      the sum of squares, chi-squared;
+    steps     the share of each step in it (Beta), which does not depend on the sum: the smallest p-value;
+              where noise is correlated, also the squares of each step as it was released (chi-squared);
+    places    the same of each witness and of each parameter;
+    shape     how many values of other witnesses are beyond 4, of the rest beyond 3, and so on: binomial;
+    repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
+    copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
+              those at one index of two parameters, singly and together; how many signs of a step are
+              positive; and how often signs can be predicted from other witnesses: binomial;
+    ties      how many pairs of single values nearly coincide: Poisson (see `coincidences`);
+    totals    the sum over all weights of a parameter: its squares over the steps (chi-squared), and the
+              angles between those of two parameters, and to what is the same in every step (Beta).
+
+The smallest p-value of m tests is corrected as if they were independent (Sidak); as they are pairwise
+uncorrelated, this errs by less than the square of the level. Discrete counts get p-values that are uniform by
+a random number of the auditor's own.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+from scipy import special, stats
+
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, Part, needed, sidak
+from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.training.conformance.coincidences import near_ties, tie_cause
+
+_CHUNK: Final = 1024
+"""Steps are compared with all others in so many at a time."""
+_PREDICTED: Final = 8
+"""Signs are predicted in this many steps at a time."""
+CERTAIN: Final = 1e-9
+"""Of p-values below this, the one that tells most is shown, not the smallest."""
+PARTS: Final = 14
+"""The most parts that conformance has."""
+_LITTLE: Final = 1e-4
+"""Less than this share of the usual squares is as good as no noise: a hundredth of its size."""
+_OF_RELEASED: Final = 1e-3
+"""The share of the level at which steps are tested as they were released: what that finds is certain."""
+_FEWEST: Final = 4
+"""At so many weights a step without noise is surely seen."""
+
+
+def parts_of(
+    seen: Seen, roles: Roles, rng: np.random.Generator, *, factor: float = 1.0, names: Sequence[str] = ()
+) -> dict[str, Part]:
+    """The parts, by name; `factor` multiplies all squares, to test another size than the stated one.
+
+    `names` are those of the parameters, for texts.
+    """
+    steps, places = seen.steps, len(seen.by_place)
+    found: dict[str, Part] = {}
+    if steps * places > 0:
+        total = float(seen.by_step.sum())
+        ratio = math.sqrt(total * factor / (steps * places))
+        found["size"] = Part(
+            chi_squared(total * factor, steps * places),
+            f"the noise is {ratio:.3g} times what was stated",
+            LEAKS if ratio < 1 else EXTRA,
+        )
+        if steps > 1:
+            found["steps"] = _steps(seen, places, total, factor)
+        if places > 1:
+            found["places"] = _places(seen.by_place, roles.parameter[~roles.shaped], steps, total, names)
+    if (ties := near_ties(seen.fine)) is not None:
+        found["ties"] = Part(ties.p_value, *tie_cause(ties))
+    if seen.cells.sum() > 0:
+        found["shape"] = _shape(seen.cells, math.sqrt(factor), rng)
+    if len(roles.signed) > 1:
+        count = len(roles.signed)
+        signs = np.unpackbits(seen.signs, axis=1, count=count, bitorder="little").astype(np.bool_)
+        parameter, index = roles.parameter[roles.signed], roles.index[roles.signed]
+        if len(signs) > 1:
+            found["repeats"] = _repeats(signs, rng)
+        found["copies"] = _copies(signs, parameter, index, rng, names)
+    if seen.totals.size > 0:
+        alone = np.setdiff1d(roles.whole, roles.parameter)
+        found["totals"] = _totals(seen.totals, roles.whole, factor, names, alone)
+    return found
+
+
+def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[str, str]:
+    """What these parts do not see for certain, by topic; empty if there is nothing."""
+    facts, steps = {}, seen.steps
+    clear = needed(PARTS, level)
+    if steps > 1 and len(seen.by_place) < _FEWEST:
+        facts["steps"] = (
+            f"noise that is missing in one step is looked for at {len(seen.by_place)} weights only"
+        )
+    watched = len(np.union1d(roles.parameter[~roles.shaped], roles.whole))
+    if watched < parameters:
+        facts["parameters"] = (
+            f"the noise of {watched} of {parameters} is seen by itself; no weight shows that of the others"
+        )
+    pairs, common = parameters * (parameters - 1) // 2, _common_indices(roles)
+    told = sum(
+        len(common) * 2.0 ** (1 - min(steps, MOST_STEPS) * count) <= clear for count in common.values()
+    )
+    if told < pairs:
+        facts["independence"] = (
+            f"whether two parameters share their noise is tested for {told} of {pairs} pairs"
+        )
+    if steps > MOST_STEPS:
+        facts["repeats"] = f"whether noise is used again is tested in the first {MOST_STEPS:,} steps"
+    return facts
+
+
+def _common_indices(roles: Roles) -> dict[tuple[int, int], int]:
+    """For every two parameters with some, how many aligned indices they have in common."""
+    found: dict[tuple[int, int], int] = {}
+    for index in np.unique(roles.index[roles.index >= 0]):
+        for one, other in combinations(roles.parameter[roles.index == index].tolist(), 2):
+            found[one, other] = found.get((one, other), 0) + 1
+    return found
+
+
+def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
+    """The shares of steps; and their sizes as they were released, where noise is correlated.
+
+    Whitened, a step without noise of its own still has that of the steps before it.
+    """
+    by_step, steps = seen.by_step, seen.steps
+    together = np.bincount(np.arange(steps) % len(by_step))
+    tails = _beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
+    found = _uneven(
+        sidak(float(tails.min()), len(tails)), tails, by_step * steps / (together * max(total, 1e-300))
+    )
+    if len(seen.released) == 0:
+        return found
+    released = np.array([chi_squared(factor * square, places) for square in seen.released])
+    # Two tests share the level unevenly: each p-value over its share of the level, and the smaller counts
+    # (Theorem 35). Noise that is missing is found all the same.
+    raw = min(1.0, sidak(float(released.min()), steps) / _OF_RELEASED)
+    if raw < found.p_value:
+        return _uneven(raw, released, factor * seen.released / places)
+    return found._replace(p_value=min(1.0, found.p_value / (1 - _OF_RELEASED)))
+
+
+def _uneven(p_value: float, tails: Floats, shares: Floats) -> Part:
+    """Steps whose share of the noise is not what it should be; shares are over those expected."""
+    least = int(np.argmin(tails))
+    if shares[least] >= _LITTLE:
+        less = shares[least] < 1
+        text = f"step {least + 1} has {'less' if less else 'more'} noise than it should"
+        return Part(p_value, text, LEAKS if less else OPEN)
+    silent = np.flatnonzero((shares < _LITTLE) & (tails < CERTAIN))
+    which = f"step {least + 1} has"
+    if len(silent) > 1:
+        which = f"from step {silent[0] + 1} on, {len(silent)} of {len(shares)} steps have"
+    return Part(p_value, f"{which} no noise: ε is unbounded", LEAKS, missing=True)
+
+
+def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: Sequence[str]) -> Part:
+    count = len(by_place)
+    alone = _beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
+    shares = np.bincount(parameter, weights=by_place) / max(total, 1e-300)
+    held = np.bincount(parameter)
+    several = np.flatnonzero((held > 1) & (held < count))
+    tails = _beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
+    least = int(np.argmin(alone))
+    where, smallest = int(parameter[least]), float(alone[least])
+    share = by_place[least] * count / max(total, 1e-300)
+    if len(tails) and tails.min() < smallest:
+        where, smallest = int(several[np.argmin(tails)]), float(tails.min())
+        share = shares[where] * count / held[where]
+    p_value, name = sidak(smallest, len(alone) + len(tails)), named(where, names)
+    if share < _LITTLE:
+        return Part(p_value, f"{name} has no noise: ε is unbounded", LEAKS, missing=True)
+    if share < 1:
+        return Part(p_value, f"{name} has less noise than the rest", LEAKS)
+    return Part(p_value, f"{name} has more noise than the rest", OPEN)
+
+
+def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
+    """Counts from the farthest cell inwards, each given those farther out: independent binomials.
+
+    Edges are in units of the stated noise, of which 1 / `scale` is tested.
+    """
+    beyond = 2 * special.ndtr(-np.array(EDGES) * scale)
+    chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
+    left = np.cumsum(cells)[1:]
+    tails = [
+        _binomial(int(count), int(trials), float(chance), rng)
+        for count, trials, chance in zip(cells[1:], left, chances, strict=True)
+    ]
+    return Part(sidak(min(tails), len(tails)), "the noise is not normally distributed")
+
+
+def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
+    """Any two steps, and all steps at one distance.
+
+    The signs of a step are a row of +1 and -1, so the product of the rows with their transpose holds the
+    agreements of all pairs of steps. They are discrete, and many pairs share the largest one: `ties` of them.
+    The smallest of that many randomised p-values is then drawn at once (`_extreme_sum`).
+    """
+    steps, width = signs.shape
+    values = np.where(signs, 1, -1).astype(np.float32)
+    by_lag = np.zeros(steps)
+    most, ties, where = -1.0, 0, (0, 1, 1.0)
+    for first in range(0, steps, _CHUNK):
+        agreed = np.asarray(values[first : first + _CHUNK] @ values.T)
+        lags: Integers = np.arange(steps)[None] - (first + np.arange(len(agreed)))[:, None]
+        later = lags > 0
+        by_lag += np.bincount(lags[later], weights=agreed[later], minlength=steps)
+        sizes = np.where(later, np.abs(agreed), -1)
+        largest = float(sizes.max())
+        if largest > most:
+            most, ties = largest, 0
+            row, column = divmod(int(np.argmax(sizes)), steps)
+            where = (first + row, column, float(agreed[row, column]))
+        ties += int(np.sum(sizes == most)) if largest == most else 0
+    pairs = steps * (steps - 1) // 2
+    single = sidak(_extreme_sum(most, width, ties, rng), pairs)
+    tails = _signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
+    lag = int(np.argmin(tails))
+    spread = sidak(float(tails[lag]), len(tails))
+    one, other, agreement = where
+    text = f"the noise of step {other + 1} repeats that of step {one + 1}"
+    if agreement < 0:
+        text += " with the sign changed"
+    if spread < single:
+        text = f"the noise of steps {lag + 1} apart is correlated"
+    return Part(sidak(min(single, spread), 2), text, LEAKS)
+
+
+def _copies(
+    signs: Hits, parameter: Integers, index: Integers, rng: np.random.Generator, names: Sequence[str]
+) -> Part:
+    """Aligned witnesses of one parameter, the same index in two, and all signs of a step.
+
+    Three tests: single pairs of witnesses; for two parameters, the agreements at all their common indices
+    added up, which shows what is too weak for a single pair; and whether all signs of a step
+    are alike. Fair signs make each sum a walk of fair coins (Theorem 26 (f)).
+    """
+    steps = len(signs)
+    values = np.where(signs, 1, -1).astype(np.float32)
+    singles: list[tuple[float, int, int]] = []
+    for where in np.unique(parameter):
+        own = np.flatnonzero((parameter == where) & (index >= 0))
+        agreed = values[:, own].T @ values[:, own]
+        singles += [
+            (float(agreed[i, j]), int(own[i]), int(own[j])) for i, j in combinations(range(len(own)), 2)
+        ]
+    between: dict[tuple[int, int], list[float]] = {}
+    for place in np.unique(index[index >= 0]):
+        own = np.flatnonzero(index == place)
+        agreed = values[:, own].T @ values[:, own]
+        for i, j in combinations(range(len(own)), 2):
+            pair = (int(own[i]), int(own[j]))
+            singles.append((float(agreed[i, j]), *pair))
+            key = (int(parameter[pair[0]]), int(parameter[pair[1]]))
+            between.setdefault(key, []).append(float(agreed[i, j]))
+    found = []
+    if singles:
+        sums = np.array([agreed for agreed, *_ in singles])
+        tails = _signed_sums(sums, np.full(len(sums), steps), rng)
+        least = int(np.argmin(tails))
+        _, first, second = singles[least]
+        text = _shared(int(parameter[first]), int(parameter[second]), names)
+        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+    if between:
+        keys = list(between)
+        sums = np.array([sum(between[key]) for key in keys])
+        tails = _signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
+        least = int(np.argmin(tails))
+        text = _shared(*keys[least], names)
+        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+    found.append(_common(signs, rng))
+    # A stream of its own: the random numbers of the parts that come later stay what they are.
+    found.append(_predicted(signs, rng.spawn(1)[0]))
+    smallest = min(part.p_value for part in found)
+    telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
+    return Part(sidak(smallest, len(found)), telling.cause, LEAKS)
+
+
+def _totals(
+    totals: Floats, parameter: Integers, factor: float, names: Sequence[str], alone: Integers
+) -> Part:
+    """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike.
+
+    Parameters that are `alone` have no witnesses: where their totals vanish, noise is missing.
+    """
+    steps, count = totals.shape
+    squares = np.sum(totals**2, axis=0)
+    tails = np.array([chi_squared(factor * float(square), steps) for square in squares])
+    least = int(np.argmin(tails))
+    text = f"noise is used twice in {named(int(parameter[least]), names)}"
+    found = [Part(sidak(float(tails[least]), count), text, LEAKS)]
+    if steps > 1:
+        # Columns of length 1, with (1, ..., 1) as the last: products of two are cosines of their angles.
+        unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
+        first, second = np.triu_indices(count + 1, 1)
+        alike = np.minimum((unit.T @ unit)[first, second] ** 2, 1.0)
+        angles = special.betaincc(0.5, (steps - 1) / 2, alike)
+        least = int(np.argmin(angles))
+        one, other = int(parameter[first[least]]), int(second[least])
+        text = f"noise is the same in every step, in {named(one, names)}"
+        if other < count:
+            text = _shared(one, int(parameter[other]), names)
+        found.append(Part(sidak(float(angles[least]), len(angles)), text, LEAKS))
+    telling = min(found, key=lambda part: part.p_value)
+    missing = np.flatnonzero((squares < _LITTLE * steps) & np.isin(parameter, alone))
+    if len(missing):
+        silent = f"{named(int(parameter[missing[0]]), names)} has no noise: ε is unbounded"
+        telling = found[0]._replace(cause=silent)
+    return Part(sidak(telling.p_value, len(found)), telling.cause, LEAKS, missing=len(missing) > 0)
+
+
+def _common(signs: Hits, rng: np.random.Generator) -> Part:
+    """How many signs of each step are positive: normal scores, of which the squares are added up."""
+    scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
+    return Part(chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS)
+
+
+def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
+    """How often signs follow from those of other witnesses: noise of fewer dimensions than there are weights.
+
+    If noise lies in a fixed subspace of k dimensions, any two witnesses are correlated by about k^-1/2: too
+    little for a pair, but all pairs add up. Witness i of step t is predicted by the vote of the witnesses
+    j < i of the same step, each weighted by its agreement with i in earlier steps. Fair signs are
+    independent of what predicts them, so the number of right predictions is binomial with probability 1/2
+    (Theorem 26 (f)). For T steps and P witnesses it exceeds its mean by about TP / 8k deviations.
+    """
+    steps, width = signs.shape
+    values = np.where(signs, 1, -1).astype(np.float32)
+    weights = np.zeros((width, width), dtype=np.float32)  # the agreements of i with j < i
+    right = 0
+    # Several steps are predicted by one product of matrices; agreements among them count for later steps.
+    for start in range(0, steps, _PREDICTED):
+        some = values[start : start + _PREDICTED]
+        right += int(np.sum((some @ weights.T > 0) == (some > 0)))
+        weights += np.tril(some.T @ some, -1)
+    p_value = _binomial(right, steps * width, 0.5, rng)
+    return Part(p_value, "the noise of weights can be predicted from that of others", LEAKS)
+
+
+def _shared(first: int, second: int, names: Sequence[str]) -> str:
+    if first == second:
+        return f"noise is used twice in {named(first, names)}"
+    return f"{named(first, names)} and {named(second, names)} share noise"
+
+
+def numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+    """Names for parameters that have none: their number and their shape."""
+    return tuple(
+        f"parameter {number} of {len(shapes)} ({' x '.join(map(str, shape)) or 'a number'})"
+        for number, shape in enumerate(shapes, start=1)
+    )
+
+
+def named(parameter: int, names: Sequence[str]) -> str:
+    """The name of a parameter; its number if names are not known."""
+    return names[parameter] if parameter < len(names) else f"parameter {parameter + 1}"
+
+
+def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
+    """Normal scores of counts, each by its law and a random share of its own probability."""
+    at = law.pmf(counts) * rng.random(len(counts))
+    below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
+    tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
+    return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
+
+
+def chi_squared(value: float, freedom: int) -> float:
+    """The two-sided p-value of a sum of so many squares."""
+    return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))
+
+
+def _beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
+    """Two-sided p-values of shares."""
+    share = np.clip(share, 0.0, 1.0)
+    below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def _binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:
+    """The two-sided p-value of a count, uniform by a random share of its own probability."""
+    if trials == 0:
+        return float(rng.random())
+    at = float(np.exp(stats.binom.logpmf(count, trials, chance))) * float(rng.random())
+    below = float(special.bdtr(count - 1, trials, chance)) if count > 0 else 0.0
+    above = float(special.bdtrc(count, trials, chance)) if count < trials else 0.0
+    whole = float(np.exp(stats.binom.logpmf(count, trials, chance)))
+    return min(1.0, 2 * min(below + at, above + whole - at))
+
+
+def _signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Floats:
+    """Two-sided p-values of sums of so many fair signs, uniform as above."""
+    more = (trials + np.abs(sums)) / 2
+    beyond = np.where(more < trials, special.bdtrc(more, trials, 0.5), 0.0)
+    at = np.exp(stats.binom.logpmf(more, trials, 0.5))
+    both = np.where(sums == 0, 1.0, 2.0)
+    return np.minimum(1.0, 2 * beyond + rng.random(len(sums)) * both * at)
+
+
+def _extreme_sum(size: float, trials: int, ties: int, rng: np.random.Generator) -> float:
+    """The smallest p-value of the sums of fair signs that are as large as the largest one, so many."""
+    # The smallest of `ties` uniform random numbers.
+    drawn = -math.expm1(math.log1p(-float(rng.random())) / max(ties, 1))
+    more = (trials + size) / 2
+    beyond = float(special.bdtrc(more, trials, 0.5)) if more < trials else 0.0
+    at = float(np.exp(stats.binom.logpmf(more, trials, 0.5)))
+    return min(1.0, 2 * beyond + drawn * (1.0 if size == 0 else 2.0) * at)

@@ -1,0 +1,199 @@
+"""The rungs of the ladder of assumptions that a recorded training run reaches."""
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy import special
+
+from canaria._core.arrays import Floats
+from canaria._core.rounding import rounded_down, rounded_up
+from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import LEVEL, in_words, joined
+from canaria.bounds.rungs import Rung
+from canaria.claims import Claim
+from canaria.rules import Matched
+from canaria.training.canaries.designs import Dirac
+from canaria.training.conformance.measured import Squares
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
+
+ANY: Final = "for any mechanism"
+ALONE: Final = "also assuming that canaries do not influence each other"
+AS_STATED: Final = "also assuming Gaussian, independent noise and Poisson sampling at that rate"
+CORRELATED: Final = "also assuming that the noise is so, and that each row takes part in its steps alone"
+NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
+_CHANGES: Final = "the stated noise changes from step to step"
+_SURE: Final = 0.999
+"""The confidence of the noise at which the rest of the run is held against what the last rung assumes."""
+_SIZES: Final = 25
+"""How many sizes of the noise are tried in that interval."""
+_LEAST_NOISE, _MOST_NOISE = 0.2, 1e6
+"""Noise multipliers that the accountant is asked for; with less noise epsilon is larger still."""
+
+
+def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ...]:
+    """The four rungs of a training run: three bounds, and an interval by the noise that was measured.
+
+    The first is the bound that was asked for, if that is for any mechanism.
+    """
+    delta, confidence = bound.delta, bound.confidence
+    family, tested, names = _of_its_kind(recording), recording.own_family, _names(recording)
+    assert tested is not None
+    first = bound if bound.family is None else recording.bound(delta, confidence, score=score)
+    shown = [Rung(name=names[0], assumes=ANY, least=first.epsilon)]
+    if recording.noise_changes:
+        others = zip(names[1:], (family, ALONE, _as_stated(recording)), strict=True)
+        return (*shown, *(Rung(name=name, assumes=one, withdrawn=_CHANGES) for name, one in others))
+    rule = Matched(tested, confidence, independent=True)
+    curve = recording.bound(delta, confidence, score=score, family=tested)
+    alone = recording.bound(delta, confidence, score=score, family=tested, rule=rule)
+    return (
+        *shown,
+        Rung(name=names[1], assumes=family, least=curve.epsilon),
+        _independent(alone),
+        _measured(recording, delta, confidence),
+    )
+
+
+def _of_its_kind(recording: "Recording") -> str:
+    if not recording.sampling.is_poisson:
+        return "if it is Gaussian noise, correlated as stated, and every row's steps are known"
+    how = f"{recording.steps:,} steps and sample rate {recording.sample_rate:.6g}"
+    return f"if it is DP-SGD with {how}"
+
+
+def _names(recording: "Recording") -> tuple[str, ...]:
+    return NAMES if recording.sampling.is_poisson else (NAMES[0], "Gaussian noise", *NAMES[2:])
+
+
+def _as_stated(recording: "Recording") -> str:
+    return AS_STATED if recording.sampling.is_poisson else CORRELATED
+
+
+def _independent(bound: Bound) -> Rung:
+    withdrawn = bound.evidence.withdrawn or ""
+    least = None if withdrawn else bound.epsilon
+    return Rung(name=NAMES[2], assumes=ALONE, least=least, withdrawn=withdrawn)
+
+
+def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
+    """The last rung: the noise by its interval, and epsilon by the accountant at both of its ends."""
+    assumes = _as_stated(recording)
+    if objection := objection_to(recording):
+        return Rung(name=NAMES[3], assumes=assumes, withdrawn=objection)
+    seen, stated = squares_of(recording), recording.noise_multiplier
+    low, high = (stated * ratio for ratio in seen.interval(confidence))
+    words = f"noise multiplier {rounded_down(low)} to {rounded_up(high)} (stated {stated:.4g})"
+    weight = weight_of(recording, (low + high) / 2 / recording.canary_norm, confidence)
+    if weight is not None:
+        words += f", canary weight {weight[0]:.2f} to {weight[1]:.2f} (expected 1)"
+    least = _claim(recording, high / recording.sampling.reached).least_epsilon_at(delta)
+    if recording.ended:
+        words += "; of the steps that were seen"
+        return Rung(name=NAMES[3], assumes=assumes, least=least, measured=words)
+    most = math.inf if low < _LEAST_NOISE else _claim(recording, low).epsilon_at(delta)
+    return Rung(name=NAMES[3], assumes=assumes, least=least, most=max(least, most), measured=words)
+
+
+def least_measured(recording: "Recording", delta: float, confidence: float) -> float:
+    """The epsilon that the measured noise gives at least, with this confidence; 0 if nothing is shown."""
+    if recording.noise_changes or objection_to(recording):
+        return 0.0
+    high = recording.noise_multiplier * squares_of(recording).interval(confidence)[1]
+    least = _claim(recording, high / recording.sampling.reached).least_epsilon_at(delta)
+    return least if math.isfinite(least) else 0.0
+
+
+def _claim(recording: "Recording", noise: float) -> Claim:
+    return recording.promise_of(min(max(noise, _LEAST_NOISE), _MOST_NOISE))
+
+
+def squares_of(recording: "Recording") -> Squares:
+    """All values that are noise and nothing else: of witnesses, and of coordinates without a canary."""
+    found = Squares(0.0, 0)
+    stated = recording.noise_multiplier
+    if recording.witnessed is not None:
+        places = len(recording.witnessed.by_place)
+        found = Squares(float(recording.witnessed.by_step.sum()), places * recording.steps)
+    if isinstance(recording.design, Dirac):
+        unit = stated / recording.canary_norm * recording.sampling.noise_of_sums(recording.steps)
+        empty = recording.sums[_included(recording) == 0] / (unit * math.sqrt(recording.steps))
+        found = found.plus(Squares(float(empty @ empty), len(empty)))
+    return found
+
+
+def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[float, float] | None:
+    """Between which values the weight of a canary lies, by the normal law of its estimate; None if open.
+
+    `noise` is in norms of a canary.
+    The estimate is the least-squares slope of the sums over the number of included canaries.
+    """
+    if not isinstance(recording.design, Dirac):
+        return None
+    included, steps = _included(recording), recording.steps
+    coins = recording.sampling.participations(1, steps, recording.sample_rate)
+    often, spread = sum(part.mean for part in coins), sum(part.variance for part in coins)
+    centred = included - included.mean()
+    total = float(centred @ centred)
+    if total == 0 or often == 0:
+        return None
+    sums = recording.sampling.levelled(recording.sums, recording.bits > 0, steps)
+    slope = float(centred @ sums) / total / often
+    unit = noise * recording.sampling.noise_of_sums(steps)
+    # Each sum varies by the noise of all steps, and by the draws of the canaries that it includes.
+    variance = float(centred**2 @ (steps * unit**2 + spread * included))
+    error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / often
+    return slope - error, slope + error
+
+
+def objection_to(recording: "Recording") -> str:
+    """What speaks against Gaussian, independent noise and stated sampling; empty if nothing does."""
+    if recording.certain:
+        return f"training was not what was stated: {'; '.join(recording.certain)}"
+    if recording.doubts:
+        return "; ".join(recording.doubts)
+    if recording.noise_multiplier == 0:
+        return "no noise is stated"
+    if recording.excuse:
+        return f"canaries may not have been clipped: conformance is {recording.excuse}"
+    seen = squares_of(recording)
+    if seen.count == 0:
+        return "no weight shows its noise alone"
+    return _misfit(recording, seen) if seen.total > 0 else ""
+
+
+def _misfit(recording: "Recording", seen: Squares) -> str:
+    """What does not fit noise of the size that was measured: each part at the size that suits it best.
+
+    The last rung assumes Gaussian noise of some size, and everything else as stated. All parts of conformance
+    but "size" test this once the size is known (Theorem 31). It is known only up to an interval, and at a
+    wrong size a correct run could fail. So every part is made at many sizes of an interval that holds the
+    true one all but certainly, and counts with its largest p-value, as if its best size were the true one.
+    """
+    low, high = seen.interval(_SURE)
+    measured = math.sqrt(seen.total / seen.count)
+    parts: dict[str, float] = {}
+    causes = ""
+    # The measured size comes first. P-values only rise as sizes are added, so the loop can stop at once when
+    # they are large enough; in a correct run that is nearly always after this one size.
+    for ratio in (measured, *np.geomspace(low, high, _SIZES)):
+        found = recording.tested_at(recording.noise_multiplier * float(ratio))
+        if found is None:
+            return ""
+        # What fails at the measured size is the most telling; at other sizes the noise fails as well.
+        causes = causes or "; ".join(cause.text for cause in found.failures.values())
+        parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in found.parts.items()}
+        # "size" says that the noise is not as stated. This rung does not assume that it is.
+        parts.pop("size", None)
+        if not parts or joined(parts) >= LEVEL:
+            return ""
+    return f"what was seen does not fit it ({in_words(joined(parts))}): {causes}"
+
+
+def _included(recording: "Recording") -> Floats:
+    """The number of included canaries of each coordinate."""
+    width = recording.design.coordinates
+    counts = np.bincount(np.arange(len(recording.bits)) % width, recording.bits > 0, width)
+    return counts.astype(np.float64)

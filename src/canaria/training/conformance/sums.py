@@ -1,0 +1,330 @@
+"""The conformance test: whether training follows the law of a correct DP-SGD.
+
+A lower bound refutes a claim only when the fault is large. Under a correct implementation, however, the law
+of what is seen is known once the bits are. On a coordinate with m included canaries the sum of all steps is
+Binomial(T m, q) + N(0, T sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped
+to a standard normal z by its own distribution function, so z is a vector of independent N(0, 1) if the code
+is correct. It is split into independent parts, each with an exact p-value:
+
+    offset   along (1, ..., 1): something was added everywhere;
+    weight   along the number of included canaries: their weight is not 1;
+    layers   what is left of these two directions within each parameter: they differ between parameters;
+    noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
+
+The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
+other weights, show the noise of every step by itself; `noise` has their parts. `draws` tests what the sampler
+drew.
+
+The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
+makes small at most as often as it says. This assumes the Gaussian mechanism, and Poisson sampling if no other
+is stated; it is never a bound on epsilon.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, special
+
+from canaria._core import checks
+from canaria._core.arrays import Floats, Hits, Integers
+from canaria._core.errors import InputError, shown
+from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
+from canaria.training.canaries.sampling import POISSON, Chances, Sampling, Trials
+from canaria.training.conformance.noise import named
+
+FEWEST: Final = 4
+"""Fewer coordinates leave nothing to test."""
+_SMALLEST: Final = 1e-300
+"""P-values are not computed more exactly."""
+_FEWEST_DRAWS: Final = 5
+"""Dense canaries must take part so often in expectation for their sum to be treated as normal."""
+_MOST_SPREAD: Final = 0.15
+"""And they may add this share, at most, to the variance of the squares."""
+
+
+class Rounding(NamedTuple):
+    """What rounding of sums in half precision did to the sum of all steps at each coordinate (Theorem 34).
+
+    Attributes:
+        shift: By how much it was moved when canaries were added.
+        variance: The variance that rounding added when the noise was added, and after that.
+
+    """
+
+    shift: Floats
+    variance: Floats
+
+    @classmethod
+    def none(cls, coordinates: int) -> "Rounding":
+        """That of precise sums."""
+        return cls(np.zeros(coordinates), np.zeros(coordinates))
+
+
+def of_dirac(
+    sums: npt.ArrayLike,
+    included: Integers,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    layers: tuple[int, ...] = (),
+    noise: dict[str, Part] | None = None,
+    sampling: Sampling = POISSON,
+    *,
+    rounding: Rounding | None = None,
+    names: Sequence[str] = (),
+) -> Conformance:
+    """The conformance test for Dirac canaries; its p-value is exact.
+
+    Args:
+        sums: The sum of all steps on each coordinate, in units of the clip norm.
+        included: The number of included canaries on each coordinate.
+        steps: The number of steps.
+        sample_rate: The stated sampling rate.
+        noise_multiplier: The stated noise multiplier.
+        layers: The number of coordinates in each parameter, in order.
+        noise: The parts that witnesses show; None leaves them out.
+        sampling: How rows are stated to take part.
+        rounding: What rounding did to the sums; None if they are precise.
+        names: The names of the parameters in `layers`.
+
+    Returns:
+        The p-value and its parts, and the noise and the canary weight that the sums show.
+
+    Raises:
+        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> m = rng.integers(0, 2, 1000)
+        >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
+        >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
+        True
+
+    """
+    seen = _checked(sums, sample_rate, noise_multiplier)
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
+    scale = np.sqrt(steps * noise_multiplier**2 + rounded)
+    # z = Phi^-1(F_m(Y)), Theorem 26 (a): coordinates with as many included canaries share their law.
+    normal = np.empty(len(seen))
+    for m in np.unique(included):
+        where = included == m
+        taking = sampling.participations(int(m), steps, sample_rate)
+        normal[where] = _normal_scores(seen[where], taking, scale[where])
+    directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
+    one = sampling.participations(1, steps, sample_rate)
+    often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
+    # The noise that the sums show, for the reader: their variance around the fitted canaries, less what the
+    # draws of the canaries and rounding add. No p-value depends on it.
+    slope = _slope(included, often, seen)
+    left = seen - often * included * slope
+    variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
+    shown = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise, names)
+
+
+def of_dense(
+    sums: npt.ArrayLike,
+    gradients: Floats,
+    included: Hits,
+    steps: int,
+    sample_rate: float,
+    noise_multiplier: float,
+    layers: tuple[int, ...] = (),
+    noise: dict[str, Part] | None = None,
+    *,
+    rounding: Rounding | None = None,
+    names: Sequence[str] = (),
+) -> Conformance:
+    """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
+
+    The p-value is exact except that the binomial participations, a small part of each sum, are treated as
+    normal.
+
+    Args:
+        sums: The sum of all steps on each coordinate, in units of the clip norm.
+        gradients: The canaries, (canaries, coordinates).
+        included: Whether each canary is included.
+        steps: The number of steps.
+        sample_rate: The stated sampling rate.
+        noise_multiplier: The stated noise multiplier.
+        layers: The number of coordinates in each parameter, in order.
+        noise: The parts that witnesses show; None leaves them out.
+        rounding: What rounding did to the sums; None if they are precise.
+        names: The names of the parameters in `layers`.
+
+    Returns:
+        The p-value and its parts, and the noise and the canary weight that the sums show.
+
+    Raises:
+        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
+
+    """
+    seen = _checked(sums, sample_rate, noise_multiplier)
+    if not enough_draws(layers or (len(seen),), included, steps, sample_rate, noise_multiplier):
+        raise InputError(
+            f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
+            "and more often where there is little noise; train for more steps, or use more canaries"
+        )
+    shift, rounded = rounding or Rounding.none(len(seen))
+    seen = seen - shift
+    active = gradients[included]
+    weight = active.sum(axis=0)
+    expected = steps * sample_rate * weight
+    part = steps * sample_rate * (1 - sample_rate)
+    covariance = part * active.T @ active
+    covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
+    # The direction along which a wrong weight would move the sums is whitened with them.
+    factor = linalg.cholesky(covariance, lower=True, check_finite=False)
+    normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
+    slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
+    left = seen - slope * expected
+    variance = np.mean(left**2 - rounded) - part * float(np.sum(active**2)) / len(seen)
+    shown = math.sqrt(max(variance, 0.0) / steps)
+    return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise, names)
+
+
+def enough_draws(
+    layers: tuple[int, ...], included: Hits, steps: int, sample_rate: float, noise_multiplier: float
+) -> bool:
+    """Whether the participations of dense canaries may be treated as normal.
+
+    There must be several, and their fourth cumulants must add little to the variance of the squares, even if
+    they all fall into the smallest parameter that is tested: along its own gradient a canary has at least the
+    variance of its draws and of the noise (Theorem 26).
+    """
+    coordinates = min((share for share in layers if share > 1), default=1)
+    number, once = int(np.sum(included)), sample_rate * (1 - sample_rate)
+    cumulant = steps * once * abs(1 - 6 * once)
+    variance = steps * (once + noise_multiplier**2)
+    spread = number * cumulant / (2 * coordinates * variance**2)
+    return bool(steps * sample_rate * number >= _FEWEST_DRAWS and spread <= _MOST_SPREAD)
+
+
+def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
+    seen = checks.vector("sums", sums)
+    if len(seen) < FEWEST:
+        raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
+    checks.sample_rate(sample_rate)
+    if not 0 < checks.real("noise_multiplier", noise_multiplier) < math.inf:
+        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise_multiplier)}")
+    return seen
+
+
+def _slope(included: Integers, often: float, seen: Floats) -> float:
+    """The least-squares weight of an included canary, over that expected; 1 if it cannot be estimated."""
+    centred = included - included.mean()
+    total = often * float(centred @ centred)
+    return float(centred @ seen) / total if total > 0 else 1.0
+
+
+def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Floats) -> Floats:
+    """Z with Phi(z) = F(value), F the law of the sum of numbers + N(0, scale^2); far tails included."""
+    # The law of the number of participations, in logarithms: the parts are convolved one after the other.
+    counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
+    for part in taking:
+        more, chances = part.law()
+        both = (counts[:, None] + more).ravel()
+        joint = (weights[:, None] + chances).ravel()
+        counts = np.arange(both.min(), both.max() + 1)
+        weights = np.full(len(counts), -np.inf)
+        np.logaddexp.at(weights, both - counts[0], joint)
+    standard = (values[:, None] - counts) / scale[:, None]
+    below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
+    above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
+    # Both tails in logarithms, and the smaller one inverted: 1 - F would lose all digits far out.
+    lower = below < above
+    return np.where(
+        lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
+    )
+
+
+def _joined(
+    normal: Floats,
+    directions: dict[str, Floats],
+    found: tuple[float, float, float],
+    layers: tuple[int, ...],
+    witnessed: dict[str, Part] | None,
+    names: Sequence[str],
+) -> Conformance:
+    """Independent parts of z, along the directions and within the layers, and those of witnesses.
+
+    Theorem 26 (b). U is spanned by the directions, U_l by the same vectors cut to parameter l, and U lies in
+    the sum of the U_l. So z splits into orthogonal pieces, which are independent: its coordinates along U,
+    what lies in the U_l but not in U ("layers"), and the rest within each parameter ("noise").
+    """
+    shown, stated, weight = found
+    columns = list(directions.values())
+    along = _orthonormal(columns).T @ normal
+    causes = {
+        "offset": ("the same is added to every weight", OPEN),
+        "weight": (
+            f"an included canary weighs {weight:.3g} times what it should",
+            LEAKS if weight > 1 else SAFE,
+        ),
+    }
+    parts = {
+        name: Part(_two_sided_normal(value), *causes[name])
+        for name, value in zip(directions, along, strict=False)
+    }
+    bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
+    rests, freedoms, inside, inner = [], [], 0.0, 0
+    for first, last in pairwise(bounds):
+        local = _orthonormal([column[first:last] for column in columns])
+        part, shared = normal[first:last], local.T @ normal[first:last]
+        rests.append(max(float(part @ part - shared @ shared), 0.0))
+        freedoms.append(len(part) - local.shape[1])
+        inside, inner = inside + float(shared @ shared), inner + local.shape[1]
+    if inner > len(along):
+        apart = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
+        parts["layers"] = Part(apart, "the weight of canaries differs between parameters")
+    p_value, worst = _smallest(np.array(rests), np.array(freedoms))
+    varies = math.sqrt(rests[worst] / max(freedoms[worst], 1))
+    where = f" of {named(worst, names)}" if len(rests) > 1 else ""
+    text = f"the sums{where} vary {varies:.3g} times as much as the stated noise makes them"
+    parts["noise"] = Part(p_value, text, LEAKS if varies < 1 else OPEN)
+    parts |= witnessed or {}
+    p_values = {name: max(part.p_value, _SMALLEST) for name, part in parts.items()}
+    return Conformance(
+        p_value=joined(p_values),
+        noise=shown,
+        stated_noise=stated,
+        weight=weight,
+        parts=p_values,
+        causes={
+            name: Cause(text=part.cause, effect=part.effect, unbounded=part.missing)
+            for name, part in parts.items()
+        },
+    )
+
+
+def _orthonormal(columns: list[Floats]) -> Floats:
+    """An orthonormal basis of the columns, in their order; those that add nothing are left out."""
+    basis = np.empty((len(columns[0]), 0))
+    for column in columns:
+        left = column - basis @ (basis.T @ column)
+        size = float(np.linalg.norm(left))
+        if size > 1e-9 * max(float(np.linalg.norm(column)), 1.0):
+            basis = np.column_stack([basis, left / size])
+    return basis
+
+
+def _two_sided_normal(value: float) -> float:
+    return float(2 * special.ndtr(-abs(value)))
+
+
+def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
+    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place."""
+    real = np.flatnonzero(freedoms > 0)
+    if len(real) == 0:
+        return 1.0, 0
+    tails = 2 * np.minimum(
+        special.chdtr(freedoms[real], values[real]), special.chdtrc(freedoms[real], values[real])
+    )
+    least = int(np.argmin(tails))
+    return sidak(float(tails[least]), len(real)), int(real[least])

@@ -1,0 +1,1 @@
+"""From noisy sums to the scores of canaries, with independent and with correlated noise."""

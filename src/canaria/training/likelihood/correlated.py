@@ -1,0 +1,226 @@
+"""Training with correlated noise: how its readings become scores, and what correct ones look like.
+
+At a canary's weight step t shows y_t, the noisy sum less the part of the real rows, in clip norms. The loss
+follows from all of them (Theorem 35). Their plain sum is the number of steps in which the canary takes part,
+if it is included, with noise N(0, s^2 |C'^-1 1|^2); conformance is held against that, and the losses of
+included canaries against their law, by which it sees whether they took part when they should. Witnesses are
+whitened step by step, so their values are independent N(0, s^2), as in DP-SGD.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from scipy import special, stats
+
+from canaria._core import checks
+from canaria._core.arrays import Floats, Hits
+from canaria._core.errors import InputError, shown
+from canaria.bounds.conformance import Part
+from canaria.claims.families import Family, Gaussian
+from canaria.mechanisms.correlated import Correlated
+from canaria.mechanisms.participation import InOrder
+from canaria.training.canaries.sampling import Chances, Sampling
+from canaria.training.canaries.witnesses import Roles, Seen
+from canaria.training.likelihood.accumulator import CLEAR, LEAST_NOISE
+
+KIND: Final = "correlated"
+_WHEN: Final = "canaries do not take part in the stated steps"
+_FOR_EACH, _FEWEST, _MOST, _LARGEST = 20, 1000, 20_000, 2**22
+"""So many canaries are drawn for each that is included, to know the law of losses: not fewer or more than
+these, and fewer if they would be more numbers than the last."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Correlation(Sampling):
+    """How rows take part, and how the noise of steps depends on that of the steps before.
+
+    Attributes:
+        mechanism: The strategy, the law of participation and the noise multiplier.
+        planned: The number of steps that were stated, if `mechanism` is of the first ones alone.
+
+    Raises:
+        InputError: If there is no noise.
+
+    Example:
+        >>> from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
+        >>> from canaria.training.likelihood.correlated import Correlation
+        >>> bands = Strategy.toeplitz([1.0, 0.5], steps=8)
+        >>> Correlation(mechanism=Correlated(bands, CyclicPoisson(2, 0.5), noise_multiplier=1.0)).words
+        'correlated noise, 2 bands, cyclic Poisson sampling 2 x 0.5'
+
+    """
+
+    mechanism: Correlated
+    planned: int | None = None
+    kind: str = field(default=KIND, init=False)
+
+    def __post_init__(self) -> None:
+        if self.mechanism.noise_multiplier < LEAST_NOISE:
+            noise = shown(self.mechanism.noise_multiplier)
+            raise InputError(
+                f"correlated noise must be at least {LEAST_NOISE} of the sensitivity, got {noise}"
+            )
+
+    @property
+    def is_poisson(self) -> bool:
+        return False
+
+    @property
+    def caveat(self) -> str:
+        return "an excluded canary is drawn, and contributes 0"
+
+    @property
+    def words(self) -> str:
+        law, bands = self.mechanism.participation.words, self.mechanism.strategy.bands
+        stopped = "" if self.planned is None else f", stopped before the last of {self.planned} steps"
+        return f"correlated noise, {bands} bands, {law}{stopped}"
+
+    @property
+    def steps(self) -> int:
+        """How many steps are stated."""
+        return self.mechanism.strategy.steps
+
+    @property
+    def sample_rate(self) -> float:
+        """The share of the steps in which a row takes part."""
+        return self.mechanism.participation.share
+
+    @property
+    def noise_words(self) -> str:
+        return "as stated" if self.planned is None else "the stated noise over the sensitivity of these steps"
+
+    @property
+    def reached(self) -> float:
+        """All of it, unless steps are known and C has negative entries: then it is an upper bound."""
+        law, strategy = self.mechanism.participation, self.mechanism.strategy
+        return law.reached(strategy) / law.sensitivity(strategy) if isinstance(law, InOrder) else 1.0
+
+    def family(self, steps: int, sample_rate: float) -> Family | None:
+        """Those of Gaussian noise, where the steps of a row are known; else None."""
+        return Gaussian() if isinstance(self.mechanism.participation, InOrder) else None
+
+    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Chances, ...]:
+        return rows * (Chances(self.mechanism.participation.chances(steps)),)
+
+    def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
+        """Where rows begin one after the other and the last epoch is not over, some had a step less."""
+        law = self.mechanism.participation
+        if not isinstance(law, InOrder):
+            return sums
+        return np.asarray(sums + included * (law.most(steps) - law.often(steps, len(sums))))
+
+    def noise_of_sums(self, steps: int) -> float:
+        sensitivity = self.mechanism.deviation / self.mechanism.noise_multiplier
+        return sensitivity * self.mechanism.strategy.first(steps).spread_of_sums / math.sqrt(steps)
+
+    def first(self, steps: int) -> "Correlation":
+        """Of the first steps alone: the same noise, over the sensitivity of these."""
+        strategy, law = self.mechanism.strategy.first(steps), self.mechanism.participation
+        noise = self.mechanism.deviation / law.sensitivity(strategy)
+        planned = None if steps == self.steps else self.steps
+        return Correlation(mechanism=Correlated(strategy, law, noise), planned=planned)
+
+    def at_worst(self) -> "Correlation":
+        """The same for canaries whose steps are ours to choose."""
+        strategy, law = self.mechanism.strategy, self.mechanism.participation
+        return Correlation(
+            mechanism=Correlated(strategy, law.worst(strategy), self.mechanism.noise_multiplier)
+        )
+
+    def witnessed(self, noise: Floats, totals: Floats, roles: Roles) -> Seen:
+        """What witnesses showed, and whole parameters, from their noise in clip norms, (steps, ...)."""
+        checks.require_converged(noise, totals)
+        strategy, deviation = self.mechanism.strategy, self.mechanism.deviation
+        white = [strategy.whiten(values) / deviation for values in (noise, totals)]
+        squares = np.square(noise[:, ~roles.shaped]).sum(axis=1)
+        return Seen.of(white[0], white[1], roles)._replace(released=self.released(squares))
+
+    def released(self, squares: Floats) -> Floats:
+        """Sums of squares of the noise of steps, in clip norms, over what is expected of one square."""
+        return np.asarray(squares / (self.mechanism.deviation * self.mechanism.strategy.spread_of_steps) ** 2)
+
+    def require_own(self, steps: int | None, sample_rate: float | None) -> None:
+        if (steps, sample_rate) != (None, None):
+            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
+
+    def timing(
+        self,
+        table: Floats | None,
+        included: Hits,
+        noise_multiplier: float,
+        witnessed: Seen | None,
+        rng: np.random.Generator,
+    ) -> Part:
+        """Whether included canaries have the losses of rows that take part as stated.
+
+        With known steps they are normal, exactly. Else they are compared with those of canaries that are
+        drawn (Mann and Whitney, ties broken at random).
+        """
+        assert table is not None
+        losses, ratio = table[:, 1], noise_multiplier / self.mechanism.noise_multiplier
+        law, believed = self.mechanism.participation, _believed(witnessed)
+        if not included.any():
+            return Part(1.0, _WHEN)
+        if isinstance(law, InOrder):
+            # With mu = |C u| / s, the loss is N(mu^2 / 2, mu^2) if s is the noise there is (Theorem 35). The
+            # table was made with `believed` times the stated noise, and `ratio` times it is tested: the
+            # spread of the losses is then ratio / believed times mu.
+            middle = law.added(self.mechanism.strategy, len(losses)) / 2
+            middle /= (self.mechanism.deviation * believed) ** 2
+            taking = included & (middle > 0)
+            scores = (losses - middle)[taking] / np.sqrt(2 * middle[taking]) * believed / ratio
+            p_value = _two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1)))
+        else:
+            own = losses[included]
+            drawn = self._losses_drawn(_FOR_EACH * len(own), ratio, believed, rng)
+            ranks = _ranks(np.concatenate([own, drawn]), rng)
+            test = stats.mannwhitneyu(ranks[: len(own)], ranks[len(own) :], method="asymptotic")
+            p_value = float(test.pvalue)
+        return Part(p_value, _WHEN)
+
+    def _losses_drawn(self, many: int, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
+        """Losses of about so many included canaries, by the stated law with `ratio` times the noise."""
+        strategy, law = self.mechanism.strategy, self.mechanism.participation
+        count = max(_FEWEST, min(many, _MOST, _LARGEST // self.steps))
+        drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
+        statistic = strategy.statistic(drawn.release(np.ones(count, np.int8), rng))
+        return law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
+
+    def table(self, seen: Floats, witnessed: Seen | None = None) -> Floats:
+        """The likelihood table of a `Recording`, from what canaries' weights show, (steps, canaries).
+
+        Where witnesses contradict the stated noise by five standard errors, what they show is believed, so
+        that a fault does not blunt the audit. The bits are not looked at, so bounds hold either way.
+        """
+        checks.require_converged(seen)
+        law, strategy = self.mechanism.participation, self.mechanism.strategy
+        deviation = self.mechanism.deviation * _believed(witnessed)
+        ratios = law.log_ratio(strategy, strategy.statistic(seen), deviation)
+        return np.stack([np.zeros_like(ratios), ratios], axis=1)
+
+
+def _believed(witnessed: Seen | None) -> float:
+    """How many times the stated noise there is, by witnesses."""
+    count = 0 if witnessed is None else len(witnessed.by_place) * witnessed.steps
+    if witnessed is None or count == 0:
+        return 1.0
+    square = float(witnessed.by_step.sum()) / count
+    if abs(square - 1) <= CLEAR * math.sqrt(2 / count):
+        return 1.0
+    return math.sqrt(max(square, 1 / 400))
+
+
+def _ranks(values: Floats, rng: np.random.Generator) -> Floats:
+    """The place of each value in their order; equal ones are in random order.
+
+    With little noise, rows that never take part have equal losses.
+    """
+    ranks = np.empty(len(values))
+    ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
+    return ranks
+
+
+def _two_sided(score: float) -> float:
+    return float(2 * special.ndtr(-abs(score)))
