@@ -46,12 +46,9 @@ def reproduce(
         return
     planned = plan(names or [], quick, trials, seed)
     require_charts()
-    with (
-        resumable(out),
-        engine(workers, dask) as executor,
-        Store.open(out, planned.settings(), resume) as store,
-        progress() as tell,
-    ):
-        written = run(planned, store, executor, tell)
+    with resumable(out), engine(workers, dask) as executor:
+        store = Store.open(out, planned.settings(), resume)
+        with progress() as tell:
+            written = run(planned, store, executor, tell)
     paths = [str(path) for path in written]
     typer.echo(json.dumps(paths) if as_json else "\n".join(paths))

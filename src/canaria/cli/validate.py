@@ -78,13 +78,10 @@ def validate(
         seed,
     )
     require_charts()
-    with (
-        resumable(out),
-        engine(workers, dask) as executor,
-        Store.open(out, planned.settings(), resume) as store,
-        progress() as tell,
-    ):
-        matrix = planned.run(store, executor, tell)
+    with resumable(out), engine(workers, dask) as executor:
+        store = Store.open(out, planned.settings(), resume)
+        with progress() as tell:
+            matrix = planned.run(store, executor, tell)
         for name, content in matrix.files().items():
             store.write(name, content)
     typer.echo(matrix.to_json() if as_json else f"{matrix}\n\nEvery cell, and heat maps: {out}")

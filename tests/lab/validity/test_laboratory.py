@@ -380,8 +380,7 @@ def test_python_door(tmp_path: Path) -> None:
     """Ten lines of a user, with a folder."""
     mine = laboratory([Foreign("boastful", auditors.boastful, "earlier")], audits=20)
     assert len(mine.cases) == len(CASES)
-    with Store.open(tmp_path / "run", mine.settings(), resume=False) as store:
-        matrix = mine.run(store)
+    matrix = mine.run(Store.open(tmp_path / "run", mine.settings(), resume=False))
     assert len(matrix.cells) == sum(case.withstood_by(mine.auditors[0]) for case in CASES.values())
     assert all(cell.flagged for cell in matrix.cells if cell.case.fair and cell.audits == 20)
     with pytest.raises(InputError, match="auditor must be one of ranked"):

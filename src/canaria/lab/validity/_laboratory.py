@@ -19,7 +19,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.errors import InputError, nearest, shown
 from canaria._version import __version__
-from canaria.lab.engines import run_blocks, run_tasks
+from canaria.lab.engines import run_blocks
 from canaria.lab.store import Store, source_digest
 from canaria.lab.validity._cell import Cell
 from canaria.lab.validity._games import Case
@@ -157,7 +157,7 @@ class Laboratory:
             store: Where finished blocks are kept, so that only missing ones are played; None keeps nothing.
             executor: Where to run; None runs everything in this process.
             on_block: Called with the number of finished and of all blocks, at the start and after every
-                block; only with a store.
+                block.
 
         Returns:
             The matrix of auditors and cases.
@@ -170,12 +170,7 @@ class Laboratory:
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
         if executor is not None:
             self._require_portable()
-        if store is None:
-            tasks = [(name, *block) for name, block in blocks.items()]
-            rows = {task[0]: found for task, found in run_tasks(_run_named, tasks, executor)}
-        else:
-            run_blocks(run_block, blocks, store, executor, on_block)
-            rows = {name: store.load(name) for name in blocks}
+        rows = run_blocks(run_block, blocks, store, executor, on_block)
         return Matrix(
             tuple(
                 _counted(auditor, case, self.confidence, [row for name in named for row in rows[name]])
@@ -267,10 +262,6 @@ def run_block(
     false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)
     total = math.fsum(min(bound, _LARGEST_BOUND) for bound in bounds)
     return [{"audits": audits, "false": false, "total": total, "errors": errors[:1], "failed": len(errors)}]
-
-
-def _run_named(_: str, *block: Any) -> list[Row]:
-    return run_block(*block)
 
 
 def _answer(auditor: Auditor, *asked: Any) -> float | str:
