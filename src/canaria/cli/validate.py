@@ -65,7 +65,7 @@ def validate(
     for name in auditors or ():
         try:
             foreign = ":" in name and name not in AUDITORS
-            chosen.append(Foreign(name, load_function(name), known) if foreign else name)
+            chosen.append(Foreign(name, load_function(name), known=known) if foreign else name)
         except InputError as error:
             raise InputError(f"{error}{nearest(name, AUDITORS)}") from None
     usual = (1000, 0) if chosen else (100, 2000)

@@ -16,7 +16,7 @@ from canaria.evidence.inversion import first_claim_refuted
 from canaria.lab.engines import engine
 from canaria.lab.store import Store
 from canaria.lab.validity import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, Laboratory, Ours, laboratory
-from canaria.lab.validity.auditors import Game
+from canaria.lab.validity._games import Game
 from tests.cli.command import canaria
 from tests.lab.validity import auditors
 
@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(
         InputError, match="must be a function whose scores know one of nothing, earlier, others"
     ):
-        Foreign("mine", auditors.timid, "everything")  # type: ignore[arg-type]
+        Foreign("mine", auditors.timid, known="everything")  # type: ignore[arg-type]
     with (
         engine(2) as executor,
         pytest.raises(InputError, match="auditor <lambda> cannot be sent to other processes"),
@@ -175,7 +175,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_a_list_sorted_by_bits_is_no_order_of_guessing() -> None:
     """An auditor that takes the list for the order of guessing is not shown one that the bits sorted."""
-    assert not CASES["ties-0"].withstood_by(Foreign("in order", auditors.timid, "earlier"))
+    assert not CASES["ties-0"].withstood_by(Foreign("in order", auditors.timid, known="earlier"))
     assert CASES["ties-0"].withstood_by(Foreign("of scores", auditors.timid))
 
 
@@ -378,7 +378,7 @@ def test_list() -> None:
 
 def test_python_door(tmp_path: Path) -> None:
     """Ten lines of a user, with a folder."""
-    mine = laboratory([Foreign("boastful", auditors.boastful, "earlier")], audits=20)
+    mine = laboratory([Foreign("boastful", auditors.boastful, known="earlier")], audits=20)
     assert len(mine.cases) == len(CASES)
     matrix = mine.run(Store.open(tmp_path / "run", mine.settings(), resume=False))
     assert len(matrix.cells) == sum(case.withstood_by(mine.auditors[0]) for case in CASES.values())

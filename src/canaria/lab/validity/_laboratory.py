@@ -22,9 +22,9 @@ from canaria._version import __version__
 from canaria.lab.engines import run_blocks
 from canaria.lab.store import Store, source_digest
 from canaria.lab.validity._cell import Cell
-from canaria.lab.validity._games import Case
+from canaria.lab.validity._games import Auditor, Case, Game
 from canaria.lab.validity.attacks import ADAPTIVE
-from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Auditor, Foreign, Game, Ours, Several
+from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Foreign, Ours, Several
 from canaria.lab.validity.cases import ONE_RUN
 from canaria.lab.validity.correlated import CORRELATED
 from canaria.lab.validity.curves import CURVES
