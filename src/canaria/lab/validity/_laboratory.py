@@ -101,7 +101,7 @@ class Laboratory:
         for case in self.cases:
             if CASES.get(case.name) is not case:
                 raise InputError(f"case must be one of the laboratory's own, got {shown(case.name)}")
-        if not any(True for _ in self.cells()):
+        if not any(case.withstood_by(auditor) for auditor in self.auditors for case in self.cases):
             needs = ", ".join(f"{case.name} ({case.known})" for case in self.cases)
             raise InputError(
                 f"no auditor need withstand these cases; their scores know more than allowed: {needs}"
@@ -121,12 +121,7 @@ class Laboratory:
         }
 
     def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
-        """Every auditor in every case that it must withstand.
-
-        Yields:
-            The auditor, the case, and the blocks by name.
-
-        """
+        """Every auditor in every case that it must withstand, and the blocks by name."""
         for place, auditor in enumerate(self.auditors):
             folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
             for case in self.cases:
@@ -237,26 +232,23 @@ def run_block(
     auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
 ) -> list[Row]:
     """Play one block; the games are the same on every engine and for every auditor."""
-    played, ties = (
-        CASES[case],
-        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
-    )
-    games_rng, ties_rng = map(np.random.default_rng, ties.spawn(2))
-    games = played.draw((audits, played.n), games_rng, 1 - confidence)
+    played = CASES[case]
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number))
+    games_rng, ties_rng = map(np.random.default_rng, sequence.spawn(2))
+    drawn = played.draw((audits, played.n), games_rng, 1 - confidence)
+    in_order, runs = played.known != "nothing", drawn.audits or (None,) * audits
+    games = [
+        Game(scores, bits, in_order, run)
+        for scores, bits, run in zip(drawn.scores, drawn.bits, runs, strict=True)
+    ]
+    asked = (played.delta, confidence, ties_rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        in_order = played.known != "nothing"
-        rows = [
-            Game(games.scores[row], games.bits[row], in_order, games.audits[row] if games.audits else None)
-            for row in range(audits)
-        ]
         if only_claims:
             assert isinstance(auditor, Ours | Several)
-            refuted = [
-                auditor.refutes(row, played.epsilon, played.delta, confidence, ties_rng) for row in rows
-            ]
-            return [{"claims": audits, "refuted": sum(refuted)}]
-        answers = [_answer(auditor, row, played.delta, confidence, ties_rng) for row in rows]
+            refuted = sum(auditor.refutes(game, played.epsilon, *asked) for game in games)
+            return [{"claims": audits, "refuted": refuted}]
+        answers = [_answer(auditor, game, *asked) for game in games]
     bounds = [answer for answer in answers if isinstance(answer, float)]
     errors = [answer for answer in answers if isinstance(answer, str)]
     false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)

@@ -89,7 +89,7 @@ class Matrix:
         return json.dumps(record, allow_nan=False, ensure_ascii=False)
 
     def files(self) -> dict[str, bytes]:
-        """The files of a run by name: a table of the cells, and heat maps of false claims and of tightness."""
+        """The files of a run by name: a table of the cells, heat maps of false claims and of tightness."""
         rows = [cell.to_dict() for cell in self.cells]
         table = StringIO()
         writer = csv.DictWriter(table, list(rows[0]), delimiter="\t", lineterminator="\n")
