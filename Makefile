@@ -59,7 +59,7 @@ bench-curves: .venv/installed-test-all  ## Gaussian claims against JAX Privacy's
 bench-shares: .venv/installed-test-all  ## what Gaussian claims would show with other shares of the level for their looks
 	$(BIN)/python benchmarks/shares.py --write
 
-bench-files: .venv/installed-test-all  ## seconds for score files of 10,000,000 rows, with and without pyarrow
+bench-files: .venv/installed-test-all  ## seconds for score files of 10,000,000 rows
 	$(BIN)/python benchmarks/files.py --write
 
 bench-report: .venv/installed-test-all  ## processor time of a report on three results

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from canaria.claims.accounting import dpsgd_noise_multiplier
 from canaria.lab.figures._experiment import generator
-from canaria.lab.figures.elements import block
+from canaria.lab.figures.dpsgd import over_elements
 from canaria.mechanisms import SubsampledGaussian, algorithm_3
 
 MILLION = (
@@ -40,7 +40,7 @@ def command(*words: str) -> None:
 def main() -> None:
     table = Table("work", "limit", "measured")
     sigma = dpsgd_noise_multiplier(2.0, 1e-5, 100, 0.1)
-    point = seconds(lambda: block(8.0, 200, generator(0, "elements", 0, 0)))
+    point = seconds(lambda: over_elements(8.0, 200, generator(0, "elements", 0, 0)))
     table.add_row("one point of the n/d figure: 200 runs, n = 8000, with bounds", "1 s", f"{point:.2f} s")
     million = seconds(lambda: subprocess.run([sys.executable, "-c", MILLION], check=True))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20

@@ -13,18 +13,18 @@ from canaria.lab.figures import EXPERIMENTS
 
 DOCS = Path(__file__).parent.parent / "docs"
 
-OPENING = """# The figures, run in full
+OPENING = """# The figures
 
-This page shows the paper's figures, and ours, with their numbers.
+This page shows the figures of the paper, and some that go beyond it, with their numbers.
 
-Made by `make figures` (`canaria reproduce`, then this page). The settings are the paper's unless a title
-says "ours": d = 1000, T = 100, q = 0.1, ε = 2, δ = 1e-5, 95% confidence; means ± standard errors. The noise
-is σ = {sigma:.4f} by the RDP accountant, as in the paper; tight accounting (PLD) of the same noise gives
-ε = {tight:.2f}.
+`make figures` runs `canaria reproduce` and writes this page. The settings are those of the paper, unless a
+title says "ours": d = 1000, T = 100, q = 0.1, ε = 2, δ = 1e-5, 95% confidence. Cells are means ± standard
+errors. As in the paper, the noise is σ = {sigma:.4f} by the RDP accountant. The tight accountant (PLD) gives
+ε = {tight:.2f} for the same noise.
 
 The paper reports 0.49 ± 0.01 at one element per coordinate and 0.62 ± 0.01 at eight ("elements" below).
 
-Where a series says NO validity guarantee, it is the paper's adaptive rule: Clopper–Pearson at a number of
+A series that says "NO validity guarantee" is the adaptive rule of the paper: Clopper–Pearson at a number of
 guesses that revealed bits decided. The bets and the committed budget beside it are valid.
 """
 

@@ -1,158 +1,225 @@
-"""Write docs/reference/validity.md from a finished `canaria validate`: tables and heat maps.
+"""Write docs/reference/validity.tsv and validity.md from a finished `canaria validate`.
 
-Run by `make validity`. What it shows of auditors that assume a family of claims is also a page of its own,
-docs/reference/validity-curves.md.
+Run by `make validity`. The table has a row for each auditor in each case; the page sums it up. Without a
+folder the page alone is written, from the table.
 """
 
-import json
+import csv
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from scipy import stats
 
-from canaria.lab.validity import CASES
+from canaria.lab.validity import AUDITORS, CASES
+from canaria.lab.validity.attacks import ADAPTIVE
+from canaria.lab.validity.cases import ONE_RUN
+from canaria.lab.validity.correlated import CORRELATED
+from canaria.lab.validity.curves import CURVES
+from canaria.lab.validity.orders import ORDERS
+from canaria.lab.validity.runs import RUNS
 
 DOCS = Path(__file__).parent.parent / "docs"
+TABLE, PAGE = DOCS / "reference" / "validity.tsv", DOCS / "reference" / "validity.md"
+NOMINAL = 0.05
 
-OPENING = """# The laboratory, run in full
+Row = dict[str, str]
 
-This page shows how often each auditor of canaria claims more than the truth: in {audits:,} whole audits
-and {claims:,} tests of the true claim.
+TEXT = """# The laboratory
 
-Made by `make validity` (`canaria validate --audits {per_audit} --claims {per_claim}`, then this page; seed
-{seed}, confidence {confidence:g}, canaria {canaria}, source {code}). How to read it, and how to check your
-own auditor: [check an auditor](../how-to/validate.md).
+In the laboratory the true ε is known exactly. It plays every auditor of canaria against mechanisms that
+are as hard as the theory allows, and counts the bounds above the true ε. At 95% confidence up to 5% of the
+bounds may be above it.
 
-{verdict}
+**{flagged} of {cells:,} pairs of auditor and case are flagged.** A pair is flagged if an auditor at 5% would
+do as badly in fewer than one of 30,000 pairs. The numbers are from {audits:,} whole audits and {claims:,}
+tests of the true claim. No rate is more than {errors:.1f} standard errors above 5%. All {controls} controls,
+which are wrong on purpose, are flagged.
+{missing}
 
-{kinds}
+- [Every pair](validity.tsv) is in a table with tabs between its columns.
+- `make validity` repeats the run (`canaria validate --audits 600 --claims 40000`, hours) and writes this
+  page.
+- To test your own auditor, see [check an auditor](../how-to/validate.md).
+
+## By kind of case
+
+The highest rate is the one that chance explains least, with its exact 95% interval. Large cases get fewer
+audits (10,000 elements: 1 to 10%; 2,000: 10%; 1,000: 10 to 50%), so their rates vary more.
+
+{groups}
+
+## By auditor
+
+The tightness is the mean bound divided by the true ε. Some pairs are not played: an auditor whose scores know
+no bit is not shown scores that do, and an audit of a training run needs such a case. Slow auditors get fewer
+tests of the claim (online: 2%; by rank, surest first, together: 20%). Rates are below 5% because counts are
+discrete, or because the test allows for a δ that the mechanism does not spend.
+
+{auditors}
+
+## Controls
+
+Each control has one known fault. It is flagged in cases that show this fault.
+
+{faulty}
+
+## Claims that are curves
+
+The Gaussian claims above are of mechanisms that are exactly μ-Gaussian DP for every element. They differ in
+how luck is shared between elements. The worst mechanism of a count attains what
+[Theorem 14](../proofs.md#theorem-14) allows at the main count of the claim. The control `product test`
+assumes independent elements ([Theorem 30](../proofs.md#theorem-30)) and ignores every sign that they are not.
+
+## Pictures
+
+Pairs that were not played are blank. The controls are on the right.
 
 ![False claims of every auditor in every case](../pictures/validity.svg)
 
 ![Mean bound over the true epsilon](../pictures/tightness.svg)
-
-Blank: an auditor whose scores know no bit need not withstand one whose scores do, and an audit of a
-training run or of planted canaries needs such a case. The highest rates of ours are those of tests that are
-exact; what is lower than 5% is lost to discrete counts, or to a δ that is charged more than this mechanism
-spends. The last columns are the controls, which are wrong on purpose; each is flagged where its fault
-shows. Large cases get fewer audits (10,000 elements: 2 to 10%, 2,000: 10%, 1,000: 20%), and so do costly
-auditors (online: 2%; by rank, surest first, together: 20%).
-
 """
 
-VERDICT = """**{flagged} of {cells} cells of ours are flagged**, and none is more than {errors:.1f} standard
-errors above 5%. The highest rate beyond doubt is that of {auditor} in {case}: {rate:.2f}%
-({low:.2f} to {high:.2f}). Flagged, as they must be: {caught}.{missed}"""
+GROUPS = {
+    "one run, δ = 0": [case for case in ONE_RUN if case.delta == 0],
+    "one run, δ > 0": [case for case in ONE_RUN if case.delta > 0],
+    "Gaussian claims": CURVES,
+    "lists sorted by the bits": ORDERS,
+    "training runs, planted canaries": RUNS,
+    "correlated noise": CORRELATED,
+    "scores that know bits": ADAPTIVE,
+}
 
-
-FAMILIES = """# The laboratory, for claims that are curves
-
-This page shows how often auditors that test Gaussian claims refute one that the mechanism keeps: in
-{audits:,} whole audits and {claims:,} tests of the true claim.
-
-A part of [the laboratory](validity.md), made with it by `make validity` (`canaria validate --audits
-{per_audit} --claims {per_claim}`; seed {seed}, confidence {confidence:g}, canaria {canaria}, source {code}).
-
-In cases whose name begins with curve- every element is exactly μ-Gaussian DP, whatever the others do; they
-differ in how luck is shared. The worst mechanism of a count attains what [Theorem
-14](../proofs.md#theorem-14) allows at the main look of the claim. `matched by size` guesses by the size of
-scores, as that mechanism expects. The product test assumes independent elements ([Theorem
-30](../proofs.md#theorem-30)), without what withdraws it: it is flagged, as it must be.
-
-"""
-
-OF_FAMILIES = ("matched", "matched by size", "product test")
-
-KINDS = {
-    "Counts": ("tails:50", "top:20", "surest:50", "all"),
-    "PublishedCounts": ("published",),
-    "UncommittedCounts": ("threshold:2",),
-    "Ranking": ("ranked", "around:50", "ranking", "ranking of half"),
-    "MatchedCounts": ("matched", "matched by size"),
-    "Split": ("ranked", "together"),
-    "Weighted": ("soft", "by rank"),
-    "Budget": ("budget:50",),
-    "Bets": ("bets", "mixture", "online", "surest first"),
+FAULTS = {
+    "best k": "the best number of guesses, chosen in hindsight",
+    "list order": "ties in the order of the list",
+    "bets in list order": "bets in the order of the list",
+    "best of five": "the largest of five bounds, each at full confidence",
+    "no delta": "a bound at δ = 0, compared with a claim at any δ",
+    "product test": "elements assumed independent",
+    "length by output": "the output chose the number of guesses",
+    "naive adaptive": "Clopper–Pearson at a number of guesses that revealed bits decided",
+    "full knowledge": "guesses that know all other bits",
 }
 
 
-def kinds(cells: list[dict[str, Any]]) -> str:
-    """How many audits each kind of evidence stood, bits that are not fair left out."""
-    rows = ["| kind of evidence | auditors | whole audits | tests of the true claim |", "|---|---|---|---|"]
-    for kind, names in KINDS.items():
-        own = [cell for cell in cells if cell["auditor"] in names]
-        audits, claims = (sum(cell[counted] for cell in own) for counted in ("audits", "claims"))
-        assert audits >= 10**4, (kind, audits)
-        assert claims >= 10**6, (kind, claims)
-        rows.append(f"| `{kind}` | {', '.join(names)} | {audits:,} | {claims:,} |")
-    return "\n".join(rows)
-
-
-def standard_errors(cell: dict[str, Any]) -> float:
-    """How far a cell is above the nominal rate, by its exact tail, in standard errors of a normal law."""
-    return float(stats.norm.isf(cell["chance"]))
-
-
-def of_families(table: str, settings: dict[str, Any], cells: list[dict[str, Any]]) -> str:
-    """The page of auditors that assume a family; the product test is the one that must be flagged."""
-    own = [cell for cell in cells if cell["auditor"] in OF_FAMILIES]
-    flagged = {cell["auditor"] for cell in own if cell["flagged"]}
-    assert flagged == {"product test"}, flagged
-    page = FAMILIES.format(
-        audits=sum(cell["audits"] for cell in own),
-        claims=sum(cell["claims"] for cell in own),
-        per_audit=settings["audits"],
-        per_claim=settings["claims"],
-        **{key: settings[key] for key in ("seed", "confidence", "canaria", "code")},
-    )
-    summary, *sections = table.split("\n## ")
-    kept = [
-        line
-        for line in summary.splitlines()
-        if not line.startswith("| ")
-        or line.startswith(("| auditor ", "| --- "))
-        or line.split("|")[1].strip().removesuffix(" (control)") in OF_FAMILIES
+def rows_of(folder: Path) -> list[Row]:
+    """The table of a run, with the numbers that a reader needs."""
+    with (folder / "cells.tsv").open(newline="") as file:
+        cells = list(csv.DictReader(file, delimiter="\t"))
+    assert set(CASES) == {cell["case"] for cell in cells}, "the page is made from a run of all cases"
+    assert not any(int(cell["errors"]) for cell in cells), "an audit gave no bound"
+    return [
+        {
+            **{name: cell[name] for name in ("auditor", "control", "case", "about")},
+            "epsilon": f"{float(cell['epsilon']):.4g}",
+            "delta": f"{float(cell['delta']):g}",
+            **{name: cell[name] for name in ("audits", "claims")},
+            "false": f"{100 * float(cell['rate']):.3g}",
+            "of": cell["claims"] if int(cell["claims"]) else cell["audits"],
+            "low": f"{100 * float(cell['low']):.2f}",
+            "high": f"{100 * float(cell['high']):.2f}",
+            "tightness": f"{float(cell['tightness']):.2f}" if cell["tightness"] else "",
+            "verdict": cell["verdict"],
+        }
+        for cell in cells
     ]
-    shown = [part for part in sections if part.split("\n")[0].removesuffix(" (control)") in OF_FAMILIES]
-    assert len(shown) == len(OF_FAMILIES), shown
-    return page + "\n## ".join(["\n".join(kept) + "\n", *shown]).rstrip() + "\n"
+
+
+def standard_errors(row: Row) -> float:
+    """How far a rate is above the nominal one, by its exact tail, in standard errors of a normal law."""
+    total = int(row["of"])
+    false = round(float(row["false"]) * total / 100)
+    return float(stats.norm.isf(stats.binom.sf(false - 1, total, NOMINAL)))
+
+
+def over_claims(row: Row) -> bool:
+    return row["verdict"] == "over-claims"
+
+
+def worst(rows: Sequence[Row]) -> str:
+    """The cell of the highest rate, in words."""
+    row = max(rows, key=standard_errors)
+    return f"{row['false']}% ({row['low']} to {row['high']}) of {int(row['of']):,}"
+
+
+def sums(rows: Sequence[Row]) -> tuple[str, str]:
+    return f"{sum(int(row['audits']) for row in rows):,}", f"{sum(int(row['claims']) for row in rows):,}"
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines))
+
+
+def by(names: Sequence[str], rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
+    return {name: [row for row in rows if key(row) == name] for name in names}
+
+
+def not_played(rows: Sequence[Row]) -> str:
+    """The cases and auditors that are newer than the table."""
+    played = {row["case"] for row in rows} | {row["auditor"] for row in rows}
+    newer = [name for name in (*CASES, *AUDITORS) if name not in played]
+    return f"Added since this run: {', '.join(newer)}.\n" if newer else ""
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page; an auditor that over-claims is no page but an error."""
+    fair = [row for row in rows if CASES[row["case"]].fair]
+    ours = [row for row in fair if not AUDITORS[row["auditor"]].control]
+    assert not any(map(over_claims, ours)), "an auditor that is no control over-claims"
+    group_of = {case.name: group for group, cases in GROUPS.items() for case in cases}
+    groups = [
+        (name, str(len(GROUPS[name])), str(len(own)), *sums(own), worst(own))
+        for name, own in by(list(GROUPS), ours, lambda row: group_of[row["case"]]).items()
+        if own
+    ]
+    auditors = []
+    for name, own in by(list(dict.fromkeys(row["auditor"] for row in ours)), ours, _auditor).items():
+        tight = [float(row["tightness"]) for row in own if row["tightness"]]
+        most = max(own, key=standard_errors)
+        auditors.append((name, str(len(own)), *sums(own), worst(own), most["case"], f"{_mean(tight):.2f}"))
+    faulty = []
+    for name, own in by(list(FAULTS), fair, _auditor).items():
+        caught = [row for row in own if over_claims(row)]
+        assert caught, f"the control {name} is not flagged"
+        most = max(caught, key=lambda row: float(row["false"]))
+        faulty.append((name, FAULTS[name], f"{len(caught)} of {len(own)}", f"{most['false']}%", most["case"]))
+    audits, claims = (sum(int(row[name]) for row in ours) for name in ("audits", "claims"))
+    return TEXT.format(
+        flagged=sum(map(over_claims, ours)),
+        cells=len(ours),
+        audits=audits,
+        claims=claims,
+        errors=max(map(standard_errors, ours)),
+        controls=len(FAULTS),
+        missing=not_played(rows),
+        groups=table(("cases", "how many", "pairs", "audits", "claims", "highest rate"), groups),
+        auditors=table(("auditor", "cases", "audits", "claims", "highest rate", "in", "tightness"), auditors),
+        faulty=table(("control", "its fault", "flagged in", "worst rate", "in"), faulty),
+    )
+
+
+def _auditor(row: Row) -> str:
+    return row["auditor"]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def main() -> None:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "canaria-validity")
-    settings = json.loads((folder / "canaria-run.json").read_text())["settings"]
-    cells = [json.loads(line) for line in (folder / "cells.jsonl").read_text().splitlines()]
-    ours = [cell for cell in cells if not cell["control"] and cell["fair bits"]]
-    worst = max(ours, key=lambda cell: cell["low"])
-    controls = [cell["auditor"] for cell in cells if cell["control"] and cell["flagged"]]
-    assert not any(cell["flagged"] or cell["errors"] for cell in ours), "an auditor of ours fails"
-    missed = {cell["auditor"]: None for cell in cells if cell["control"] and cell["auditor"] not in controls}
-    verdict = VERDICT.format(
-        flagged=sum(cell["flagged"] for cell in ours),
-        cells=len(ours),
-        errors=max(map(standard_errors, ours)),
-        caught=", ".join(dict.fromkeys(controls)),
-        missed=f" Too few audits to flag another control: {', '.join(missed)}." if missed else "",
-        **{key: worst[key] for key in ("auditor", "case")},
-        **{key: 100 * worst[key] for key in ("rate", "low", "high")},
-    )
-    page = OPENING.format(
-        audits=sum(cell["audits"] for cell in ours),
-        claims=sum(cell["claims"] for cell in ours),
-        per_audit=settings["audits"],
-        per_claim=settings["claims"],
-        verdict=verdict,
-        kinds=kinds(ours),
-        **{key: settings[key] for key in ("seed", "confidence", "canaria", "code")},
-    )
-    for name, picture in (("false-claims", "validity"), ("tightness", "tightness")):
-        shutil.copy(folder / f"{name}.svg", DOCS / "pictures" / f"{picture}.svg")
-    table = (folder / "table.md").read_text().replace("\n**", "\n## ").replace("**\n", "\n")
-    assert set(CASES) == {cell["case"] for cell in cells}, "a page is made from a run of all cases"
-    (DOCS / "reference" / "validity.md").write_text(page + table)
-    (DOCS / "reference" / "validity-curves.md").write_text(of_families(table, settings, cells))
+    if len(sys.argv) > 1:
+        folder = Path(sys.argv[1])
+        rows = rows_of(folder)
+        with TABLE.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        for name, picture in (("false-claims", "validity"), ("tightness", "tightness")):
+            shutil.copy(folder / f"{name}.svg", DOCS / "pictures" / f"{picture}.svg")
+    with TABLE.open(newline="") as file:
+        PAGE.write_text(page(list(csv.DictReader(file, delimiter="\t"))))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def train(fault: str, seed: int) -> Any:
     model: nn.Module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     if fault == "forgotten":
         model = DifferentiallyPrivateDistributedDataParallel(model)
+        torch.manual_seed(seed + 1 + distributed.get_rank())  # each rank draws rows of its own
     engine = PrivacyEngine(accountant="rdp")
     model, optimizer, loader = engine.make_private(
         module=model,

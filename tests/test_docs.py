@@ -7,6 +7,7 @@ example, which has tests of its own.
 """
 
 import contextlib
+import csv
 import glob
 import importlib.util
 import io
@@ -240,7 +241,6 @@ def test_what_a_page_loads_from_elsewhere_is_found(
 MADE = {
     "docs/figures.md": "benchmarks/figures_page.py",
     "docs/reference/validity.md": "benchmarks/validity_page.py",
-    "docs/reference/validity-curves.md": "benchmarks/validity_page.py",
     "docs/reference/dependencies.md": "tests/test_package.py",
     "docs/training.md": "tests/test_examples.py",
 }
@@ -267,6 +267,15 @@ def test_tables_of_numbers_are_made_or_read_by_a_program(page: Path) -> None:
         assert name in MADE, f"{name} shows numbers that nothing makes or checks: {numbers[0]}"
     if name in MADE:
         assert page.name in (ROOT / MADE[name]).read_text()
+
+
+def test_the_readme_counts_the_pairs_of_the_laboratory() -> None:
+    with (REFERENCE / "validity.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    ours = [row for row in rows if row["control"] == "False" and "unfair" not in row["verdict"]]
+    flagged = sum(row["verdict"] == "over-claims" for row in ours)
+    assert f"**{flagged} of {len(ours):,}" in (ROOT / "README.md").read_text()
+    assert f"**{flagged} of {len(ours):,} pairs" in (REFERENCE / "validity.md").read_text()
 
 
 def test_tables_name_what_exists() -> None:

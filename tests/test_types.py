@@ -2,25 +2,27 @@
 
 import ast
 from pathlib import Path
+from typing import Final
 
 import canaria
 
 SOURCE = Path(canaria.__file__).parent
+MOST: Final = 130
+"""How many parameters may be `Any`."""
 
 
 def test_few_parameters_take_anything() -> None:
-    """At most 3% are annotated `Any`, and every one has a type."""
-    taken, anything = 0, []
+    """Every one has a type, and few are `Any`: objects of a framework, or results of a user's function."""
+    anything = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 every += [one for one in (node.args.vararg, node.args.kwarg) if one is not None]
                 named = [one for one in every if one.arg not in ("self", "cls")]
-                taken += len(named)
                 anything += [
                     f"{path.name}: {node.name}({one.arg})"
                     for one in named
                     if one.annotation is None or ast.unparse(one.annotation) == "Any"
                 ]
-    assert len(anything) <= 0.03 * taken, anything
+    assert len(anything) <= MOST, anything

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from canaria import InputError
-from canaria._core.files import drafted, write_atomically
+from canaria._core.files import write_atomically
 
 
 def mode(path: Path) -> int:
@@ -60,16 +60,3 @@ def test_permissions_are_those_of_an_ordinary_open(tmp_path: Path) -> None:
     written.chmod(0o600)
     write_atomically(written, b"again")
     assert mode(written) == 0o600
-
-
-def test_drafts_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those of versions that named them by the process."""
-    names = []
-    monkeypatch.setattr(os, "fsync", lambda _: names.extend(entry.name for entry in tmp_path.iterdir()))
-    write_atomically(tmp_path / "a.json", b"")
-    assert [drafted(name) for name in (*names, ".a.json.17.draft", "a.json", ".a.json")] == [
-        "a.json",
-        "a.json",
-        None,
-        None,
-    ]

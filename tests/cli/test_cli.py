@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 
 from canaria._core.membership import ALLOWED
 from canaria._version import __version__
-from canaria.cli import _progress
 from tests.cli.command import canaria, installed
 
 BOUND = ["bound", "--correct", "73", "--guesses", "100", "--elements", "1000"]
@@ -200,27 +197,6 @@ def test_columns_and_the_direction_of_scores_may_be_named(score_file: Path, tmp_
     assert ours["epsilon"] == theirs["epsilon"] > 1
     ran = canaria("scores", str(losses), "--score-column", "nul")
     assert ran.err.endswith("did you mean 'nll'?; name one of them with --score-column\n")
-
-
-def test_a_bar_appears_only_where_reading_takes_long(
-    score_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[tuple[int, int]] = []
-
-    @contextmanager
-    def bar(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
-        yield lambda done, total: shown.append((done, total))
-
-    monkeypatch.setattr(_progress, "_bar", bar)
-    canaria("scores", str(score_file))
-    assert not shown
-    monkeypatch.setattr(_progress, "PATIENCE", -1.0)
-    canaria("scores", str(score_file))
-    assert shown[-1] == (score_file.stat().st_size, score_file.stat().st_size)
-    monkeypatch.undo()
-    monkeypatch.setattr(_progress, "PATIENCE", -1.0)
-    ran = canaria("scores", str(score_file), "--json")
-    assert (ran.code, ran.err) == (0, ""), "nothing of it goes to a file"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_functions_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for words, message in (
         (["mine:absent", "--score", "mine:score"], "must name a function that exists, got 'mine:absent'"),
         (["absent:release", "--score", "mine:score"], "module 'absent' cannot be imported"),
-        (["mine:number", "--score", "mine:score"], "must name a function, got 'mine:number'"),
+        (["mine:number", "--score", "mine:score"], "must name a function that exists, got 'mine:number'"),
         (["mine:release"], "score must be given for a function"),
         (["mine:release", "--score", "mine:score", "--epsilon", "3"], "--epsilon is for built-in mechanisms"),
         (["mine:release", "--score", "mine:score", "--adaptive"], "for a function use --rule online"),

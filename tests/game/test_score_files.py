@@ -24,7 +24,7 @@ from pyarrow import feather, parquet
 
 from canaria import InputError, audit_scores
 from canaria._core.membership import Membership
-from canaria.game._tables import arrays, cells, fast, streams, text
+from canaria.game._tables import arrays, cells, streams, text
 from canaria.game.score_files import read_scores
 
 SCORES = [1.5, -0.5, 0.25, 30.0]
@@ -46,20 +46,6 @@ def made(write: Callable[[io.BytesIO], object]) -> bytes:
 
 def arrow(**columns: Any) -> pa.Table:
     return pa.table(columns or {"score": SCORES, "included": INCLUDED})
-
-
-def compressed(data: bytes, codec: str) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(data)
-    return bytes(sink.getvalue())
-
-
-def ipc_stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
 
 
 def zipped(name: str, data: bytes) -> bytes:
@@ -160,10 +146,6 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "two columns for scores": (b"logit,confidence,included\n1,1,1\n", "; name it with score_column"),
     "two columns for included": (b"score,label,member\n1,1,1\n", "; name it with included_column"),
     "a loss of unknown direction": (b"loss,included\n1,1\n", "; say which with higher_means"),
-    "members and others in two lists": (
-        b'{"in_scores": [1, 2], "out_scores": [0]}',
-        "members and others in two lists, ['in_scores', 'out_scores']; put them into one",
-    ),
     "a result file": (
         b'{"format": 1, "evidence": {}, "checksum": ""}',
         "is a result file, not scores: use canaria verify, report or compare",
@@ -183,7 +165,6 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "spaces": (CSV.replace(b",", b" "), "columns separated by commas, semicolons or tabs, got the first line 'score "),
     "an open quote in the header": (b'"score,included\n1,1\n', "is not readable as CSV: unexpected end of data"),
     "an open quote": (b'score,included\n1,"1\n', "is not readable as CSV: unexpected end of data"),
-    "Latin-1": ("score,included,größe\n1,1,ü\n".encode("latin-1"), "must be UTF-8 text"),
     "gzip, cut off": (gzip.compress(CSV)[:-10], "{} is damaged or cut off"),
     "gzip, damaged": (b"\x1f\x8b" + bytes(30), "{} is damaged or cut off"),
     "npz, cut off": (NPZ[:-50], "{} is damaged or cut off: it starts like a file of NumPy"),
@@ -204,8 +185,6 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "npz of tables": (made(lambda file: np.savez(file, logits=np.eye(3), y=[1, 0, 1])), "got shape (3, 3)"),
     "a zipped CSV": (zipped("scores.csv", CSV), "without arrays, of ['scores.csv']; Excel and PyTorch"),
     "Excel": (zipped("xl/workbook.xml", b""), "Excel and PyTorch write such files: save scores as CSV or .npz"),
-    "a pickle": (pickle.dumps(LISTS), "{} is a pickle, which is not read; save scores as CSV"),
-    "HDF5": (b"\x89HDF\r\n\x1a\n" + bytes(50), "{} is an HDF5 file, which is not read"),
     "pandas' JSON": (b'{"score": {"0": 1.5}, "included": {"0": 1}}', "must hold a list for each column; write rows"),
     "JSON in JSON": (b"[" * 100_000, "{} is nested too deeply or has too long numbers; write"),
     "JSON with an endless number": (b'[{"score": ' + b"9" * 5000 + b"}]", "{} is nested too deeply or has too long"),
@@ -233,18 +212,16 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
 }  # fmt: skip
 
-DROPPED: dict[str, tuple[bytes, str]] = {
-    "bzip2": (bz2.compress(CSV), "compressed with bzip2"),
-    "xz": (lzma.compress(CSV), "compressed with xz"),
-    "zstd": (compressed(CSV, "zstd"), "compressed with zstd"),
-    "gzip twice": (gzip.compress(gzip.compress(CSV)), "compressed with gzip twice"),
-    "gzip of zstd": (gzip.compress(compressed(CSV, "zstd")), "compressed with zstd"),
-    "Feather": (made(lambda file: feather.write_feather(arrow(), file)), "an Arrow or Feather file"),
-    "Arrow stream": (ipc_stream(arrow()), "an Arrow stream"),
-    "UTF-16": (CSV.decode().encode("utf-16"), "UTF-16 text"),
-    "UTF-16, big endian": (b"\xfe\xff" + CSV.decode().encode("utf-16-be"), "UTF-16 text"),
-    "Excel's separator line": (b"\xef\xbb\xbfsep=;\r\n" + CSV.replace(b",", b";"), "text with Excel's first line sep="),
-}  # fmt: skip
+DROPPED: dict[str, bytes] = {
+    "bzip2": bz2.compress(CSV),
+    "xz": lzma.compress(CSV),
+    "gzip twice": gzip.compress(gzip.compress(CSV)),
+    "Feather": made(lambda file: feather.write_feather(arrow(), file)),
+    "UTF-16": CSV.decode().encode("utf-16"),
+    "a pickle": pickle.dumps(LISTS),
+    "HDF5": b"\x89HDF\r\n\x1a\n" + bytes(50),
+    "Latin-1": "score,included,größe\n1,1,ü\n".encode("latin-1"),
+}
 
 
 def test_the_table_is_as_large_as_it_was_asked_to_be() -> None:
@@ -253,15 +230,6 @@ def test_the_table_is_as_large_as_it_was_asked_to_be() -> None:
     assert len(BROKEN) >= 20
 
 
-@pytest.fixture(params=["pyarrow", "csv"])
-def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Text is parsed by either, with the same result; other files need what they need."""
-    if request.param == "csv":
-        monkeypatch.setattr(fast, "_pyarrow", lambda: None)
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("kind", READ)
 def test_read_as_meant(tmp_path: Path, kind: str) -> None:
     entry = READ[kind]
@@ -275,7 +243,6 @@ def test_read_as_meant(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(included, np.array(INCLUDED, dtype=bool))
 
 
-@pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("kind", BROKEN)
 def test_or_one_line_that_says_what_to_do(tmp_path: Path, kind: str) -> None:
     data, message = BROKEN[kind]
@@ -288,16 +255,13 @@ def test_or_one_line_that_says_what_to_do(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DROPPED)
-def test_other_formats_are_named_with_those_that_are_read(tmp_path: Path, kind: str) -> None:
-    data, name = DROPPED[kind]
+def test_other_formats_are_told_those_that_are_read(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "scores.csv"
-    path.write_bytes(data)
-    with pytest.raises(InputError) as raised:
+    path.write_bytes(DROPPED[kind])
+    with pytest.raises(
+        InputError, match=r"must be CSV \(UTF-8; .*\), JSON, \.npz, \.npy or Parquet, .* gzip"
+    ):
         read_scores(path)
-    assert str(raised.value) == (
-        f"{path} is {name}, which is not read; save scores as CSV (UTF-8; commas, semicolons or tabs), JSON, "
-        ".npz, .npy or Parquet, as it is or compressed once with gzip"
-    )
 
 
 @pytest.mark.parametrize("kind", ["0 and 1", "gzip", "npz", "npy, fields", "Parquet", "a JSON array"])
@@ -348,11 +312,10 @@ WAYS = [("1", "0"), ("1.0", "0.0"), ("1", "-1"), ("TRUE", "FALSE"), ("yes", "no"
     separator=st.sampled_from(",;\t"),
     quoted=st.booleans(),
     end=st.sampled_from(["\n", "\r\n", "\r"]),
-    block=st.integers(8, 200),
+    block=st.integers(1, 7),
 )
 def test_what_was_written_is_read(
     tmp_path: Path,
-    parser: str,
     rows: list[tuple[float, bool]],
     way: tuple[str, str],
     separator: str,
@@ -367,16 +330,13 @@ def test_what_was_written_is_read(
     path = tmp_path / "scores.csv"
     path.write_text(end.join(lines) + end, newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_BLOCK", block)
-        patch.setattr(text, "_ROWS_AT_ONCE", block % 7 + 1)
+        patch.setattr(text, "_ROWS_AT_ONCE", block)
         scores, included = read_scores(path)
     np.testing.assert_array_equal(scores, [score for score, _ in rows])
     np.testing.assert_array_equal(included, [bit for _, bit in rows])
 
 
-@pytest.mark.usefixtures("parser")
 def test_rows_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_BLOCK", 64)
     monkeypatch.setattr(text, "_ROWS_AT_ONCE", 8)
     path = tmp_path / "scores.csv"
     path.write_text("score,included\n" + "0.5,1\n" * 70 + "x,1\n" + "0.5,0\n" * 70)
@@ -387,14 +347,6 @@ def test_rows_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
         read_scores(path)
     path.write_text('score,included,note\n0.5,1,"a\n' + "b\n" * 100 + '"\n' + "0.5,0,\n" * 70)
     assert len(read_scores(path).scores) == 71
-
-
-def test_progress_counts_the_bytes_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "scores.csv.gz"
-    path.write_bytes(gzip.compress(CSV))
-    seen: list[tuple[int, int]] = []
-    read_scores(path, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
 
 
 @pytest.mark.parametrize("way", [(True, False), (1, 0), (1.0, 0.0), (1, -1), *WAYS[3:]])
@@ -431,13 +383,10 @@ CELLS = [
 ]  # fmt: skip
 
 
-def outcome(path: Path, parser: str) -> object:
-    """What one of the parsers reads from a file, a few rows at a time, or the message."""
+def outcome(path: Path) -> object:
+    """What is read from a file, a few rows at a time, or the message."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "_BLOCK", 60)
         patch.setattr(text, "_ROWS_AT_ONCE", 3)
-        if parser == "csv":
-            patch.setattr(fast, "_pyarrow", lambda: None)
         try:
             scores, included = read_scores(path)
         except InputError as error:
@@ -456,7 +405,7 @@ def expected(content: str, separator: str) -> object:
         _, *rows = filter(None, csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True))  # fmt: skip
         for row in rows:
             score, word, _ = row + [""] * (3 - len(row))
-            assert NUMBER.fullmatch(score.strip())
+            assert NUMBER.fullmatch(score.strip(" \t"))  # a no-break space is not a blank
             assert math.isfinite(float(score))
             scores.append(float(score))
             included.append(way.read(word))
@@ -490,8 +439,7 @@ def test_cells_that_are_nearly_right_are_read_by_the_rules(
     ]
     path = tmp_path / "scores.csv"
     path.write_bytes(end.join([*lines, ""]).encode())
-    found = outcome(path, "pyarrow")
-    assert found == outcome(path, "csv")
+    found = outcome(path)
     assert (None if isinstance(found, str) else found) == expected(end.join([*lines, ""]), separator)
 
 
@@ -505,7 +453,7 @@ def test_damage_is_told_in_one_line(tmp_path: Path, kind: str, data: st.DataObje
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / "scores.dat"
     path.write_bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
-    found = outcome(path, "pyarrow")
+    found = outcome(path)
     assert isinstance(found, tuple) or "\n" not in str(found)
 
 

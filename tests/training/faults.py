@@ -91,6 +91,13 @@ def in_any_order(noise: Noise, rng: np.random.Generator) -> Noise:
     return noise
 
 
+def in_a_subspace(noise: Noise, rng: np.random.Generator) -> Noise:
+    """All noise lies in the same 300 dimensions of 8,970; every weight has the right variance."""
+    short = rng.normal(size=(len(noise[0]), 300))
+    axes = [rng.normal(size=(300, one.shape[1])) for one in noise]
+    return [short @ (axis / np.linalg.norm(axis, axis=0)) for axis in axes]
+
+
 FAULTS: list[tuple[Fault, str]] = [
     (one_stream, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
     (by_shape, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
@@ -112,9 +119,10 @@ FAULTS: list[tuple[Fault, str]] = [
     (in_thirds, "noise is used twice in parameter 1 of 6"),
     (in_another_order, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
     (in_any_order, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
+    (in_a_subspace, "the noise of weights can be predicted from that of others"),
 ]
 NAMES = [
     *("one stream", "by shape", "mirrored", "broadcast", "half of a weight", "odd steps", "used again"),
     *("silent step", "in common", "coins", "uniform", "clamped", "98%"),
-    *("tiled", "in thirds", "in another order", "in any order"),
+    *("tiled", "in thirds", "in another order", "in any order", "in a subspace"),
 ]

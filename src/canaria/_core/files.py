@@ -2,17 +2,14 @@
 
 import json
 import os
-import re
 import secrets
 import shutil
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from canaria._core.errors import InputError
-
-_DRAFT: Final = re.compile(r"\.(.+)\.[0-9a-f]+\.draft")
 
 
 def folder(path: str | Path) -> Path:
@@ -66,12 +63,6 @@ def _canonical(number: str) -> float | int:
     """A number as every program reads it that knows doubles alone."""
     value = float(number)
     return int(value) if value.is_integer() else value
-
-
-def drafted(name: str) -> str | None:
-    """The final name of a draft; None for other files."""
-    match = _DRAFT.fullmatch(name)
-    return match[1] if match else None
 
 
 def checksum(record: dict[str, Any]) -> str:

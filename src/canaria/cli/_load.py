@@ -15,18 +15,12 @@ def load_function(text: str) -> Callable[..., Any]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(f"module {shown(module)} cannot be imported: {error}") from None
+        found = getattr(importlib.import_module(module), name, None)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # a module may raise anything, SystemExit too
         message = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(f"module {shown(module)} cannot be imported: {message}") from None
-    try:
-        found = getattr(loaded, name)
-    except AttributeError:
-        raise InputError(f"module:function must name a function that exists, got {shown(text)}") from None
     if not callable(found):
-        raise InputError(f"module:function must name a function, got {shown(text)}")
+        raise InputError(f"module:function must name a function that exists, got {shown(text)}")
     return found  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What long work shows: the time left or taken, and how to go on where it is interrupted."""
+"""Long work: the time left or taken, and how to resume it after an interruption."""
 
 import sys
 import time
@@ -6,78 +6,52 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Timer
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from canaria.lab.store import Store
 
 PATIENCE: Final = 2.0
 """Seconds before anything is shown of work that is usually quick."""
 
 
 @contextmanager
-def resumable(out: str) -> Iterator[None]:
-    """Say how to go on when work whose finished blocks are in `out` is interrupted, or loses a worker."""
+def blocks(
+    settings: dict[str, Any], out: str, *, workers: int | None, dask: str | None, resume: bool
+) -> Iterator[tuple["Store", "Executor | None", Callable[[int, int], None]]]:
+    """Where to keep finished blocks, where to run the others, and a bar that is told how many are done."""
     from canaria._core.errors import InputError
-    from canaria.lab.engines import WorkerLostError
+    from canaria.lab.engines import WorkerLostError, engine
+    from canaria.lab.store import Store
 
+    resumed = f"finished blocks are in {out}, go on with --resume"
     try:
-        yield
+        with engine(workers, dask) as executor:
+            store = Store.open(out, settings, resume)
+            with _bar() as update:
+                yield store, executor, update
     except KeyboardInterrupt:
-        typer.echo(f"canaria: interrupted; {_how_to_go_on(out)}", err=True)
+        typer.echo(f"canaria: interrupted; {resumed}", err=True)
         raise typer.Exit(130) from None
     except WorkerLostError as error:
-        raise InputError(f"{error}; {_how_to_go_on(out)}") from None
-
-
-def _how_to_go_on(out: str) -> str:
-    return f"finished blocks are in {out}, go on with --resume"
+        raise InputError(f"{error}; {resumed}") from None
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[int, int], None]]:
+def _bar() -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left, on standard error; warnings are single lines above it."""
-    from rich.progress import MofNCompleteColumn
-
-    with warnings.catch_warnings(), _bar("blocks", MofNCompleteColumn()) as update:
-        warnings.showwarning = _one_line
-        yield update
-
-
-@contextmanager
-def reading() -> Iterator[Callable[[int, int], None]]:
-    """A bar of the bytes read, on standard error, from the third second on: most files need none."""
-    with ExitStack() as stack:
-        yield _LateBar(stack).update
-
-
-class _LateBar:
-    """Appears once the work has taken long enough to be wondered at."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack, self._start = stack, time.monotonic()
-        self._update: Callable[[int, int], None] | None = None
-
-    def update(self, done: int, total: int) -> None:
-        """Show how much is done."""
-        if self._update is None and time.monotonic() - self._start > PATIENCE:
-            from rich.progress import DownloadColumn
-
-            self._update = self._stack.enter_context(_bar("reading", DownloadColumn(), transient=True))
-        if self._update is not None:
-            self._update(done, total)
-
-
-@contextmanager
-def _bar(of: str, counted: Any, *, transient: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error: what is done, how much in the given column, and the time left."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(of), BarColumn(), counted, TextColumn("time left"), TimeRemainingColumn())
-    screen = Console(stderr=True)
-    hidden = transient and not screen.is_terminal
-    with Progress(*columns, console=screen, transient=transient, disable=hidden) as bar:
-        task = bar.add_task(of, total=None)
+    columns = (TextColumn("blocks"), BarColumn(), MofNCompleteColumn(), TextColumn("time left"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
+    with warnings.catch_warnings(), bar:
+        warnings.showwarning = _one_line
+        task = bar.add_task("blocks", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

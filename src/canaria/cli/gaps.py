@@ -4,8 +4,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
-from canaria.cli._options import AsJson
+from canaria.cli._options import AsJson, Chance, Elements, Epsilon, Seed, Sigma, Size
 from canaria.cli._progress import working
 
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from canaria.cli._mechanism_options import Seed
-from canaria.cli._options import AsJson
-from canaria.cli._progress import progress, resumable
+from canaria.cli._options import AsJson, Dask, Resume, Seed, Workers
+from canaria.cli._progress import blocks
 
 
 def reproduce(
@@ -16,12 +15,10 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few points, few repetitions.")] = False,
     trials: Annotated[int | None, typer.Option(help="Repetitions of every point.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of local processes. Default: all cores.")
-    ] = None,
-    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    workers: Workers = None,
+    dask: Dask = None,
     out: Annotated[str, typer.Option(help="Folder for data and figures.")] = "canaria-figures",
-    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
+    resume: Resume = False,
     show: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -33,11 +30,9 @@ def reproduce(
     import json
 
     from canaria.lab.charts import require_charts
-    from canaria.lab.engines import engine
     from canaria.lab.figures import EXPERIMENTS
     from canaria.lab.figures.reproduce import plan
     from canaria.lab.figures.reproduce import reproduce as run
-    from canaria.lab.store import Store
 
     if show:
         about = {name: experiment.about for name, experiment in EXPERIMENTS.items()}
@@ -46,12 +41,7 @@ def reproduce(
         return
     planned = plan(names or [], quick, trials, seed)
     require_charts()
-    with (
-        resumable(out),
-        engine(workers, dask) as executor,
-        Store.open(out, planned.settings(), resume) as store,
-        progress() as tell,
-    ):
-        written = run(planned, store, executor, tell)
+    with blocks(planned.settings(), out, workers=workers, dask=dask, resume=resume) as where:
+        written = run(planned, *where)
     paths = [str(path) for path in written]
     typer.echo(json.dumps(paths) if as_json else "\n".join(paths))

@@ -5,8 +5,19 @@ from typing import Annotated
 
 import typer
 
-from canaria.cli._mechanism_options import Chance, Elements, Epsilon, Seed, Sigma, Size
-from canaria.cli._options import AsJson, Claimed, Confidence, Delta, Out
+from canaria.cli._options import (
+    AsJson,
+    Chance,
+    Claimed,
+    Confidence,
+    Delta,
+    Elements,
+    Epsilon,
+    Out,
+    Seed,
+    Sigma,
+    Size,
+)
 from canaria.cli._output import claim_of, command_line, one_line_warnings, require_result_file
 from canaria.cli._progress import working
 

@@ -7,7 +7,7 @@ import typer
 
 from canaria.cli._options import Adjacency, AsJson, Claimed, Confidence, Delta, Family, Out
 from canaria.cli._output import claim_of, finish, require_result_file
-from canaria.cli._progress import reading
+from canaria.cli._progress import working
 
 if TYPE_CHECKING:
     from canaria.game.score_files import Scores
@@ -90,18 +90,13 @@ def scores(
 def _read(
     file: str, score_column: str | None, included_column: str | None, higher_means: HigherMeans | None
 ) -> "Scores":
-    """Read the file, with a bar if it takes long; errors name options, not arguments."""
+    """Read the file; errors name options, not arguments."""
     from canaria._core.errors import InputError
     from canaria.game.score_files import ColumnError, read_scores
 
+    columns = {"score_column": score_column, "included_column": included_column}
     try:
-        with reading() as progress:
-            return read_scores(
-                file,
-                score_column=score_column,
-                included_column=included_column,
-                higher_means=higher_means,
-                progress=progress,
-            )
+        with working("reading scores"):
+            return read_scores(file, higher_means=higher_means, **columns)
     except ColumnError as error:
         raise InputError(error.as_options()) from None

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from canaria.cli._mechanism_options import Seed
-from canaria.cli._options import AsJson, Confidence
+from canaria.cli._options import AsJson, Confidence, Dask, Resume, Seed, Workers
 
 
 def validate(
@@ -31,12 +30,10 @@ def validate(
         list[str] | None, typer.Option(metavar="NAME", help="Run only this case; repeatable.")
     ] = None,
     confidence: Confidence = 0.95,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of local processes. Default: all cores.")
-    ] = None,
-    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler.")] = None,
+    workers: Workers = None,
+    dask: Dask = None,
     out: Annotated[str, typer.Option(help="Folder for the results.")] = "canaria-validity",
-    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
+    resume: Resume = False,
     show: Annotated[bool, typer.Option("--list", help="List cases and auditors.")] = False,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -49,10 +46,8 @@ def validate(
 
     from canaria._core.errors import InputError, nearest
     from canaria.cli._load import load_function
-    from canaria.cli._progress import progress, resumable
+    from canaria.cli._progress import blocks
     from canaria.lab.charts import require_charts
-    from canaria.lab.engines import engine
-    from canaria.lab.store import Store
     from canaria.lab.validity import AUDITORS, CASES, Foreign, laboratory
 
     if show:
@@ -65,7 +60,7 @@ def validate(
     for name in auditors or ():
         try:
             foreign = ":" in name and name not in AUDITORS
-            chosen.append(Foreign(name, load_function(name), known) if foreign else name)
+            chosen.append(Foreign(name, load_function(name), known=known) if foreign else name)
         except InputError as error:
             raise InputError(f"{error}{nearest(name, AUDITORS)}") from None
     usual = (1000, 0) if chosen else (100, 2000)
@@ -78,13 +73,8 @@ def validate(
         seed,
     )
     require_charts()
-    with (
-        resumable(out),
-        engine(workers, dask) as executor,
-        Store.open(out, planned.settings(), resume) as store,
-        progress() as tell,
-    ):
-        matrix = planned.run(store, executor, tell)
+    with blocks(planned.settings(), out, workers=workers, dask=dask, resume=resume) as where:
+        matrix, store = planned.run(*where), where[0]
         for name, content in matrix.files().items():
             store.write(name, content)
     typer.echo(matrix.to_json() if as_json else f"{matrix}\n\nEvery cell, and heat maps: {out}")

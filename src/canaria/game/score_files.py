@@ -1,4 +1,4 @@
-"""Reading scores from files of the kinds that people have; what a file is, is decided by its first bytes."""
+"""Reading scores from files. The first bytes of a file decide its format, not its name."""
 
 import codecs
 import io
@@ -10,7 +10,7 @@ from canaria._core.errors import InputError, shown
 from canaria.game._tables import arrays, json_text, parquet, text
 from canaria.game._tables.cells import Scores
 from canaria.game._tables.columns import ColumnError, HigherMeans, Wanted
-from canaria.game._tables.streams import GZIP, Progress, opened
+from canaria.game._tables.streams import opened
 
 __all__ = ["ColumnError", "HigherMeans", "Scores", "read_scores"]
 
@@ -21,28 +21,6 @@ _READERS: Final[dict[bytes, Reader]] = {
     b"PK\x03\x04": arrays.read,
     b"PK\x05\x06": arrays.read,
 }
-_REFUSED: Final = {
-    GZIP: "compressed with gzip twice",
-    b"BZh": "compressed with bzip2",
-    b"\xfd7zXZ\x00": "compressed with xz",
-    b"\x28\xb5\x2f\xfd": "compressed with zstd",
-    b"ARROW1": "an Arrow or Feather file",
-    b"FEA1": "a Feather file",
-    b"\xff\xff\xff\xff": "an Arrow stream",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"sep=": "text with Excel's first line sep=",
-    **{bytes([0x80, protocol]): "a pickle" for protocol in range(2, 6)},
-    b"\x89HDF": "an HDF5 file",
-    b"MATLAB": "a MATLAB file",
-    b"SQLite format 3": "an SQLite database",
-    b"%PDF": "a PDF",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
-}
-_SUPPORTED: Final = (
-    "CSV (UTF-8; commas, semicolons or tabs), JSON, .npz, .npy or Parquet, "
-    "as it is or compressed once with gzip"
-)
 _LONGEST_HEAD: Final = 4096
 """How far white space is skipped to see whether a text is JSON."""
 
@@ -53,7 +31,6 @@ def read_scores(
     score_column: str | None = None,
     included_column: str | None = None,
     higher_means: HigherMeans | None = None,
-    progress: Progress | None = None,
 ) -> Scores:
     r"""Read a file of scores.
 
@@ -73,7 +50,6 @@ def read_scores(
             usual name, such as `member` or `label`.
         higher_means: Whether a higher score means "more likely included" (the default) or "excluded", as for
             losses; those scores are negated. A column `loss` that was not named is not read without it.
-        progress: Called with the bytes read so far and the size of the file.
 
     Returns:
         The scores, higher meaning "more likely included", and which elements were included.
@@ -93,7 +69,7 @@ def read_scores(
         raise InputError(f"higher_means must be 'included' or 'excluded', got {shown(higher_means)}")
     name = "standard input" if str(source) == "-" else str(source)
     wanted = Wanted(file=name, score=score_column, included=included_column, higher_means=higher_means)
-    with opened(source, name, progress) as stream:
+    with opened(source, name) as stream:
         scores, included = _read(stream, wanted)
     if not len(scores):
         raise InputError(f"{name} must hold at least one row of scores, got none")
@@ -105,8 +81,5 @@ def _read(stream: io.BufferedReader, wanted: Wanted) -> Scores:
     for magic, reader in _READERS.items():
         if head.startswith(magic):
             return reader(stream, wanted)
-    for magic, kind in _REFUSED.items():
-        if head.startswith(magic):
-            raise InputError(f"{wanted.file} is {kind}, which is not read; save scores as {_SUPPORTED}")
     is_json = head.lstrip()[:1] in (b"{", b"[")
     return json_text.read(stream, wanted) if is_json else text.read(stream, wanted)

@@ -65,41 +65,42 @@ def run_tasks(
 def run_blocks(
     function: Callable[..., Rows],
     blocks: Mapping[str, tuple[Any, ...]],
-    store: Store,
+    store: Store | None,
     executor: Executor | None,
     on_block: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
+) -> dict[str, Rows]:
     """Run every block that the store does not have, and save each as it finishes.
 
     Args:
         function: The function to call; it returns the rows of a block.
         blocks: The arguments of each call, by the name of the block.
-        store: Where finished blocks are kept.
+        store: Where finished blocks are kept; None keeps them in memory.
         executor: Where to run; None runs one block after the other in this process.
         on_block: Called with the number of finished and of all blocks, at the start and after every block.
+
+    Returns:
+        The rows of every block, by its name.
 
     Raises:
         InputError: If a block cannot be written.
 
     Example:
-        >>> import tempfile
         >>> from canaria.lab.engines import run_blocks
-        >>> from canaria.lab.store import Store
         >>> def square(x):
         ...     return [{"x": x, "value": x * x}]
-        >>> with Store.open(tempfile.mkdtemp(), {"seed": 0}, resume=False) as store:
-        ...     run_blocks(square, {"two": (2,), "three": (3,)}, store, executor=None)
-        ...     store.load("three")
+        >>> run_blocks(square, {"two": (2,), "three": (3,)}, store=None, executor=None)["three"]
         [{'x': 3, 'value': 9}]
 
     """
-    missing = [(name, function, given) for name, given in blocks.items() if not store.has(name)]
-    done = len(blocks) - len(missing)
-    on_block(done, len(blocks))
+    found = {name: store.load(name) for name in blocks if store is not None and store.has(name)}
+    on_block(len(found), len(blocks))
+    missing = [(name, function, given) for name, given in blocks.items() if name not in found]
     for (name, _, _), rows in run_tasks(_named, missing, executor):
-        store.save(name, rows)
-        done += 1
-        on_block(done, len(blocks))
+        if store is not None:
+            store.save(name, rows)
+        found[name] = rows
+        on_block(len(found), len(blocks))
+    return found
 
 
 def _named(_: str, function: Callable[..., Rows], given: tuple[Any, ...]) -> Rows:

@@ -1,27 +1,21 @@
-"""A folder of finished blocks, written atomically, so that interrupted work can be resumed."""
+"""A folder with one file per finished block, so that interrupted work can be resumed.
+
+There is no lock. Blocks are random by their own seed, so two processes with the same settings write the same
+bytes, and a folder refuses every other setting. Files are written completely or not at all, so a file that
+exists is a finished block.
+"""
 
 import json
-import os
-import platform
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 from canaria._core.errors import InputError, shown
-from canaria._core.files import checksum, drafted, write_atomically
+from canaria._core.files import folder as made_folder
+from canaria._core.files import write_atomically
 
-FORMAT: Final = 1
-"""The format of a run's files; a reader refuses any other."""
 _SETTINGS: Final = "canaria-run.json"
-_LOCK: Final = "canaria-run.lock"
-
-
-class DamagedError(InputError):
-    """Raised if a file of a run is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +28,9 @@ class Store:
     Example:
         >>> import tempfile
         >>> from canaria.lab.store import Store
-        >>> with Store.open(tempfile.mkdtemp(), {"seed": 0}, resume=False) as store:
-        ...     store.save("first", [{"x": 1}])
-        ...     store.has("first"), store.has("second")
+        >>> store = Store.open(tempfile.mkdtemp(), {"seed": 0}, resume=False)
+        >>> store.save("first", [{"x": 1}])
+        >>> store.has("first"), store.has("second")
         (True, False)
 
     """
@@ -44,61 +38,41 @@ class Store:
     folder: Path
 
     @classmethod
-    @contextmanager
-    def open(cls, folder: str | Path, settings: dict[str, Any], resume: bool) -> Iterator["Store"]:
+    def open(cls, folder: str | Path, settings: dict[str, Any], resume: bool) -> "Store":
         """Start a run in a new or empty folder, or resume one with the same settings.
-
-        The folder is locked until the end of the `with` block, or until this process dies.
 
         Args:
             folder: The folder.
             settings: Everything that decides the results, as plain data for JSON.
             resume: Whether an earlier run with the same settings may be resumed.
 
-        Yields:
+        Returns:
             The store.
 
         Raises:
-            InputError: If the folder cannot be used, is in use by another process, holds anything else or
-                another run, or holds this run and `resume` is False. The folder is then left alone.
+            InputError: If the folder cannot be used, holds anything else or another run, or holds this run
+                and `resume` is False. The folder is then left alone.
 
         """
-        path = Path(folder)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            _refuse_foreign(path)
-        except OSError as error:
-            raise InputError(f"output folder {path} cannot be used: {error.strerror}") from None
-        with _locked(path):
-            store = cls(path)
-            if (path / _SETTINGS).exists():
-                store._check_resumed(settings, resume)
-            else:
-                _write(path / _SETTINGS, {"settings": settings})
-            store._sweep()
-            yield store
+        store = cls(made_folder(folder))
+        if (store.folder / _SETTINGS).exists():
+            store._require_same(settings)
+            if not resume:
+                raise InputError(f"{store} holds this run; add --resume, or choose another folder")
+            return store
+        # Hidden files are ignored: a process that was killed leaves the draft of a file behind.
+        found = sorted(entry.name for entry in store.folder.iterdir() if not entry.name.startswith("."))
+        if found:
+            raise InputError(f"{store} must be empty or a canaria run, got {shown(found)}")
+        store.write(_SETTINGS, json.dumps({"settings": settings}).encode())
+        return store
+
+    def __str__(self) -> str:
+        return f"output folder {self.folder}"
 
     def has(self, name: str) -> bool:
-        """Whether a block is finished; a damaged block is not, and gives a warning.
-
-        Args:
-            name: The name of the block.
-
-        Returns:
-            Whether its rows can be loaded.
-
-        Raises:
-            InputError: If the file cannot be read.
-
-        """
-        if not self.path(name).exists():
-            return False
-        try:
-            self.load(name)
-        except DamagedError as error:
-            warnings.warn(f"{error}; it is computed again", stacklevel=2)
-            return False
-        return True
+        """Whether the block of this name is finished."""
+        return self.path(name).exists()
 
     def load(self, name: str) -> list[dict[str, Any]]:
         """Load the rows of a finished block.
@@ -113,10 +87,7 @@ class Store:
             InputError: If the file cannot be read or is damaged.
 
         """
-        record = _read(self.path(name))
-        if record.get("block") != name:
-            raise DamagedError(f"{self.path(name)} is damaged: it is block {shown(record.get('block'))}")
-        rows: list[dict[str, Any]] = record["rows"]
+        rows: list[dict[str, Any]] = _read(self.path(name))
         return rows
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -130,12 +101,8 @@ class Store:
             InputError: If the file cannot be written.
 
         """
-        path = self.path(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from None
-        _write(path, {"block": name, "rows": rows})
+        made_folder(self.path(name).parent)
+        write_atomically(self.path(name), json.dumps(rows, allow_nan=False).encode())
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file of the result, either completely or not at all.
@@ -151,99 +118,23 @@ class Store:
             InputError: If the file cannot be written.
 
         """
-        target = self.folder / name
-        write_atomically(target, content)
-        return target
+        write_atomically(self.folder / name, content)
+        return self.folder / name
 
     def path(self, name: str) -> Path:
-        """The path of the file of a block.
-
-        Args:
-            name: The name of the block.
-
-        Returns:
-            The path; the file need not exist.
-
-        """
+        """The file of a block, which need not exist."""
         return self.folder / "blocks" / f"{name}.json"
 
-    def _check_resumed(self, settings: dict[str, Any], resume: bool) -> None:
-        try:
-            earlier = _read(self.folder / _SETTINGS).get("settings")
-        except DamagedError as error:
-            raise InputError(f"{error}; choose another folder") from None
-        wanted = json.loads(json.dumps(settings))
-        if earlier != wanted:
-            raise InputError(f"output folder {self.folder} holds another run: {_difference(earlier, wanted)}")
-        if not resume:
-            raise InputError(
-                f"output folder {self.folder} holds this run; add --resume, or choose another folder"
-            )
-
-    def _sweep(self) -> None:
-        """Remove the unfinished files of a killed process."""
-        for entry in self.folder.rglob(".*"):
-            if drafted(entry.name) is not None:
-                with suppress(OSError):
-                    entry.unlink()
-
-
-def _difference(earlier: object, wanted: dict[str, Any]) -> str:
-    if not isinstance(earlier, dict):
-        return shown(earlier)
-    differing = [name for name in {**earlier, **wanted} if _setting(earlier, name) != _setting(wanted, name)]
-    texts = {name: (shown(earlier.get(name)), shown(wanted.get(name))) for name in differing}
-    return "; ".join(
-        f"{name} is {there} there, {here} here" if there != here else f"{name} differs"
-        for name, (there, here) in texts.items()
-    )
-
-
-def _setting(settings: dict[str, Any], name: str) -> list[Any]:
-    return [settings[name]] if name in settings else []
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder that is not empty, not a run, and not a run that was killed before it began.
-
-    The list is read first, then the settings: the settings of a run that begins at this moment exist before
-    its blocks.
-    """
-    found = sorted(entry.name for entry in path.iterdir())
-    begun = [name for name in found if name == _LOCK or drafted(name) == _SETTINGS]
-    if found != begun and not (path / _SETTINGS).exists():
-        raise InputError(f"output folder {path} must be empty or a canaria run, got {shown(found)}")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the operating system's lock on a run; it ends with the process, however that ends."""
-    from filelock import FileLock, Timeout
-
-    lock, before = FileLock(path / _LOCK), _holder(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:  # older versions of filelock have emptied the file
-        holder = _holder(path) or before or "another process"
-        raise InputError(
-            f"output folder {path} is in use by {holder}; wait for it, or choose another folder"
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"output folder {path} cannot be locked: {reason}") from None
-    try:
-        with suppress(OSError):
-            (path / _LOCK).write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
-        yield
-    finally:
-        lock.release()
-
-
-def _holder(path: Path) -> str:
-    try:
-        return (path / _LOCK).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
+    def _require_same(self, settings: dict[str, Any]) -> None:
+        earlier = _read(self.folder / _SETTINGS).get("settings", {})
+        wanted = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        differing = [
+            f"{name} is {shown(earlier.get(name))} there, {shown(wanted.get(name))} here"
+            for name in {**earlier, **wanted}
+            if earlier.get(name) != wanted.get(name)
+        ]
+        if differing:
+            raise InputError(f"{self} holds another run: {'; '.join(differing)}")
 
 
 def source_digest() -> str:
@@ -252,23 +143,10 @@ def source_digest() -> str:
     return sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
-    record = json.loads(json.dumps({"format": FORMAT, **content}, allow_nan=False))
-    write_atomically(path, json.dumps({**record, "checksum": checksum(record)}).encode())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The record in a file of a run, which must be just as it was written."""
+def _read(path: Path) -> Any:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise DamagedError(f"{path} is damaged") from None
-    if not isinstance(record, dict):
-        raise DamagedError(f"{path} is damaged")
-    if record.get("format") != FORMAT:
-        raise DamagedError(f"{path} must be of format {FORMAT}, got {shown(record.get('format'))}")
-    if record.get("checksum") != checksum(record):
-        raise DamagedError(f"{path} is damaged")
-    return record
+    except ValueError:
+        raise InputError(f"{path} is damaged; delete it, or choose another folder") from None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from canaria.lab.figures import EXPERIMENTS, summary
-from canaria.lab.figures._adaptive import BETS, BUDGET, ONE_RUN, PAPER
 from canaria.lab.figures._experiment import generator
+from canaria.lab.figures.adaptive import BETS, BUDGET, ONE_RUN, PAPER
 
 
 def means(name: str, points: list[object], trials: int) -> dict[tuple[object, str], tuple[float, float]]:

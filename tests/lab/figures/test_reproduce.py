@@ -188,6 +188,6 @@ def test_listing() -> None:
 def test_progress_is_told_after_every_block(tmp_path: Path) -> None:
     planned = plan([NAME], True, 20, 0)
     told: list[tuple[int, int]] = []
-    with engine(1) as executor, Store.open(tmp_path / "run", {}, False) as store:
-        reproduce(planned, store, executor, lambda *now: told.append(now))
+    with engine(1) as executor:
+        reproduce(planned, Store.open(tmp_path / "run", {}, False), executor, lambda *now: told.append(now))
     assert told == [(done, 3) for done in range(4)]

@@ -1,5 +1,6 @@
 """The laboratory: ours hold, what is known to be wrong is flagged, and others are told apart."""
 
+import csv
 import json
 import math
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from canaria.evidence.inversion import first_claim_refuted
 from canaria.lab.engines import engine
 from canaria.lab.store import Store
 from canaria.lab.validity import AUDITORS, CASES, INVALID, OURS, Cell, Foreign, Laboratory, Ours, laboratory
-from canaria.lab.validity.auditors import Game
+from canaria.lab.validity._games import Game
 from tests.cli.command import canaria
 from tests.lab.validity import auditors
 
@@ -165,7 +166,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(
         InputError, match="must be a function whose scores know one of nothing, earlier, others"
     ):
-        Foreign("mine", auditors.timid, "everything")  # type: ignore[arg-type]
+        Foreign("mine", auditors.timid, known="everything")  # type: ignore[arg-type]
     with (
         engine(2) as executor,
         pytest.raises(InputError, match="auditor <lambda> cannot be sent to other processes"),
@@ -175,7 +176,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_a_list_sorted_by_bits_is_no_order_of_guessing() -> None:
     """An auditor that takes the list for the order of guessing is not shown one that the bits sorted."""
-    assert not CASES["ties-0"].withstood_by(Foreign("in order", auditors.timid, "earlier"))
+    assert not CASES["ties-0"].withstood_by(Foreign("in order", auditors.timid, known="earlier"))
     assert CASES["ties-0"].withstood_by(Foreign("of scores", auditors.timid))
 
 
@@ -302,9 +303,13 @@ def test_the_same_on_any_engine_and_resumed(tmp_path: Path) -> None:
     assert alone.code == 0
     assert alone.out == two.out == again.out
     written = {path.name for path in (tmp_path / "two").iterdir()}
-    assert written >= {"cells.jsonl", "table.md", "false-claims.svg", "false-claims.png", "tightness.svg"}
-    lines = (tmp_path / "two" / "cells.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == json.loads(two.out)["cells"]
+    assert written >= {"cells.tsv", "false-claims.svg", "false-claims.png", "tightness.svg"}
+    with (tmp_path / "two" / "cells.tsv").open(newline="") as file:
+        cells = list(csv.DictReader(file, delimiter="\t"))
+    shown = [
+        {k: "" if v is None else str(v) for k, v in cell.items()} for cell in json.loads(two.out)["cells"]
+    ]
+    assert cells == shown
 
 
 def test_a_changed_auditor_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,10 +383,9 @@ def test_list() -> None:
 
 def test_python_door(tmp_path: Path) -> None:
     """Ten lines of a user, with a folder."""
-    mine = laboratory([Foreign("boastful", auditors.boastful, "earlier")], audits=20)
+    mine = laboratory([Foreign("boastful", auditors.boastful, known="earlier")], audits=20)
     assert len(mine.cases) == len(CASES)
-    with Store.open(tmp_path / "run", mine.settings(), resume=False) as store:
-        matrix = mine.run(store)
+    matrix = mine.run(Store.open(tmp_path / "run", mine.settings(), resume=False))
     assert len(matrix.cells) == sum(case.withstood_by(mine.auditors[0]) for case in CASES.values())
     assert all(cell.flagged for cell in matrix.cells if cell.case.fair and cell.audits == 20)
     with pytest.raises(InputError, match="auditor must be one of ranked"):

@@ -11,6 +11,7 @@ from scipy import stats
 from canaria import InputError
 from canaria.bounds.conformance import joined, needed
 from canaria.training.canaries.designs import Dense, Design, Dirac
+from canaria.training.conformance.noise import _predicted
 from canaria.training.conformance.sums import enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
 from tests.training.simulated import Fault, watched
@@ -66,6 +67,17 @@ def test_faults_of_the_noise_are_found_and_named(fault: Fault, said: str, runs: 
     ]
     assert sum(one.p_value <= 1e-4 for one in found) >= runs * 19 / 20
     assert said in found[0].answer
+
+
+def test_signs_of_fair_coins_are_not_predicted() -> None:
+    """Fair signs give a uniform p-value: 2,000 runs at 1e-2, 5e-2 and 0.5; false alarms at 3e-4 in all."""
+    rng = np.random.default_rng(0)
+    sizes = ((2, 3), (9, 4), (30, 40))
+    found = np.array([_predicted(rng.random(size) < 0.5, rng).p_value for size in sizes for _ in range(2000)])
+    for level in (0.01, 0.05, 0.5):
+        for some in found.reshape(len(sizes), -1):
+            assert stats.binom.sf(int((some <= level).sum()) - 1, len(some), level) >= 3e-5
+            assert stats.binom.cdf(int((some <= level).sum()), len(some), level) >= 3e-5
 
 
 def test_power() -> None:

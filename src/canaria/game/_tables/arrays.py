@@ -49,7 +49,12 @@ def read(stream: BinaryIO, wanted: Wanted) -> Scores:
 def _names(loaded: Any, file: str) -> list[str]:
     """The arrays of an archive, the fields of an array, or the two columns of an array without fields."""
     if isinstance(loaded, NpzFile):
-        return _of_archive(loaded, file)
+        if not any(member.endswith(".npy") for member in _archive(loaded).namelist()):
+            raise InputError(
+                f"{file} is a zip archive without arrays, of {shown(loaded.files)}; Excel and PyTorch write "
+                "such files: save scores as CSV or .npz"
+            )
+        return loaded.files
     if loaded.dtype.names:
         return list(loaded.dtype.names)
     if loaded.ndim == 2 and loaded.shape[1] == 2:
@@ -60,29 +65,18 @@ def _names(loaded: Any, file: str) -> list[str]:
     )
 
 
-def _of_archive(archive: NpzFile, file: str) -> list[str]:
-    names = [member.filename.removesuffix(".npy") for member in _members(archive)]
-    if not names:
-        raise InputError(
-            f"{file} is a zip archive without arrays, of {shown(archive.files)}; Excel and PyTorch write "
-            "such files: save scores as CSV or .npz"
-        )
-    return names
-
-
 def _column(loaded: Any, place: int, name: str, file: str) -> Array:
     """One column; only the two that are wanted are read from an archive."""
     if isinstance(loaded, NpzFile):
-        member = _members(loaded)[place]
-        if member.file_size > MOST_BYTES:
+        member = loaded.files[place]
+        if _archive(loaded).getinfo(f"{member}.npy").file_size > MOST_BYTES:
             raise InputError(f"{file}: {name} must hold at most {MOST_BYTES:,} bytes, got more")
-        return _flat(loaded[member.filename], name, file)
+        return _flat(loaded[member], name, file)
     return _flat(loaded[loaded.dtype.names[place]] if loaded.dtype.names else loaded[:, place], name, file)
 
 
-def _members(archive: NpzFile) -> list[zipfile.ZipInfo]:
-    members = cast("zipfile.ZipFile", archive.zip).infolist()  # None once the archive is closed
-    return [member for member in members if member.filename.endswith(".npy")]
+def _archive(loaded: NpzFile) -> zipfile.ZipFile:
+    return cast("zipfile.ZipFile", loaded.zip)  # None only after the archive is closed
 
 
 def _flat(array: Array, name: str, file: str) -> Array:

@@ -1,4 +1,4 @@
-"""Which column holds the scores, and which one says who was included."""
+"""Finds the column of the scores and the column that says which elements were included."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +16,8 @@ _INCLUDED: Final = (
     *("ismember", "in", "is_in", "in_train", "is_train", "in_training", "train", "trained", "canary_in"),
     *("bit", "bits", "coin", "label", "labels", "target", "y", "y_true"),
 )
-"""Long lists on purpose: two candidates are an error, so a class label is not taken for membership unseen."""
+"""Long lists on purpose: two candidates are an error, so a class label is not taken for membership."""
 _LOSSES: Final = frozenset({"loss", "losses", "nll", "perplexity", "ppl"})
-_TWO_LISTS: Final = (
-    *(("in_scores", "out_scores"), ("scores_in", "scores_out"), ("in", "out")),
-    *(("member_scores", "nonmember_scores"), ("members", "nonmembers"), ("train", "test")),
-    *(("member_scores", "non_member_scores"), ("members", "non_members"), ("train_scores", "test_scores")),
-)
 
 
 class ColumnError(InputError):
@@ -61,7 +56,7 @@ class ColumnError(InputError):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the user said about the columns; None leaves it to a guess."""
+    """The columns that the user named; None leaves a column to detection."""
 
     file: str
     score: str | None = None
@@ -108,31 +103,19 @@ class Wanted:
         found = documented or places
         if len(found) == 1:
             return found[0]
-        self._require_one_list(names)
         fact = f"{self.file} must have one column with {what} (such as {known[0]!r}), got {_list(names)}"
         raise ColumnError(
             fact, "give every column its own name" if len(documented) > 1 else f"name it with {argument}"
         )
 
     def _require_direction(self, name: str) -> None:
-        """A loss is usually lower for included elements; only who computed it knows."""
+        """A loss is usually lower for included elements, but only the user knows."""
         if self.higher_means is None and any(part in _LOSSES for part in _plain(name).split("_")):
             raise ColumnError(
                 f"{self.file} has a column {name.strip()!r}, and a higher loss may mean included or excluded",
                 "say which with higher_means (losses are usually higher for excluded elements), or name "
                 "another column with score_column",
             )
-
-    def _require_one_list(self, names: Sequence[str]) -> None:
-        """Refuse members and others in two lists, as attacks often leave them: nothing says who was in."""
-        for inside, outside in _TWO_LISTS:
-            pair = [name for name in names if _plain(name) in (inside, outside)]
-            if len(pair) == 2:
-                raise InputError(
-                    f"{self.file} has members and others in two lists, {_list(pair)}; put them into one, a "
-                    "row for each canary, and beside it a column included of 1 and 0 (every canary that a "
-                    "coin was tossed for must be there)"
-                )
 
 
 @dataclass(frozen=True)

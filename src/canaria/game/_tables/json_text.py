@@ -79,7 +79,7 @@ def _parsed(text: str, where: str) -> Any:
 
 
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name occurs twice: JSON takes the last, and nobody knows which was meant."""
+    """A JSON object in which no name occurs twice: Python would silently take the last of them."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

@@ -3,21 +3,19 @@
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from functools import partial
+from itertools import islice
 from typing import BinaryIO, Final
 
 import numpy as np
 
 from canaria._core.errors import InputError, shown
 from canaria._core.membership import Membership
-from canaria.game._tables import cells, fast
+from canaria.game._tables import cells
 from canaria.game._tables.cells import Scores
 from canaria.game._tables.columns import Columns, Wanted
 
 _SEPARATORS: Final = (",", ";", "\t")
-_BLOCK: Final = 1 << 23
-"""Characters of a block, some 400,000 rows: starting pyarrow costs nothing, and memory stays small."""
 _ROWS_AT_ONCE: Final = 500
 """Rows of the csv module. Python looks for garbage after 700 new lists; with 50,000 it takes 1.6 times as
 long."""
@@ -26,13 +24,13 @@ _LONGEST_LINE: Final = 1 << 20
 
 
 def read(stream: BinaryIO, wanted: Wanted) -> Scores:
-    """Read a table of text, block by block."""
+    """Read a table of text."""
     with io.TextIOWrapper(stream, "utf-8-sig") as text:
+        lines = _lines(text, wanted.file)
         try:
-            header = next((line for line in _lines(text, wanted.file) if line.strip()), "")
-            names, separator = _header(header, wanted.file)
-            body = _Body(file=wanted.file, separator=separator, columns=wanted.among(names), width=len(names))
-            parts = list(body.parts(text))
+            names, separator = _header(next(filter(str.strip, lines), ""), wanted.file)
+            rows = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+            parts = list(_parts(filter(None, rows), wanted.among(names), len(names), wanted.file))
         except csv.Error as error:
             raise InputError(f"{wanted.file} is not readable as CSV: {error}") from None
     if not parts:
@@ -87,53 +85,24 @@ def _require_names(names: list[str], file: str) -> None:
     )
 
 
-@dataclass(kw_only=True)
-class _Body:
-    """Everything below the header; the rows read so far count in errors and fix how membership is written."""
-
-    file: str
-    separator: str
-    columns: Columns
-    width: int
-    done: int = 0
-    way: Membership = field(default_factory=Membership)
-
-    def parts(self, text: io.TextIOWrapper) -> Iterator[Scores]:
-        """Read block by block; from the first that is not plain, by the csv module to the end."""
-        lines = _lines(text, self.file)
-        while block := text.read(_BLOCK):
-            block += next(lines, "")
-            part = fast.parse(block, self.separator, self.columns, self.width, self.way)
-            if part is None:
-                # An open quote at the end of the block goes on in the next.
-                yield from self._by_rows(chain(io.StringIO(block), lines))
-                return
-            self.done += len(part.scores)
-            yield part
-
-    def _by_rows(self, lines: Iterator[str]) -> Iterator[Scores]:
-        rows = filter(None, csv.reader(lines, delimiter=self.separator, skipinitialspace=True, strict=True))
-        while block := list(islice(rows, _ROWS_AT_ONCE)):
-            if set(map(len, block)) != {self.width}:
-                self._fill(block)
-            scores, included = (
-                [row[at] for row in block] for at in (self.columns.score, self.columns.included)
-            )
-            yield Scores(
-                cells.numbers(scores, self.columns.score_name, self._where),
-                cells.bits(included, self.columns.included_name, self._where, self.way),
-            )
-            self.done += len(block)
-
-    def _fill(self, rows: list[list[str]]) -> None:
-        """Add empty cells to rows that end early; refuse longer ones, whose cells may have moved."""
-        for place, row in enumerate(rows):
-            if len(row) > self.width:
+def _parts(rows: Iterator[list[str]], columns: Columns, width: int, file: str) -> Iterator[Scores]:
+    """Everything below the header, some rows at a time; all of it keeps to one way of writing membership."""
+    way, done = Membership(), 0
+    while block := list(islice(rows, _ROWS_AT_ONCE)):
+        where = partial(_row, file, done)
+        for place, row in enumerate(block):
+            if len(row) > width:  # its cells may have moved
                 raise InputError(
-                    f"{self._where(place)} has more cells than the header, {len(row)} instead of "
-                    f"{self.width}; write decimal points, and put quotes around text with separators"
+                    f"{where(place)} has more cells than the header, {len(row)} instead of {width}; write "
+                    "decimal points, and put quotes around text with separators"
                 )
-            row.extend([""] * (self.width - len(row)))
+            row.extend([""] * (width - len(row)))
+        yield Scores(
+            cells.numbers([row[columns.score] for row in block], columns.score_name, where),
+            cells.bits([row[columns.included] for row in block], columns.included_name, where, way),
+        )
+        done += len(block)
 
-    def _where(self, place: int) -> str:
-        return f"{self.file} row {self.done + place + 1}"
+
+def _row(file: str, done: int, place: int) -> str:
+    return f"{file} row {done + place + 1}"

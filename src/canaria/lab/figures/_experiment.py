@@ -1,4 +1,4 @@
-"""What an experiment is: points, blocks of repetitions at each point, and a chart of the means."""
+"""An experiment: points, blocks of repetitions at each point, and a chart of the means."""
 
 import math
 import zlib
@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+
+from canaria.lab.charts import line_chart
 
 Row = dict[str, Any]
 
@@ -22,7 +24,12 @@ class Experiment:
         quick_points: The points of a quick run.
         block: A function `(point, trials, rng)` that plays the repetitions at a point. It returns a row per
             repetition and series, with `value` and the keys that say where it belongs (x, series, panel).
-        chart: A function of the summarised rows that draws the means.
+        title: The title of the chart.
+        subtitle: The setting.
+        x: The title of the axis of the points.
+        y: The title of the axis of the values.
+        log_x: Whether the axis of the points is logarithmic.
+        theory: A function from the summarised rows to further rows for the chart, such as a limit.
         trials: The number of repetitions at each point.
         quick_trials: The number of repetitions in a quick run.
         block_size: The number of repetitions in a block.
@@ -41,10 +48,20 @@ class Experiment:
     points: tuple[Any, ...]
     quick_points: tuple[Any, ...]
     block: Callable[[Any, int, np.random.Generator], list[Row]]
-    chart: Callable[[list[Row]], Any]
+    title: str
+    subtitle: str
+    x: str
+    y: str = "bound on ε"
+    log_x: bool = True
+    theory: Callable[[list[Row]], list[Row]] = lambda rows: []
     trials: int = 200
     quick_trials: int = 10
     block_size: int = 20
+
+    def chart(self, rows: list[Row]) -> Any:
+        """Draw the means of summarised rows."""
+        shown = [*rows, *self.theory(rows)]
+        return line_chart(shown, self.title, self.subtitle, self.x, self.y, log_x=self.log_x)
 
 
 def generator(seed: int, name: str, point: int, block: int) -> np.random.Generator:

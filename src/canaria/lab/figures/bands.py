@@ -1,7 +1,7 @@
 """Beyond the paper: correlated noise, audited by its own likelihood, over the number of bands."""
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -9,21 +9,20 @@ from scipy import special
 from canaria import lower_bound
 from canaria._core.arrays import Floats
 from canaria.claims.accounting import dpsgd_noise_multiplier
-from canaria.lab.charts import line_chart
-from canaria.lab.figures._dpsgd import DELTA
 from canaria.lab.figures._experiment import Experiment, Row
+from canaria.lab.figures.dpsgd import DELTA
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.rules import Ranked, Soft
 from canaria.rules.door import guess_once
 
 STEPS, CANARIES, EPSILON = 64, 600, 8.0
 RATE: Final = 1 / 16
-"""How many rows are in a step, of all; the same for every number of bands."""
+"""The share of all rows that is in a step; the same for every number of bands."""
 
 
 @lru_cache(maxsize=8)
 def mechanism(bands: int) -> Correlated:
-    """Training with so many bands of the square root of all ones, and noise for epsilon = 8."""
+    """Training with this many bands of the square root of all ones, and noise for epsilon = 8."""
     order = np.arange(bands)
     column = special.binom(2 * order, order) / 4.0**order
     noise = dpsgd_noise_multiplier(EPSILON, DELTA, STEPS // bands, min(1.0, bands * RATE), "pld")
@@ -32,7 +31,7 @@ def mechanism(bands: int) -> Correlated:
 
 
 def as_independent(training: Correlated, released: Floats) -> Floats:
-    """The likelihood ratio as of DP-SGD whose noise has the same size in every step, and no memory."""
+    """The likelihood ratio of DP-SGD whose noise has the same size, and is independent between steps."""
     inverse = training.strategy.correlate(np.eye(STEPS))
     variance = training.deviation**2 * np.square(inverse).sum(axis=1)
     exponents = (released - 0.5) / variance[:, None]
@@ -55,23 +54,17 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     return rows
 
 
-def chart(rows: list[Row]) -> Any:
-    return line_chart(
-        rows,
-        "Correlated noise hides canaries from whoever takes it for independent",
-        "Banded matrix factorisation, 64 steps, 600 canaries, 1/16 of all rows a step, ε = 8 (PLD), δ = 1e-5",
-        "bands",
-        "bound on ε",
-    )
-
-
 EXPERIMENT: Final = Experiment(
     "bands",
     "correlated noise, over the number of bands (ours)",
     points=(1, 2, 4, 8, 16),
     quick_points=(8,),
     block=block,
-    chart=chart,
+    title="Correlated noise hides canaries from an auditor who takes it for independent",
+    subtitle=(
+        "Banded matrix factorisation, 64 steps, 600 canaries, 1/16 of all rows a step, ε = 8 (PLD), δ = 1e-5"
+    ),
+    x="bands",
     trials=40,
     quick_trials=2,
     block_size=10,

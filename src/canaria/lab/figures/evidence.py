@@ -1,15 +1,14 @@
 """Beyond the paper: every kind of evidence on its setting, over the elements per coordinate."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from canaria import lower_bound
 from canaria.evidence import Evidence
 from canaria.game import play_many
-from canaria.lab.charts import line_chart
-from canaria.lab.figures._dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.lab.figures._experiment import Experiment, Row
+from canaria.lab.figures.dpsgd import DELTA, DIMENSION, paper_mechanism
 from canaria.mechanisms import SubsampledGaussian
 from canaria.rules import Bet, Ranked, Rule, Soft, Surest, Tails, UpTo
 from canaria.rules.door import guess_once
@@ -64,23 +63,15 @@ def _pilot_threshold(mechanism: SubsampledGaussian, n: int) -> float:
     return float(np.sort(np.abs(losses[0]))[-150])
 
 
-def chart(rows: list[Row]) -> Any:
-    return line_chart(
-        rows,
-        "What the evidence is worth: one setting, every kind",
-        "DP-SGD, d = 1000, T = 100, q = 0.1, ε = 2 (RDP; PLD: 1.81); 95% confidence",
-        "elements per coordinate n / d",
-        "bound on ε",
-    )
-
-
 EXPERIMENT: Final = Experiment(
     "evidence",
     "every kind of evidence, one setting (ours)",
     points=(1, 2, 4, 8, 16),
     quick_points=(1, 8),
     block=block,
-    chart=chart,
+    title="Every kind of evidence on one setting",
+    subtitle="DP-SGD, d = 1000, T = 100, q = 0.1, ε = 2 (RDP; PLD: 1.81); 95% confidence",
+    x="elements per coordinate n / d",
     trials=40,
     quick_trials=2,
     block_size=10,

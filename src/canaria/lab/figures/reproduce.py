@@ -34,22 +34,11 @@ class Plan(NamedTuple):
 
     def settings(self) -> dict[str, Any]:
         """What decides the results, including the code, so that a run is not resumed by different code."""
-        chosen = {"names": list(self.names), "quick": self.quick, "trials": self.trials, "seed": self.seed}
-        return {**chosen, "canaria": __version__, "code": source_digest()}
+        return {**self._asdict(), "canaria": __version__, "code": source_digest()}
 
 
 class Block(NamedTuple):
-    """A block of repetitions at a point.
-
-    Attributes:
-        name: The name of the experiment.
-        quick: Whether the point is one of the quick points.
-        point: The index of the point.
-        block: The index of the block at this point.
-        trials: The number of repetitions.
-        seed: The seed of the run.
-
-    """
+    """Some repetitions at a point, which is given by its index."""
 
     name: str
     quick: bool
@@ -95,35 +84,14 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
 
 
 def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed: int) -> list[Row]:
-    """Play one block; the rows are the same on every engine.
-
-    Args:
-        name: The name of the experiment.
-        quick: Whether the point is one of the quick points.
-        point: The index of the point.
-        block: The index of the block at this point.
-        trials: The number of repetitions.
-        seed: The seed of the run.
-
-    Returns:
-        The rows.
-
-    """
+    """Play one block; the rows are the same on every engine."""
     experiment = EXPERIMENTS[name]
     points = experiment.quick_points if quick else experiment.points
     return experiment.block(points[point], trials, generator(seed, name, point, block))
 
 
 def blocks(planned: Plan) -> Iterator[Block]:
-    """All blocks of a plan.
-
-    Args:
-        planned: The plan.
-
-    Yields:
-        One block after the other.
-
-    """
+    """All blocks of a plan."""
     for name in planned.names:
         experiment = EXPERIMENTS[name]
         total = planned.trials or (experiment.quick_trials if planned.quick else experiment.trials)
@@ -152,16 +120,17 @@ def reproduce(
 
     Example:
         ```python
-        with Store.open("figures", planned.settings(), resume=True) as store:
-            reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
+        store = Store.open("figures", planned.settings(), resume=True)
+        reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
         ```
 
     """
-    wanted = list(blocks(planned))
-    run_blocks(run_block, {block.key: block for block in wanted}, store, executor, on_block)
+    wanted = {block.key: block for block in blocks(planned)}
+    played = run_blocks(run_block, wanted, store, executor, on_block)
+    # In the order of the plan, whatever block finished first: the sum of floats depends on their order.
     found: dict[str, list[Row]] = {name: [] for name in planned.names}
-    for block in wanted:
-        found[block.name] += store.load(block.key)
+    for key, block in wanted.items():
+        found[block.name] += played[key]
     figures = [(name, summary(rows)) for name, rows in found.items()]
     written = [
         store.write(f"{name}.{ending}", content)
@@ -172,16 +141,7 @@ def reproduce(
 
 
 def draw(name: str, rows: list[Row]) -> dict[str, bytes]:
-    """Make the files of a figure: data, specification, pictures.
-
-    Args:
-        name: The name of the experiment.
-        rows: The summarised rows.
-
-    Returns:
-        The content of each file, by its ending.
-
-    """
+    """The files of a figure by their ending: data, specification and pictures of summarised rows."""
     lines = "".join(json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n" for row in rows)
     chart = EXPERIMENTS[name].chart(rows)
     return {"jsonl": lines.encode(), "vl.json": chart.to_json().encode(), **pictures(chart)}

@@ -1,8 +1,9 @@
-"""The games of the laboratory, against mechanisms whose epsilon is known exactly."""
+"""Games against mechanisms whose epsilon is known exactly, and the auditors that play them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 from scipy import special
@@ -42,17 +43,60 @@ Shape = tuple[int, int]
 Draw = Callable[[Shape, np.random.Generator, float], Games]
 
 
-class Player(Protocol):
-    """The properties of an auditor that decide which cases it must withstand."""
+@dataclass(frozen=True, eq=False)
+class Game:
+    """One audit of a case.
+
+    Attributes:
+        scores: The scores.
+        bits: The hidden bits, -1 or +1.
+        in_order: Whether the scores are in the order of guessing, each with sight of the bits before it.
+        audit: For training runs and planted canaries, an object with `bound(delta, confidence)`; else None.
+
+    """
+
+    scores: Floats
+    bits: Bits
+    in_order: bool = False
+    audit: Any = None
+
+
+@dataclass(frozen=True)
+class Auditor(ABC):
+    """Turns a game into a lower bound on epsilon.
+
+    Attributes:
+        name: The name in tables.
+        known: What the scores may know besides the output: "nothing", "earlier" or "others".
+        audited: "training" or "black box" for audits of such a run; empty for audits of scores.
+        family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
+        pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
+        control: Whether the auditor is invalid on purpose, to show that the laboratory finds it.
+
+    Example:
+        >>> from canaria.lab.validity import AUDITORS
+        >>> auditor = AUDITORS["ranked"]
+        >>> auditor.name, auditor.known, auditor.control
+        ('ranked', 'nothing', False)
+
+    """
+
+    name: str
+    _: KW_ONLY
+    known: Known = "nothing"
+    audited: str = ""
+    family: str = ""
+    pace: float = 1.0
+    control: bool = False
 
     @property
-    def known(self) -> Known: ...
-    @property
-    def audited(self) -> str: ...
-    @property
-    def family(self) -> str: ...
-    @property
-    def reads_list(self) -> bool: ...
+    def reads_list(self) -> bool:
+        """Whether the order of the list is treated as the order of guessing."""
+        return False
+
+    @abstractmethod
+    def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
+        """The lower bound on epsilon that the auditor reports for a game."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +107,17 @@ class Case:
         name: The name on the command line.
         about: What the case is, in a few words.
         epsilon: The true epsilon.
+        delta: The true delta.
         draw: A function `((audits, n), rng, level)` that plays games; worst cases aim at tests of that level.
             If the scores know bits revealed earlier, they come in the order of guessing, and 0 is an
             abstention.
-        delta: The true delta.
+        n: The number of elements.
+        pace: The share of the audits that the case gets; large cases get fewer.
         known: What the scores know besides the output: "nothing", "earlier" or "others".
         fair: Whether the bits are independent fair coins. If not, no auditor is to blame for false claims.
         listed: Whether the list is sorted by the bits, so that no auditor may use its order.
         audited: What was audited, if it is more than scores: "training" or "black box".
         family: The family of claims to which the true one belongs, for auditors that assume it; else empty.
-        n: The number of elements.
-        pace: The share of the audits that the case gets; large cases get fewer.
 
     Example:
         >>> import numpy as np
@@ -89,31 +133,24 @@ class Case:
     name: str
     about: str
     epsilon: float
+    delta: float
     draw: Draw
+    n: int = 100
+    pace: float = 1.0
     _: KW_ONLY
-    delta: float = 0.0
     known: Known = "nothing"
     fair: bool = True
     listed: bool = False
     audited: str = ""
     family: str = ""
-    n: int = 100
-    pace: float = 1.0
 
-    def withstood_by(self, auditor: Player) -> bool:
+    def withstood_by(self, auditor: Auditor) -> bool:
         """Whether an auditor must withstand this case.
 
         An auditor of training runs, or of planted canaries, needs a case of that kind; so does one that
         assumes a family of claims, and such cases are for these alone. Where nothing is released, every
         family's claims hold. An auditor that treats the list as the order of guessing cannot be given a list
         that is sorted by the bits.
-
-        Args:
-            auditor: The auditor.
-
-        Returns:
-            Whether the case applies.
-
         """
         if auditor.audited:
             return auditor.audited == self.audited

@@ -19,12 +19,12 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.errors import InputError, nearest, shown
 from canaria._version import __version__
-from canaria.lab.engines import run_blocks, run_tasks
+from canaria.lab.engines import run_blocks
 from canaria.lab.store import Store, source_digest
 from canaria.lab.validity._cell import Cell
-from canaria.lab.validity._games import Case
+from canaria.lab.validity._games import Auditor, Case, Game
 from canaria.lab.validity.attacks import ADAPTIVE
-from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Auditor, Foreign, Game, Ours, Several
+from canaria.lab.validity.auditors import INVALID, OURS, AuditFunction, Foreign, Ours, Several
 from canaria.lab.validity.cases import ONE_RUN
 from canaria.lab.validity.correlated import CORRELATED
 from canaria.lab.validity.curves import CURVES
@@ -101,7 +101,7 @@ class Laboratory:
         for case in self.cases:
             if CASES.get(case.name) is not case:
                 raise InputError(f"case must be one of the laboratory's own, got {shown(case.name)}")
-        if not any(True for _ in self.cells()):
+        if not any(case.withstood_by(auditor) for auditor in self.auditors for case in self.cases):
             needs = ", ".join(f"{case.name} ({case.known})" for case in self.cases)
             raise InputError(
                 f"no auditor need withstand these cases; their scores know more than allowed: {needs}"
@@ -121,12 +121,7 @@ class Laboratory:
         }
 
     def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
-        """Every auditor in every case that it must withstand.
-
-        Yields:
-            The auditor, the case, and the blocks by name.
-
-        """
+        """Every auditor in every case that it must withstand, and the blocks by name."""
         for place, auditor in enumerate(self.auditors):
             folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
             for case in self.cases:
@@ -157,7 +152,7 @@ class Laboratory:
             store: Where finished blocks are kept, so that only missing ones are played; None keeps nothing.
             executor: Where to run; None runs everything in this process.
             on_block: Called with the number of finished and of all blocks, at the start and after every
-                block; only with a store.
+                block.
 
         Returns:
             The matrix of auditors and cases.
@@ -170,12 +165,7 @@ class Laboratory:
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
         if executor is not None:
             self._require_portable()
-        if store is None:
-            tasks = [(name, *block) for name, block in blocks.items()]
-            rows = {task[0]: found for task, found in run_tasks(_run_named, tasks, executor)}
-        else:
-            run_blocks(run_block, blocks, store, executor, on_block)
-            rows = {name: store.load(name) for name in blocks}
+        rows = run_blocks(run_block, blocks, store, executor, on_block)
         return Matrix(
             tuple(
                 _counted(auditor, case, self.confidence, [row for name in named for row in rows[name]])
@@ -242,35 +232,28 @@ def run_block(
     auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
 ) -> list[Row]:
     """Play one block; the games are the same on every engine and for every auditor."""
-    played, ties = (
-        CASES[case],
-        np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number)),
-    )
-    games_rng, ties_rng = map(np.random.default_rng, ties.spawn(2))
-    games = played.draw((audits, played.n), games_rng, 1 - confidence)
+    played = CASES[case]
+    sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number))
+    games_rng, ties_rng = map(np.random.default_rng, sequence.spawn(2))
+    drawn = played.draw((audits, played.n), games_rng, 1 - confidence)
+    in_order, runs = played.known != "nothing", drawn.audits or (None,) * audits
+    games = [
+        Game(scores, bits, in_order, run)
+        for scores, bits, run in zip(drawn.scores, drawn.bits, runs, strict=True)
+    ]
+    asked = (played.delta, confidence, ties_rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        in_order = played.known != "nothing"
-        rows = [
-            Game(games.scores[row], games.bits[row], in_order, games.audits[row] if games.audits else None)
-            for row in range(audits)
-        ]
         if only_claims:
             assert isinstance(auditor, Ours | Several)
-            refuted = [
-                auditor.refutes(row, played.epsilon, played.delta, confidence, ties_rng) for row in rows
-            ]
-            return [{"claims": audits, "refuted": sum(refuted)}]
-        answers = [_answer(auditor, row, played.delta, confidence, ties_rng) for row in rows]
+            refuted = sum(auditor.refutes(game, played.epsilon, *asked) for game in games)
+            return [{"claims": audits, "refuted": refuted}]
+        answers = [_answer(auditor, game, *asked) for game in games]
     bounds = [answer for answer in answers if isinstance(answer, float)]
     errors = [answer for answer in answers if isinstance(answer, str)]
     false = sum(bound > played.epsilon * (1 + _ROUNDING) + _ROUNDING for bound in bounds)
     total = math.fsum(min(bound, _LARGEST_BOUND) for bound in bounds)
     return [{"audits": audits, "false": false, "total": total, "errors": errors[:1], "failed": len(errors)}]
-
-
-def _run_named(_: str, *block: Any) -> list[Row]:
-    return run_block(*block)
 
 
 def _answer(auditor: Auditor, *asked: Any) -> float | str:

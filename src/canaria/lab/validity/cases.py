@@ -20,8 +20,6 @@ from canaria.mechanisms import LocalGaussian, LocalLaplace
 _SURE: Final = 30.0
 _SHOWN_BY_CHANCE: Final = 0.1
 _GAUSSIAN: Final = LocalGaussian(sigma=2.0)
-_GAUSSIAN_DELTA: Final = 1e-3
-_SMALL_DELTA: Final = 1e-5
 
 
 def randomised_response(epsilon: float) -> Draw:
@@ -30,7 +28,7 @@ def randomised_response(epsilon: float) -> Draw:
 
 
 Aim = Callable[[int, int, ApproximateDP, float], int]
-"""`(taken, n, claim, level)`: the count of right guesses among so many at which a mechanism aims."""
+"""`(taken, n, claim, level)`: the count of right guesses among `taken` at which a mechanism aims."""
 
 
 def at_counts(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
@@ -220,137 +218,80 @@ def half_and_half(shape: Shape, rng: np.random.Generator, level: float) -> Games
     return Games(rng.normal(size=shape), halves(shape, rng))
 
 
+def _gaussian_epsilon(delta: float) -> float:
+    return gaussian_epsilon(2 / _GAUSSIAN.sigma, delta)
+
+
+def _large(name: str, about: str, delta: float, draw: Draw) -> Case:
+    """A case with epsilon = 1 and 1,000 elements."""
+    return Case(name, about, 1.0, delta, draw, 1000, 0.2)
+
+
+def _extremal(spent: float) -> Case:
+    about = f"the worst mechanism for 200 guesses of 2,000, {spent:g} flips"
+    return Case(f"extremal-{spent:g}", about, 1.0, spent / 2000, extremal(1.0, spent / 2000, 200), 2000, 0.1)
+
+
+def _raised(spent: float, n: int, epsilon: float, taken: int) -> Case:
+    about = f"aimed at a look of a ranking of {n:,}, {spent:g} flips"
+    draw = extremal(epsilon, spent / n, taken, at_rankings)
+    return Case(f"raised-{spent:g}-{n}", about, epsilon, spent / n, draw, n, 100 / n)
+
+
+def _sometimes(spent: float) -> Case:
+    about = f"all {spent:g} flips of 1,000 spent in a tenth of the audits"
+    draw = extremal(0.5, spent / 1000, 200, at_counts, share=0.1)
+    return Case(f"sometimes-{spent:g}", about, 0.5, spent / 1000, draw, 1000, 0.1)
+
+
 ONE_RUN: Final = (
-    Case("rr-0", "nothing is released", 0.0, randomised_response(0.0)),
-    *(
-        Case(f"rr-{epsilon:g}", "randomized response", epsilon, randomised_response(epsilon))
-        for epsilon in (0.1, 0.5, 1.0, 2.0)
+    Case("rr-0", "nothing is released", 0.0, 0.0, randomised_response(0.0)),
+    Case("rr-0.1", "randomized response", 0.1, 0.0, randomised_response(0.1)),
+    Case("rr-0.5", "randomized response", 0.5, 0.0, randomised_response(0.5)),
+    Case("rr-1", "randomized response", 1.0, 0.0, randomised_response(1.0)),
+    Case("rr-2", "randomized response", 2.0, 0.0, randomised_response(2.0)),
+    Case("rr-4", "randomized response, 400 elements", 4.0, 0.0, randomised_response(4.0), 400),
+    Case("rr-8", "randomized response, 10,000", 8.0, 0.0, randomised_response(8.0), 10_000, 0.1),
+    Case("rr-0-1000", "nothing is released, 1,000", 0.0, 0.0, randomised_response(0.0), 1000, 0.2),
+    Case("laplace-2", "Laplace noise, scored by the loss", 2.0, 0.0, laplace(2.0)),
+    Case("gaussian", "Gaussian noise, scored by the loss", _gaussian_epsilon(1e-3), 1e-3, gaussian),
+    Case("extremal-all", "the worst mechanism for 100 guesses", 0.6, 0.01, extremal(0.6, 0.01, 100)),
+    Case("extremal-half", "the worst mechanism for 50 guesses", 0.8, 0.005, extremal(0.8, 0.005, 50)),
+    Case("leaky-0", "each element revealed with probability delta", 0.0, 1e-3, leaky(0.0, 1e-3)),
+    Case("leaky-1", "the same, else randomized response", 1.0, 1e-3, leaky(1.0, 1e-3)),
+    Case("all-or-nothing-0", "all revealed with probability delta", 0.0, 0.2, all_or_nothing(0.0, 0.2)),
+    Case("all-or-nothing-1", "the same, else randomized response", 1.0, 0.01, all_or_nothing(1.0, 0.01)),
+    Case("burst-0", "a fifth revealed with probability 0.2", 0.0, 0.04, burst),
+    Case("name-and-shame", "one of the elements revealed", 0.0, 1 / 100, name_and_shame),
+    Case("ties-0", "scores 0, members listed first", 0.0, 0.0, tied(0.0), listed=True),
+    Case("ties-1", "scores -1 and +1, members listed first", 1.0, 0.0, tied(1.0), listed=True),
+    Case("one-sided-1", "only high scores tell", 1.0, 0.0, one_sided(1.0)),
+    Case("rr-3-2000", "randomized response, 2,000", 3.0, 0.0, randomised_response(3.0), 2000, 0.1),
+    Case("rr-1-10000", "randomized response, 10,000", 1.0, 0.0, randomised_response(1.0), 10_000, 0.02),
+    Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, 0.0, laplace(2.0), 2000, 0.1),
+    Case("gaussian-1000", "Gaussian noise, 1,000", _gaussian_epsilon(1e-5), 1e-5, gaussian, 1000, 0.2),
+    _large("extremal-1000", "the worst mechanism for 50 guesses of 1,000", 2e-4, extremal(1.0, 2e-4, 50)),
+    _large("leaky-1-1000", "each revealed with probability delta, 1,000", 0.02, leaky(1.0, 0.02)),
+    _large(
+        "all-or-nothing-1000", "all revealed with probability delta, 1,000", 0.2, all_or_nothing(1.0, 0.2)
     ),
-    Case("rr-4", "randomized response, 400 elements", 4.0, randomised_response(4.0), n=400),
-    Case("rr-8", "randomized response, 10,000", 8.0, randomised_response(8.0), n=10_000, pace=0.1),
-    Case("rr-0-1000", "nothing is released, 1,000", 0.0, randomised_response(0.0), n=1000, pace=0.2),
-    Case("laplace-2", "Laplace noise, scored by the loss", 2.0, laplace(2.0)),
-    Case(
-        "gaussian",
-        "Gaussian noise, scored by the loss",
-        gaussian_epsilon(2 / _GAUSSIAN.sigma, _GAUSSIAN_DELTA),
-        gaussian,
-        delta=_GAUSSIAN_DELTA,
-    ),
-    Case("extremal-all", "the worst mechanism for 100 guesses", 0.6, extremal(0.6, 0.01, 100), delta=0.01),
-    Case("extremal-half", "the worst mechanism for 50 guesses", 0.8, extremal(0.8, 0.005, 50), delta=0.005),
-    Case("leaky-0", "each element revealed with probability delta", 0.0, leaky(0.0, 1e-3), delta=1e-3),
-    Case("leaky-1", "the same, else randomized response", 1.0, leaky(1.0, 1e-3), delta=1e-3),
-    Case("all-or-nothing-0", "all revealed with probability delta", 0.0, all_or_nothing(0.0, 0.2), delta=0.2),
-    Case(
-        "all-or-nothing-1", "the same, else randomized response", 1.0, all_or_nothing(1.0, 0.01), delta=0.01
-    ),
-    Case("burst-0", "a fifth revealed with probability 0.2", 0.0, burst, delta=0.04),
-    Case("name-and-shame", "one of the elements revealed", 0.0, name_and_shame, delta=1 / 100),
-    Case("ties-0", "scores 0, members listed first", 0.0, tied(0.0), listed=True),
-    Case("ties-1", "scores -1 and +1, members listed first", 1.0, tied(1.0), listed=True),
-    Case("one-sided-1", "only high scores tell", 1.0, one_sided(1.0)),
-    Case("rr-3-2000", "randomized response, 2,000", 3.0, randomised_response(3.0), n=2000, pace=0.1),
-    Case("rr-1-10000", "randomized response, 10,000", 1.0, randomised_response(1.0), n=10_000, pace=0.02),
-    Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, laplace(2.0), n=2000, pace=0.1),
-    Case(
-        "gaussian-1000",
-        "Gaussian noise, 1,000",
-        gaussian_epsilon(2 / _GAUSSIAN.sigma, _SMALL_DELTA),
-        gaussian,
-        delta=_SMALL_DELTA,
-        n=1000,
-        pace=0.2,
-    ),
-    Case(
-        "extremal-1000",
-        "the worst mechanism for 50 guesses of 1,000",
-        1.0,
-        extremal(1.0, 2e-4, 50),
-        delta=2e-4,
-        n=1000,
-        pace=0.2,
-    ),
-    Case(
-        "leaky-1-1000",
-        "each revealed with probability delta, 1,000",
-        1.0,
-        leaky(1.0, 0.02),
-        delta=0.02,
-        n=1000,
-        pace=0.2,
-    ),
-    Case(
-        "all-or-nothing-1000",
-        "all revealed with probability delta, 1,000",
-        1.0,
-        all_or_nothing(1.0, 0.2),
-        delta=0.2,
-        n=1000,
-        pace=0.2,
-    ),
-    *(
-        Case(
-            f"extremal-{spent:g}",
-            f"the worst mechanism for 200 guesses of 2,000, {spent:g} flips",
-            1.0,
-            extremal(1.0, spent / 2000, 200),
-            delta=spent / 2000,
-            n=2000,
-            pace=0.1,
-        )
-        for spent in (0.1, 1.0, 10.0)
-    ),
-    *(
-        Case(
-            f"raised-{spent:g}-{n}",
-            f"aimed at a look of a ranking of {n:,}, {spent:g} flips",
-            epsilon,
-            extremal(epsilon, spent / n, taken, at_rankings),
-            delta=spent / n,
-            n=n,
-            pace=100 / n,
-        )
-        for spent, n, epsilon, taken in (
-            (0.01, 1000, 0.5, 114),
-            (0.3, 1000, 1.0, 114),
-            (1.0, 1000, 0.5, 440),
-            (1.0, 10_000, 1.0, 695),
-            (10.0, 10_000, 0.5, 5783),
-        )
-    ),
-    *(
-        Case(
-            f"sometimes-{spent:g}",
-            f"all {spent:g} flips of 1,000 spent in a tenth of the audits",
-            0.5,
-            extremal(0.5, spent / 1000, 200, at_counts, share=0.1),
-            delta=spent / 1000,
-            n=1000,
-            pace=0.1,
-        )
-        for spent in (0.1, 1.0)
-    ),
-    Case(
-        "lengths",
-        "the output decides how many elements tell",
-        0.0,
-        lengths(0.2 / 200),
-        delta=0.2 / 200,
-        n=200,
-        pace=0.5,
-    ),
+    *(_extremal(spent) for spent in (0.1, 1.0, 10.0)),
+    _raised(0.01, 1000, 0.5, 114),
+    _raised(0.3, 1000, 1.0, 114),
+    _raised(1.0, 1000, 0.5, 440),
+    _raised(1.0, 10_000, 1.0, 695),
+    _raised(10.0, 10_000, 0.5, 5783),
+    *(_sometimes(spent) for spent in (0.1, 1.0)),
+    Case("lengths", "the output decides how many elements tell", 0.0, 1e-3, lengths(1e-3), 200, 0.5),
     Case(
         "leaky-0.5-10000",
         "each revealed with probability delta, 10,000",
         0.5,
+        1e-3,
         leaky(0.5, 1e-3),
-        delta=1e-3,
-        n=10_000,
-        pace=0.01,
+        10_000,
+        0.01,
     ),
-    Case(
-        "name-and-shame-2000", "one of 2,000 revealed", 0.0, name_and_shame, delta=1 / 2000, n=2000, pace=0.1
-    ),
-    Case("half", "exactly half of the bits are +1", 0.0, half_and_half, fair=False),
+    Case("name-and-shame-2000", "one of 2,000 revealed", 0.0, 1 / 2000, name_and_shame, 2000, 0.1),
+    Case("half", "exactly half of the bits are +1", 0.0, 0.0, half_and_half, fair=False),
 )

@@ -72,16 +72,16 @@ CORRELATED: Final = (
         "correlated-in-order",
         "correlated noise, 3 epochs in a fixed order",
         gaussian_epsilon(1 / _IN_ORDER.noise_multiplier, _DELTA),
+        _DELTA,
         training(_IN_ORDER),
-        delta=_DELTA,
         pace=0.2,
     ),
     Case(
         "correlated-banded",
         "correlated noise, 2 bands, cyclic Poisson sampling",
         epsilon_of_two_steps(_BANDED, _DELTA),
+        _DELTA,
         training(_BANDED),
-        delta=_DELTA,
         pace=0.2,
     ),
 )

@@ -144,10 +144,10 @@ CURVES: Final = tuple(
         f"curve-{name}-{mu:g}-{n}",
         f"{mu:g}-Gaussian DP, {n:,}: {about}",
         GaussianDP(mu).epsilon_at(_DELTA),
+        _DELTA,
         make(mu),
-        delta=_DELTA,
-        n=n,
-        pace=0.5,
+        n,
+        0.5,
         family="gaussian",
     )
     for name, (about, make) in _KINDS.items()

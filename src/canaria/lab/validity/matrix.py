@@ -1,7 +1,9 @@
 """The matrix of auditors and cases: tables for people, rows for programs, heat maps."""
 
+import csv
 import json
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, Final
 
 from canaria._core.rounding import percent
@@ -32,15 +34,7 @@ class Matrix:
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells))
 
     def of(self, auditor: str) -> tuple[Cell, ...]:
-        """The cells of one auditor.
-
-        Args:
-            auditor: The name of the auditor.
-
-        Returns:
-            Its cells.
-
-        """
+        """The cells of one auditor."""
         return tuple(cell for cell in self.cells if cell.auditor == auditor)
 
     @property
@@ -86,21 +80,22 @@ class Matrix:
 
     def to_json(self) -> str:
         """All cells and the verdict, as JSON."""
-        cells = [cell.to_dict() for cell in self.cells]
         record = {
             "over-claiming": self.over_claiming,
             "failing": self.failing,
             "missed": self.missed,
-            "cells": cells,
+            "cells": [cell.to_dict() for cell in self.cells],
         }
         return json.dumps(record, allow_nan=False, ensure_ascii=False)
 
     def files(self) -> dict[str, bytes]:
-        """The files of a run by name: the cells, a table, and heat maps of false claims and of tightness."""
-        lines = "".join(
-            json.dumps(cell.to_dict(), allow_nan=False, ensure_ascii=False) + "\n" for cell in self.cells
-        )
-        found = {"cells.jsonl": lines.encode(), "table.md": self.markdown().encode()}
+        """The files of a run by name: a table of the cells, heat maps of false claims and of tightness."""
+        rows = [cell.to_dict() for cell in self.cells]
+        table = StringIO()
+        writer = csv.DictWriter(table, list(rows[0]), delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        found = {"cells.tsv": table.getvalue().encode()}
         charts = {"false-claims": self.rates_chart()}
         if any(cell.tightness is not None for cell in self.cells):
             charts["tightness"] = self.tightness_chart()
@@ -109,31 +104,19 @@ class Matrix:
             found |= {f"{name}.{ending}": content for ending, content in pictures(chart).items()}
         return found
 
-    def markdown(self) -> str:
-        """Tables of all auditors and of every case, as Markdown."""
-        parts = [_heading(self.cells[0]), _ruled(_AUDITORS, self._auditor_rows())]
-        parts += [
-            f"**{name}**\n\n{_ruled(_CASES, [_case_row(cell) for cell in self.of(name)])}"
-            for name in self.auditors
-        ]
-        return "\n\n".join(parts) + "\n"
-
     def rates_chart(self) -> Any:
         """A heat map of the rates of false claims, for every auditor in every case."""
-        rows = [
-            {
-                "row": cell.case.name,
-                "column": cell.auditor,
-                "value": cell.rate / cell.nominal,
-                "text": f"{100 * cell.rate:.1f}",
-                "marked": cell.excessive,
-                "about": cell.case.about,
-                "seen": "{:,} of {:,}".format(*cell.seen),
-            }
-            for cell in self.cells
-        ]
         return heat_map(
-            rows,
+            [
+                {
+                    **_place(cell),
+                    "value": cell.rate / cell.nominal,
+                    "text": f"{100 * cell.rate:.1f}",
+                    "marked": cell.excessive,
+                    "seen": "{:,} of {:,}".format(*cell.seen),
+                }
+                for cell in self.cells
+            ],
             "False claims, in percent of audits",
             f"nominal: {_share(self.cells[0].nominal)}; framed: beyond chance\n"
             "half, half-counted: the bits are not fair, and no auditor is to blame",
@@ -144,21 +127,18 @@ class Matrix:
 
     def tightness_chart(self) -> Any:
         """A heat map of the mean bound divided by the truth."""
-        rows = [
-            {
-                "row": cell.case.name,
-                "column": cell.auditor,
-                "value": cell.tightness,
-                "text": f"{cell.tightness:.2f}",
-                "marked": False,
-                "about": cell.case.about,
-                "seen": f"mean of {cell.answered:,} bounds",
-            }
-            for cell in self.cells
-            if cell.tightness is not None
-        ]
         return heat_map(
-            rows,
+            [
+                {
+                    **_place(cell),
+                    "value": cell.tightness,
+                    "text": f"{cell.tightness:.2f}",
+                    "marked": False,
+                    "seen": f"mean of {cell.answered:,} bounds",
+                }
+                for cell in self.cells
+                if cell.tightness is not None
+            ],
             "Mean bound over the true ε",
             "more is better, as long as the auditor is valid",
             "mean bound / truth",
@@ -168,6 +148,11 @@ class Matrix:
 
     def _auditor_rows(self) -> list[list[str]]:
         return [_auditor_row(self.of(name)) for name in self.auditors]
+
+
+def _place(cell: Cell) -> dict[str, str]:
+    """The place of a cell in a heat map, and the words that a page shows there."""
+    return {"row": cell.case.name, "column": cell.auditor, "about": cell.case.about}
 
 
 _COUNTED: Final = ("false", "of", "95% interval", "tightness", "verdict")
@@ -246,7 +231,3 @@ def _aligned(names: list[str], rows: list[list[str]]) -> list[str]:
         ).rstrip()
         for row in [names, *rows]
     ]
-
-
-def _ruled(names: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [names, ["---"] * len(names), *rows])

@@ -1,4 +1,4 @@
-"""Attacks by the order of the list: scores that say nothing, in lists that are sorted by the bits.
+"""Attacks by the order of the list: scores without information, in lists that are sorted by the bits.
 
 The bits are fair coins and nothing is released (epsilon = 0). But an auditor that breaks ties, bets or stops
 by the place in the list reads the bits off the list.
@@ -51,9 +51,10 @@ ORDERS: Final = tuple(
         f"{order}-{scores}",
         f"{_WORDS[scores]}, {_WORDS[order]}",
         0.0,
+        0.0,
         listed(order, scores),
+        200,
         listed=True,
-        n=200,
     )
     for order in _KEYS
     for scores in _SCORES

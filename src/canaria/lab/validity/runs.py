@@ -59,7 +59,7 @@ def training(steps: int, sample_rate: float) -> Draw:
 
 
 def shuffled(batches: int) -> Draw:
-    """One pass over shuffled data, of which a third are canaries; whoever is excluded is drawn, too."""
+    """One pass over shuffled data, of which a third are canaries. Excluded canaries get a place, too."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         audits, n = shape
@@ -176,48 +176,22 @@ def black_box(form: str, epsilon: float) -> Draw:
     return draw
 
 
+def _run(name: str, about: str, epsilon: float, draw: Draw, audited: str = "training") -> Case:
+    delta = _DELTA if audited == "training" else 0.0
+    return Case(name, about, epsilon, delta, draw, pace=0.2, audited=audited)
+
+
+_FULL: Final = gaussian_epsilon(2 / _SIGMA, _DELTA)
+_SAMPLED: Final = subsampled_epsilon(0.5, _SIGMA, _DELTA)
+_SHUFFLED: Final = shuffled_epsilon(3, _SIGMA, _DELTA)
 RUNS: Final = (
-    Case(
-        "training",
-        "DP-SGD, 4 full-batch steps",
-        gaussian_epsilon(2 / _SIGMA, _DELTA),
-        training(4, 1.0),
-        delta=_DELTA,
-        audited="training",
-        pace=0.2,
+    _run("training", "DP-SGD, 4 full-batch steps", _FULL, training(4, 1.0)),
+    _run("training-sampled", "DP-SGD, one step at rate 1/2", _SAMPLED, training(1, 0.5)),
+    _run("training-shuffled", "DP-SGD, one pass of 3 shuffled batches", _SHUFFLED, shuffled(3)),
+    _run(
+        "planted", "canaries in place of rows, noisy column sums", 1.0, black_box("replace", 1.0), "black box"
     ),
-    Case(
-        "training-sampled",
-        "DP-SGD, one step at rate 1/2",
-        subsampled_epsilon(0.5, _SIGMA, _DELTA),
-        training(1, 0.5),
-        delta=_DELTA,
-        audited="training",
-        pace=0.2,
-    ),
-    Case(
-        "training-shuffled",
-        "DP-SGD, one pass of 3 shuffled batches",
-        shuffled_epsilon(3, _SIGMA, _DELTA),
-        shuffled(3),
-        delta=_DELTA,
-        audited="training",
-        pace=0.2,
-    ),
-    Case(
-        "planted",
-        "canaries in place of rows, noisy column sums",
-        1.0,
-        black_box("replace", 1.0),
-        audited="black box",
-        pace=0.2,
-    ),
-    Case(
-        "zeroed-out",
-        "canaries with weights, noisy column sums",
-        2.0,
-        black_box("zero-out", 2.0),
-        audited="black box",
-        pace=0.2,
+    _run(
+        "zeroed-out", "canaries with weights, noisy column sums", 2.0, black_box("zero-out", 2.0), "black box"
     ),
 )

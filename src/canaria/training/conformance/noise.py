@@ -10,8 +10,8 @@ signs of such values are independent, and so are different witnesses. Each part 
     shape     how many values of other witnesses are beyond 4, of the rest beyond 3, and so on: binomial;
     repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
     copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
-              those at one index of two parameters, singly and together; and how many signs of a step are
-              positive;
+              those at one index of two parameters, singly and together; how many signs of a step are
+              positive; and how often signs can be predicted from other witnesses: binomial;
     ties      how many pairs of single values nearly coincide: Poisson (see `coincidences`);
     totals    the sum over all weights of a parameter: its squares over the steps (chi-squared), and the
               angles between those of two parameters, and to what is the same in every step (Beta).
@@ -36,6 +36,8 @@ from canaria.training.conformance.coincidences import near_ties, tie_cause
 
 _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
+_PREDICTED: Final = 8
+"""Signs are predicted in this many steps at a time."""
 CERTAIN: Final = 1e-9
 """Of p-values below this, the one that tells most is shown, not the smallest."""
 PARTS: Final = 14
@@ -273,6 +275,8 @@ def _copies(
         text = _shared(*keys[least], names)
         found.append(Part(sidak(float(tails[least]), len(tails)), text))
     found.append(_common(signs, rng))
+    # A stream of its own: the random numbers of the parts that come later stay what they are.
+    found.append(_predicted(signs, rng.spawn(1)[0]))
     smallest = min(part.p_value for part in found)
     telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
     return Part(sidak(smallest, len(found)), telling.cause, LEAKS)
@@ -315,6 +319,28 @@ def _common(signs: Hits, rng: np.random.Generator) -> Part:
     """How many signs of each step are positive: normal scores, of which the squares are added up."""
     scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
     return Part(chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS)
+
+
+def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
+    """How often signs follow from those of other witnesses: noise of fewer dimensions than there are weights.
+
+    If noise lies in a fixed subspace of k dimensions, any two witnesses are correlated by about k^-1/2: too
+    little for a pair, but all pairs add up. Witness i of step t is predicted by the vote of the witnesses
+    j < i of the same step, each weighted by its agreement with i in earlier steps. Fair signs are
+    independent of what predicts them, so the number of right predictions is binomial with probability 1/2
+    (Theorem 26 (f)). For T steps and P witnesses it exceeds its mean by about TP / 8k deviations.
+    """
+    steps, width = signs.shape
+    values = np.where(signs, 1, -1).astype(np.float32)
+    weights = np.zeros((width, width), dtype=np.float32)  # the agreements of i with j < i
+    right = 0
+    # Several steps are predicted by one product of matrices; agreements among them count for later steps.
+    for start in range(0, steps, _PREDICTED):
+        some = values[start : start + _PREDICTED]
+        right += int(np.sum((some @ weights.T > 0) == (some > 0)))
+        weights += np.tril(some.T @ some, -1)
+    p_value = _binomial(right, steps * width, 0.5, rng)
+    return Part(p_value, "the noise of weights can be predicted from that of others", LEAKS)
 
 
 def _shared(first: int, second: int, names: Sequence[str]) -> str:
