@@ -1,4 +1,4 @@
-"""Reports: a result explained, in the terminal, as a page and as Markdown.
+"""Reports: a result explained in the terminal, as a page and as Markdown.
 
 A report is a function of the result alone: the same result gives the same page on any machine and any day.
 """
@@ -41,29 +41,10 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
 
 
 def write_report_of(results: "Sequence[Result]", path: Path, title: str | None = None) -> None:
-    """Write a report on one or several results.
-
-    Args:
-        results: The results.
-        path: Where to write it; the ending says how: `.html`, `.md` or `.txt`.
-        title: The title; by default the name of the result, or the number of audits.
-
-    Raises:
-        InputError: If the ending is another one, or if the file cannot be written.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.report import write_report_of
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "report.md"
-        >>> write_report_of([Result(lower_bound(Counts(90, 100, 100)), name="survey")], path)
-        >>> path.read_text().splitlines()[0]
-        '## survey'
-
-    """
+    """Write a report on one or several results, as `.html`, `.md` or `.txt`; see `Result.report`."""
     from canaria.report.formats import require_known, write_report
 
-    require_known(path)
+    require_known(path)  # before the results are explained, which takes longer
     write_report(path, _explained(results), title)
 
 

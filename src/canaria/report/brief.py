@@ -1,4 +1,4 @@
-"""What a manager needs to know of a result: the claim, the training, and what to do next."""
+"""A result in a few sentences: the claim, the training, and what to do next."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,7 @@ from canaria.report import words
 
 
 class Point(NamedTuple):
-    """One short statement.
-
-    Attributes:
-        about: What it is about, in a word.
-        text: The statement.
-
-    """
+    """One short statement, and its topic in a word."""
 
     about: str
     text: str

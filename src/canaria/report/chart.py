@@ -16,24 +16,17 @@ _KEY: Final = 20
 """Pixels of a line of the legend."""
 _FONT: Final = "system-ui, sans-serif"
 _DARK: Final = "@media (prefers-color-scheme: dark) { svg { color: #e4e8ec } }"
-_IN_NOTEBOOKS: Final = {
-    "rows": "margin:0;max-width:640px",
-    "curve": "margin:0;max-width:640px;padding:0 12px 0 44px",
-}
-_LEGENDS: Final = {"rows": "margin:0 0 8px;font-size:13px", "curve": "margin:0 0 26px -36px;font-size:13px"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Chart:
-    """A drawing whose width is a matter of where it is shown; it needs no script.
-
-    In a notebook it shows itself.
+    """A drawing that fits any width and needs no script; a notebook shows it.
 
     Attributes:
-        about: What it shows, for those who cannot see it.
+        about: A description, for readers who cannot see it.
         body: Its elements; places across are percentages.
         height: Its height in pixels, with the axis below.
-        keys: What its colours mean.
+        keys: The legend.
         kind: "rows", or "curve" for one with an axis beside it.
 
     """
@@ -49,37 +42,45 @@ class Chart:
 
     @property
     def figure(self) -> str:
-        """The chart as an element of our page, which has its style."""
-        return tag("figure", legend(self.keys), self._drawn(class_="chart"), class_=self.kind)
+        """The chart as an element of the HTML page, which has its style."""
+        drawn = tag(
+            "svg",
+            *self.body,
+            title="",
+            width="100%",
+            height=f"{self.height:g}",
+            **self._named,
+            class_="chart",
+        )
+        return tag("figure", legend(self.keys), drawn, class_=self.kind)
 
     def _repr_html_(self) -> str:
-        drawn = self._drawn(
-            style="display:block;overflow:visible", fill="currentColor", font_size=12, font_family=_FONT
-        )
-        about = legend(self.keys, _LEGENDS[self.kind], "margin-right:18px")
-        return tag("figure", about, drawn, style=_IN_NOTEBOOKS[self.kind])
-
-    def _drawn(self, **style: object) -> str:
-        named = {"role": "img", "aria_label": self.about}
-        return tag("svg", *self.body, title="", width="100%", height=f"{self.height:g}", **named, **style)
+        # The text takes the colour of the notebook, whose theme is not that of the system.
+        return self._drawn()
 
     @property
     def svg(self) -> str:
         """The chart as a file of its own, with its legend above."""
+        return self._drawn(tag("style", _DARK))
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {"role": "img", "aria_label": self.about}
+
+    def _drawn(self, *before: str) -> str:
         left, right, top = (_LEFT, _RIGHT, _TOP) if self.kind == "curve" else (0, 0, 0)
         top += _KEY * len(self.keys)
         wide, high = _WIDTH - left - right, f"{self.height:g}"
         inside = tag("svg", *self.body, x=left, y=top, width=wide, height=high, overflow="visible")
         return tag(
             "svg",
-            tag("style", _DARK),
+            *before,
             *_listed(self.keys),
             inside,
             xmlns="http://www.w3.org/2000/svg",
             width=_WIDTH,
             height=f"{self.height + top + 4:g}",
-            role="img",
-            aria_label=self.about,
+            **self._named,
             fill="currentColor",
             font_size=12,
             font_family=_FONT,

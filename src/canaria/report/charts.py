@@ -36,15 +36,7 @@ _LARGEST: Final = 750.0
 
 
 def charts(section: Section) -> dict[str, Chart]:
-    """The charts of a section; a chart with nothing to show is left out.
-
-    Args:
-        section: The explained result.
-
-    Returns:
-        The charts, by name.
-
-    """
+    """The charts of a section by name; a chart with nothing to show is left out."""
     made = {
         "claim": _claim(section),
         "rungs": _rungs(section),
@@ -65,7 +57,7 @@ class _Bar(NamedTuple):
 
 
 def _marks(section: Section) -> list[_Bar]:
-    """What is compared: the bound, the estimate and the claim, as far as they are finite."""
+    """The bound, the estimate and the claim, as far as they are finite."""
     result = section.result
     marks = [
         (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, BLUE),

@@ -31,13 +31,7 @@ _CELLS: Final = 36
 
 @dataclass(frozen=True)
 class Row:
-    """One result of a comparison.
-
-    Attributes:
-        name: What it is called here.
-        result: The result.
-
-    """
+    """One result of a comparison, and its name there."""
 
     name: str
     result: Result
@@ -184,21 +178,10 @@ class Comparison:
 
 
 def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Comparison:
-    """Put results side by side.
+    """Put results side by side; `files` tell apart those that share a name.
 
     Nothing is chosen: the largest of several bounds is not a bound. To combine audits of one model, use
     `canaria.combine`.
-
-    Args:
-        results: The results.
-        files: The files that they came from, which tell apart those of one name.
-
-    Returns:
-        The comparison: it prints as a table, and has a `chart` and `to_csv()`.
-
-    Raises:
-        InputError: If there are no results.
-
     """
     if not results:
         raise InputError("a comparison must have at least one result, got none")

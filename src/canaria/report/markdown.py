@@ -15,16 +15,7 @@ from canaria.report.section import Section, title_of
 
 
 def markdown(sections: Sequence[Section], title: str | None = None) -> str:
-    """The Markdown of a report on one or several results.
-
-    Args:
-        sections: The explained results.
-        title: The title; by default the name of the result, or the number of audits.
-
-    Returns:
-        The text, for a comment or a file.
-
-    """
+    """The Markdown of a report on one or several results, for a comment or a file."""
     parts = _summary(side_by_side(sections), title or title_of(sections))
     for section in sections:
         parts += [f"### {escaped(section.name)}"] * (len(sections) > 1)
@@ -34,16 +25,7 @@ def markdown(sections: Sequence[Section], title: str | None = None) -> str:
 
 
 def markdown_of_comparison(comparison: Comparison, title: str | None = None) -> str:
-    """The Markdown of results side by side.
-
-    Args:
-        comparison: The results.
-        title: The title; by default the number of audits.
-
-    Returns:
-        The text, for a comment or a file.
-
-    """
+    """The Markdown of results side by side."""
     return "\n\n".join(_summary(comparison, title or comparison.title)) + "\n"
 
 

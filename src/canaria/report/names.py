@@ -8,14 +8,7 @@ from canaria._core.errors import shown
 
 
 def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list[str]:
-    """The names of results; those that several share give way to the names of their files, or to numbers.
-
-    Args:
-        names: What the results are called.
-        files: The files that they were read from, as they were given; `-` is standard input.
-
-    Returns:
-        One name for each result, no two of them equal.
+    """A different name for each result; shared names are replaced by those of their files, or numbered.
 
     Example:
         >>> told_apart(["training run", "training run", "scores"], ["a.json", "b.json", "c.json"])
@@ -36,7 +29,7 @@ def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list
 
 
 def _replaced(names: list[str], others: list[str]) -> list[str]:
-    """The names, where several are equal the others."""
+    """Replace the names that several share by the others."""
     times = Counter(names)
     return [name if times[name] == 1 else other for name, other in zip(names, others, strict=True)]
 

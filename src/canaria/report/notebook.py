@@ -1,4 +1,4 @@
-"""A result as a notebook shows it: the verdict, what it means, and a picture."""
+"""A result in a notebook: the verdict, its meaning, and a picture."""
 
 from typing import Final
 
@@ -13,15 +13,7 @@ _ALARM, _CALM = "#b42332", "#3b5b92"
 
 
 def shown_in_notebook(result: Result) -> str:
-    """The HTML of a result, without a script or a style sheet.
-
-    Args:
-        result: The result.
-
-    Returns:
-        The markup; all text of the result is escaped.
-
-    """
+    """The HTML of a result, without a script or a style sheet; all text of the result is escaped."""
     drawn = charts(explain(result))
     points = "".join(f"<p><b>{escape(about)}:</b> {escape(text)}</p>" for about, text in brief.points(result))
     box = _BOX.format(colour=_ALARM if result.alarming else _CALM)

@@ -1,6 +1,6 @@
 """The report as one HTML page that needs no other file and no script: styles and charts are inside.
 
-All text of results is escaped, by Jinja and by the charts. A content security policy allows our style alone,
+All text of results is escaped, by Jinja and by the charts. A content security policy allows this style alone,
 by its hash, and forbids scripts and loading anything.
 """
 
@@ -20,37 +20,19 @@ from canaria.report.section import Section, title_of
 
 
 def require_page() -> None:
-    """Refuse a page before anything is computed, where it could not be made."""
+    """Refuse a page before anything is computed, if the extra is not installed."""
     with needed_for("an HTML report", "report"):
         import jinja2  # noqa: F401
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
-    """The HTML of a report on one or several results.
-
-    Args:
-        sections: The explained results.
-        title: The title of the page; by default the name of the result, or the number of audits.
-
-    Returns:
-        A page that needs no other file.
-
-    """
+    """The HTML of a report on one or several results."""
     compared = side_by_side(sections)
     return _rendered(title or title_of(sections), compared, sections, summary=len(sections) > 1)
 
 
 def page_of_comparison(comparison: Comparison, title: str | None = None) -> str:
-    """The HTML of results side by side, with nothing but the table and the forest plot.
-
-    Args:
-        comparison: The results.
-        title: The title of the page; by default the number of audits.
-
-    Returns:
-        A page that needs no other file.
-
-    """
+    """The HTML of results side by side: the table and the forest plot."""
     return _rendered(title or comparison.title, comparison, (), summary=True)
 
 
@@ -60,7 +42,7 @@ def _rendered(title: str, comparison: Comparison, sections: Sequence[Section], *
     from markupsafe import Markup
 
     def trusted(text: str) -> Any:
-        return Markup(text)  # noqa: S704 (our own style, and charts that escape what they show)
+        return Markup(text)  # noqa: S704 (the style of this package, and charts that escape what they show)
 
     style = _resource("page.css")
     environment = Environment(autoescape=True, trim_blocks=True)

@@ -1,4 +1,4 @@
-"""A result explained: everything that a page, a terminal or a program shows of it, as plain data."""
+"""A result explained: the content of a page, a terminal or a program, as plain data."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,21 +19,13 @@ _CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.99
 _PATIENCE: Final = 0.5
 """Seconds of an ordinary core for each curve, so that a report of three results takes at most 1.5 in all."""
 _POINTS: Final = 12
-"""About so many points of the curve over numbers of guesses: more look the same, and take longer."""
+"""Points of the curve over numbers of guesses, about; more look the same and take longer."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
 class Drop:
-    """One step of the ladder, with advice on how to lose less.
-
-    Attributes:
-        gap: The name of the gap.
-        start: The epsilon above the step.
-        end: The epsilon below the step.
-        advice: How to lose less.
-
-    """
+    """One step of the ladder, from the epsilon above it to the one below, and how to lose less."""
 
     gap: str
     start: float
@@ -145,16 +137,9 @@ class Section:
 
 
 def explain(result: Result, checksum: str | None = None, name: str | None = None) -> Section:
-    """Compute what the reader is shown.
+    """Compute everything that the reader is shown.
 
-    Args:
-        result: The result.
-        checksum: The checksum of the file that the result came from; by default that of the result.
-        name: What the result is called on this report; by default its own name.
-
-    Returns:
-        The section of the report.
-
+    The checksum is that of the file that the result came from; by default that of the result.
     """
     bound = result.bound
     with warnings.catch_warnings():

@@ -17,9 +17,9 @@ PURPLE: Final = "#8a63d2"
 GREY: Final = "#8a8f98"
 
 _ROOM: Final = 24.0
-"""How many em of text fit on the narrowest phone, 360 px; tested in tests/report/test_page.py."""
+"""Em of text that fit on the narrowest phone, 360 px; tested in tests/report/test_page.py."""
 _TICK_ROOM: Final = 34
-"""How many characters the labels of an axis may have together, on the same phone."""
+"""Characters that the labels of an axis may have together, on the same phone."""
 
 
 def escape(words: str) -> str:
@@ -28,16 +28,10 @@ def escape(words: str) -> str:
 
 
 def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
-    """An element of markup; attributes are escaped, what is inside must be markup already.
+    """An element of markup, with `title` as its tooltip.
 
-    Args:
-        name: The name of the element.
-        *inside: Markup.
-        title: A text that browsers show as a tooltip.
-        **attributes: By name; an underscore stands for a hyphen, a last one is left out (`class_`).
-
-    Returns:
-        The markup.
+    Attributes are escaped; `inside` must be markup already. In the name of an attribute an underscore stands
+    for a hyphen, and a last one is left out (`class_`).
 
     Example:
         >>> tag("rect", title="<b>", x="5%", stroke_width=2)
@@ -94,13 +88,7 @@ def _width(letter: str) -> float:
 
 
 class Tick(NamedTuple):
-    """A number on an axis.
-
-    Attributes:
-        value: The number.
-        label: The number as text.
-
-    """
+    """A number on an axis, and its label."""
 
     value: float
     label: str
@@ -108,14 +96,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers as places on an axis, from 0 to 100.
-
-    Attributes:
-        low: The number at the start.
-        high: The number at the end.
-        logarithmic: Whether equal ratios, not equal differences, are equally far apart.
-
-    """
+    """Numbers as places on an axis, from 0 at `low` to 100 at `high`."""
 
     low: float
     high: float
@@ -147,7 +128,7 @@ class Scale:
 
 
 def round_numbers(low: float, high: float, most: int = 6) -> list[Tick]:
-    """At most so many multiples of 1, 2 or 5 times a power of ten, from low to high.
+    """At most `most` multiples of 1, 2 or 5 times a power of ten, from low to high.
 
     >>> [tick.label for tick in round_numbers(0.0, 2.3)]
     ['0', '0.5', '1', '1.5', '2']
@@ -225,14 +206,7 @@ def arrow(share: float, down: float, colour: str) -> str:
 
 
 class Key(NamedTuple):
-    """An entry of a legend.
-
-    Attributes:
-        name: What is drawn in this colour.
-        colour: The colour.
-        dashed: Whether it is a dashed line; otherwise an area.
-
-    """
+    """An entry of a legend: a dashed line or an area of a colour, and its name."""
 
     name: str
     colour: str
@@ -245,21 +219,7 @@ class Key(NamedTuple):
         return tag("svg", drawn, title="", width=22, height=10, aria_hidden="true", **where)
 
 
-def legend(keys: Sequence[Key], style: str = "", of_each: str = "") -> str:
-    """What the colours mean, as text that wraps on a narrow screen.
-
-    Args:
-        keys: The colours.
-        style: Its style, where no style sheet is.
-        of_each: The style of each entry, where no style sheet is.
-
-    Returns:
-        The markup; empty without keys.
-
-    """
-    entries = [tag("span", key.sample(), f" {escape(key.name)}", **_styled(of_each)) for key in keys]
-    return tag("figcaption", *entries, **_styled(style)) if entries else ""
-
-
-def _styled(style: str) -> dict[str, str]:
-    return {"style": style} if style else {}
+def legend(keys: Sequence[Key]) -> str:
+    """The legend as text that wraps on a narrow screen; empty without keys."""
+    entries = [tag("span", key.sample(), f" {escape(key.name)}") for key in keys]
+    return tag("figcaption", *entries) if entries else ""

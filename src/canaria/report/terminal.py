@@ -22,13 +22,7 @@ _LEVELS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def show(sections: Sequence[Section], console: Console | None = None) -> None:
-    """Print what the page shows.
-
-    Args:
-        sections: The explained results.
-        console: Where to print; by default standard output.
-
-    """
+    """Print the content of the page, by default to standard output."""
     screen = console or Console()
     for section in sections:
         for part in _parts(section):

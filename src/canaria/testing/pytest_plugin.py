@@ -3,8 +3,8 @@
 Every audit gets the same part of the alarm rate: `--privacy-alarm-rate` divided by `privacy_audits`, the
 number of audits that the whole suite may make (100 unless the ini file says otherwise). By the union bound a
 suite of correct mechanisms fails with at most that probability, over the hidden bits and the noise, however
-the audits depend on each other. Audits are counted when the tests are collected, before any of them runs;
-more than `privacy_audits`, or a test that makes more than it declares, is an error.
+the audits depend on each other. Audits are counted when the tests are collected, before any of them runs.
+It is an error if there are more than `privacy_audits`, or if a test makes more than it declares.
 
 Seeds follow from `--privacy-seed`, the test's node id (its path from pytest's root folder, and its name) and
 the number of the audit in it. With the same root folder a test therefore has the same outcome each time: in
@@ -16,9 +16,9 @@ until a test needs it.
 
 import hashlib
 import re
-import secrets
 import shlex
-from collections.abc import Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +28,6 @@ import pytest
 if TYPE_CHECKING:
     from canaria.bounds.bound import Bound
     from canaria.claims import Claim
-    from canaria.game.play import Score
-    from canaria.rules import AdaptiveRule, Rule
     from canaria.testing.assertions import Verdict
 
 _SUITE: Final = "canaria-suite"
@@ -37,13 +35,10 @@ _FIXTURES: Final = frozenset({"assert_private", "assert_private_training"})
 _MARKER: Final = "privacy(audits=1): how many privacy audits the test makes, counted before any test runs"
 _RATE: Final = 0.01
 _AUDITS: Final = 100
-_LISTED: Final = 20
-_SEEDS: Final = 2**32
 
 Line = dict[str, Any]
 _LINES: Final = pytest.StashKey[list[Line]]()
 _COUNTED: Final = pytest.StashKey[int]()
-_MADE: Final = pytest.StashKey["Audits"]()
 _ENDED: Final = pytest.StashKey[bool]()
 
 
@@ -60,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--privacy-seed",
         metavar="SEED",
         default="0",
-        help="whole number from which the seeds of all audits follow, or 'random' (default: 0)",
+        help="whole number from which the seeds of all audits follow (default: 0)",
     )
     group.addoption(
         "--privacy-results",
@@ -87,40 +82,21 @@ class Suite:
 
     def __init__(self, config: pytest.Config) -> None:
         self.rate, self.seed = _rate(config), _seed(config)
-        self.drawn = config.getoption("privacy_seed") == "random"
         folder = config.getoption("privacy_results")
         self.folder = None if folder is None else Path(folder)
-        self.audits, self.declared = _most_audits(config), 0
+        self.audits = _most_audits(config)
         self.seen: dict[str, Line] = {}
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Send the seed, which may have been drawn at random, to a worker of pytest-xdist."""
-        node.workerinput["canaria_seed"] = self.seed
-
-    def pytest_report_header(self) -> list[str]:
-        """Print the seed if it was drawn at random."""
-        return [f"privacy seed: {self.seed}, drawn; repeat with --privacy-seed {self.seed}"] * self.drawn
-
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Count the audits of the selected tests; all workers of pytest-xdist collect the same.
-
-        Tests that use none of our fixtures may carry another plugin's marker of the same name. Too many of
-        these are not an error unless one of the tests makes an audit after all.
-        """
+        """Count the audits of the selected tests; all workers of pytest-xdist collect the same."""
         for item in session.items:
             item.stash[_COUNTED] = declared(item)
-        self.declared = sum(item.stash[_COUNTED] for item in session.items)
-        if sum(item.stash[_COUNTED] for item in session.items if _fixtures(item)) > self.audits:
-            raise pytest.UsageError(self.too_many())
-
-    def too_many(self) -> str:
-        """The error if more audits are declared than the alarm rate is split over."""
-        return (
-            f"these tests declare {_audits(self.declared)}, but privacy_audits = {self.audits}: the alarm "
-            f"rate is split over no more; set privacy_audits = {self.declared}, or more, in the pytest ini "
-            "file"
-        )
+        total = sum(item.stash[_COUNTED] for item in session.items)
+        if total > self.audits:
+            raise pytest.UsageError(
+                f"these tests declare {_audits(total)}, but the alarm rate is split over privacy_audits = "
+                f"{self.audits}; set privacy_audits = {total}, or more, in the pytest ini file"
+            )
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -134,13 +110,6 @@ class Suite:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Put the outcomes of audits into the report, from workers too."""
         report = yield
-        audits, ended = item.stash.get(_MADE, None), item.stash.get(_ENDED, False)
-        idle = audits is not None and audits.settled == 0 < audits.allowed
-        if report.when == "teardown" and report.passed and ended and audits is not None and idle:
-            report.outcome = "failed"
-            report.longrepr = (
-                f"this test declares {_audits(audits.allowed)} and made none: it proves nothing by passing"
-            )
         if item.stash.get(_LINES, []):
             vars(report)["canaria"], item.stash[_LINES] = item.stash[_LINES], []
         return report
@@ -155,15 +124,12 @@ class Suite:
         if not self.seen:
             return
         lines = sorted(self.seen.values(), key=lambda line: (bool(line["passed"]), not line["notes"]))
-        shown = lines if terminalreporter.verbosity > 0 else lines[:_LISTED]
         terminalreporter.section("privacy audits")
-        for line in shown:
+        for line in lines:
             verdict = "passed" if line["passed"] else "FAILED"
             terminalreporter.write_line(f"{verdict}  {line['text']}  {line['name']}", red=not line["passed"])
             for note in line["notes"]:
                 terminalreporter.write_line(f"        {note}")
-        if len(shown) < len(lines):
-            terminalreporter.write_line(f"... and {len(lines) - len(shown)} more; -v lists all")
         terminalreporter.write_line(
             f"{_audits(len(lines))} made, seed {self.seed}, each held at a false-alarm probability of "
             f"{self.rate / self.audits:.3g}: a suite of correct mechanisms with up to {self.audits} audits "
@@ -172,29 +138,17 @@ class Suite:
 
 
 def declared(item: pytest.Item) -> int:
-    """How many audits a test may make: as marked, or one for each of our fixtures that it uses.
-
-    A test that uses none of our fixtures may carry another plugin's marker of that name, which is not
-    checked.
-    """
-    used = _fixtures(item)
+    """How many audits a test may make: as marked, or one for each fixture of this plugin that it uses."""
+    used = len(_FIXTURES.intersection(getattr(item, "fixturenames", ())))
     mark = item.get_closest_marker("privacy")
     if mark is None:
         return used
     given = [*mark.args, *mark.kwargs.values()] or [max(used, 1)]
-    audits = given[0]
-    if len(given) == 1 and set(mark.kwargs) <= {"audits"} and type(audits) is int and audits >= 1:
-        return audits
-    if used == 0:
-        return 0
+    if len(given) == 1 and set(mark.kwargs) <= {"audits"} and type(given[0]) is int and given[0] >= 1:
+        return given[0]
     raise pytest.UsageError(
         f"{item.nodeid}: the marker is @pytest.mark.privacy(audits=N) with a whole number N of at least 1"
     )
-
-
-def _fixtures(item: pytest.Item) -> int:
-    """How many of our fixtures a test names."""
-    return len(_FIXTURES.intersection(getattr(item, "fixturenames", ())))
 
 
 @dataclass(repr=False, kw_only=True)
@@ -227,8 +181,6 @@ class Audits:
                 "this audit was not counted when the tests were collected: name the fixture among the "
                 "arguments of the test, or mark it @pytest.mark.privacy(audits=1)"
             )
-        if self.suite.declared > self.suite.audits:
-            raise InputError(self.suite.too_many())
         if self.made == self.allowed:
             raise InputError(
                 f"this test declares {_audits(self.allowed)} and makes another; mark "
@@ -262,84 +214,73 @@ class Audits:
 
 
 @dataclass(frozen=True)
-class GameAssertion:
+class _Assertion(ABC):
+    """The value of a fixture; it is called like the function of that name, without `confidence` and `rng`."""
+
+    audits: Audits
+
+    @property
+    def seed(self) -> int:
+        """The seed of the next audit, for other random numbers of a test: `attach(..., rng=fixture.seed)`."""
+        return self.audits.seed
+
+    def __call__(
+        self,
+        audited: Any,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        *,
+        claim: "Claim | None" = None,
+        adjacency: str | None = None,
+        **how: Any,
+    ) -> "Bound":
+        """Fail if the audit refutes the claim."""
+        __tracebackhide__ = True
+        from canaria.testing.assertions import promise
+
+        promised = promise(epsilon, delta, claim, adjacency)
+        return self.audits.settle(self._examined(audited, promised, *self.audits.begin(), **how))
+
+    @abstractmethod
+    def _examined(
+        self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any
+    ) -> "Verdict": ...
+
+
+class GameAssertion(_Assertion):
     """The value of the fixture `assert_private`."""
 
-    audits: Audits
+    def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
+        from canaria.testing.assertions import examine
 
-    @property
-    def seed(self) -> int:
-        """The seed of the next audit, for other random numbers of a test."""
-        return self.audits.seed
-
-    def __call__(
-        self,
-        mechanism: Any,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        *,
-        claim: "Claim | None" = None,
-        score: "Score | None" = None,
-        rule: "Rule | AdaptiveRule | None" = None,
-        n: int | None = None,
-        rounds: Sequence[Any] | None = None,
-        pairs: Sequence[tuple[Any, Any]] | None = None,
-        adjacency: str | None = None,
-    ) -> "Bound":
-        """Fail if one game refutes the claim; see `canaria.assert_private`."""
-        __tracebackhide__ = True
-        from canaria.testing.assertions import examine, promise
-
-        promised = promise(epsilon, delta, claim, adjacency)
-        game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
-        confidence, seed = self.audits.begin()
-        verdict = examine(mechanism, promised, game, confidence, rng=seed)
-        return self.audits.settle(verdict)
+        return examine(audited, claim, how, confidence, rng=seed)
 
 
-@dataclass(frozen=True)
-class TrainingAssertion:
+class TrainingAssertion(_Assertion):
     """The value of the fixture `assert_private_training`."""
 
-    audits: Audits
+    def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
+        from canaria.testing.assertions import examine_training
 
-    @property
-    def seed(self) -> int:
-        """The seed of the next audit: `attach(..., rng=assert_private_training.seed)`."""
-        return self.audits.seed
-
-    def __call__(
-        self,
-        audit: Any,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        *,
-        claim: "Claim | None" = None,
-        rule: "Rule | AdaptiveRule | None" = None,
-        adaptive: bool = False,
-        conformance: bool = True,
-        adjacency: str | None = None,
-    ) -> "Bound":
-        """Fail if training refutes the claim or is not as stated; see `canaria.assert_private_training`."""
-        __tracebackhide__ = True
-        from canaria.testing.assertions import examine_training, promise
-
-        promised = promise(epsilon, delta, claim, adjacency)
-        how = {"rule": rule, "adaptive": adaptive}
-        confidence, _ = self.audits.begin()
-        verdict = examine_training(audit, promised, how, confidence, conformance=conformance)
-        return self.audits.settle(verdict)
+        conformance = how.pop("conformance", True)
+        return examine_training(audited, claim, how, confidence, conformance=conformance)
 
 
 @pytest.fixture
-def _privacy_audits(request: pytest.FixtureRequest) -> Audits:
-    """What the privacy fixtures of one test share; made again when a test is run again."""
+def _privacy_audits(request: pytest.FixtureRequest) -> Generator[Audits, None, None]:
+    """The audits of one test, which its fixtures share; made again when a test is run again."""
     suite = request.config.pluginmanager.get_plugin(_SUITE)
     assert isinstance(suite, Suite)
-    request.node.stash[_LINES], request.node.stash[_ENDED] = [], False
-    audits = Audits(suite=suite, item=request.node, allowed=request.node.stash.get(_COUNTED, 0))
-    request.node.stash[_MADE] = audits
-    return audits
+    stash = request.node.stash
+    stash[_LINES], stash[_ENDED] = [], False
+    audits = Audits(suite=suite, item=request.node, allowed=stash.get(_COUNTED, 0))
+    yield audits
+    # Fixtures that use this one have ended, too, and may have made an audit after the test.
+    if stash[_ENDED] and audits.settled == 0 < audits.allowed:
+        pytest.fail(
+            f"this test declares {_audits(audits.allowed)} and made none: it proves nothing by passing",
+            pytrace=False,
+        )
 
 
 @pytest.fixture
@@ -373,11 +314,9 @@ def _most_audits(config: pytest.Config) -> int:
 
 
 def _seed(config: pytest.Config) -> int:
-    given = getattr(config, "workerinput", {}).get("canaria_seed", config.getoption("privacy_seed"))
-    if given == "random":
-        return secrets.randbelow(_SEEDS)
-    if not (str(given).isascii() and str(given).isdigit()):
-        raise pytest.UsageError(f"--privacy-seed must be a whole number or 'random', got {given!r}")
+    given = str(config.getoption("privacy_seed"))
+    if not (given.isascii() and given.isdigit()):
+        raise pytest.UsageError(f"--privacy-seed must be a whole number, got {given!r}")
     return int(given)
 
 
