@@ -99,7 +99,7 @@ def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
 
     def watched(*step: Any, **how: Any) -> None:
         keep(*step, **how)
-        kept = audit._reader._accumulator
+        kept = audit._accumulator
         seen.append(-kept._held[(kept.steps - 1) % len(kept._held), :100].numpy())
 
     audit._accumulator.add = watched

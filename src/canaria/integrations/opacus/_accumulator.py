@@ -8,14 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Hits
 from canaria.integrations.opacus._witnessing import Witnessed
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training import accumulator
 from canaria.training.accumulator import HELD, LEAST_NOISE, TOO_FEW
+from canaria.training.canaries import TOTALS, derived
+from canaria.training.witnesses import MOST_STEPS
 
 _TOGETHER: Final = 8
 """Logarithms are taken of the product of up to so many steps."""
+_LONGER: Final = 4
+"""Steps are held back this many times longer than specified, since adding them takes a call for each sum."""
+_MOST_HELD: Final = 2**26
+"""Unless they take more numbers than this."""
+_FIRST, _ONE_OF = 64, 4
+"""The noise of parameters is totalled in this many steps, and then in one of so many, at random."""
 _ROOM: Final = 80.0
 """Products stay below e^80, which single precision holds."""
 
@@ -35,12 +43,13 @@ class _Totals(NamedTuple):
 
 
 class Accumulator:
-    """What was seen so far; steps that are held back, up to `held` of them, are kept as they are."""
+    """What was seen so far; the last steps, up to `HELD` or a few times as many, are kept as they are."""
 
-    def __init__(self, specified: accumulator.Accumulator, device: torch.device, *, held: int = HELD) -> None:
+    def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
         self.specified = specified
         self._count, most, roles = sum(specified.layers), specified.most, specified.roles
         self._all = self._count + len(roles.index)
+        held = HELD if HELD * _LONGER * self._all > _MOST_HELD else HELD * _LONGER
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(
@@ -60,28 +69,18 @@ class Accumulator:
         self._witnessed = Witnessed(roles, device, wide)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
-        self._cuts: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         self._scratch = torch.zeros(1 if specified.draws <= 1 else 2, held, self._count, device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
 
-    def _cut(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Of these rows the part of all places, and that of totals."""
-        return self._held[first:last, : self._all], self._held[first:last, self._all :]
-
-    def next_rows(self, count: int) -> tuple[Tensor, Tensor]:
-        """Where the noise of so many steps is to be written before they are added: at all places, and totals.
-
-        They must not go beyond the steps that are held back.
-        """
-        rows = self._waiting, self._waiting + count
-        if rows not in self._cuts:
-            self._cuts[rows] = self._cut(*rows)
-        return self._cuts[rows]
+    def next_row(self) -> tuple[Tensor, Tensor]:
+        """Where the noise of the next step is to be written before it is added: at all places, and totals."""
+        row = self._held[self._waiting]
+        return row[: self._all], row[self._all :]
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
-        """One step: the next of `next_rows`, with its sign changed, and the canaries' own part, if it lacks.
+        """One step: the `next_row`, with its sign changed, and the canaries' own part, if it lacks.
 
         `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
         """
@@ -259,6 +258,15 @@ class Accumulator:
         self.steps, self.noise_square = int(state["steps"]), float(state["noise_square"])
         self.noise_changes = bool(state["noise_changes"])
         self._factors = state["factors"]
+
+
+def totalled_steps(seed: int) -> Hits:
+    """Of the first steps those in which the noise of parameters is totalled."""
+    rng = np.random.default_rng(derived(seed, TOTALS))
+    groups = np.arange(0, MOST_STEPS, _ONE_OF)
+    chosen: Hits = np.arange(MOST_STEPS) < _FIRST
+    chosen[groups + rng.integers(_ONE_OF, size=len(groups))] = True
+    return chosen
 
 
 def _plain(values: Tensor) -> Floats:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from canaria._core.arrays import Floats
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError, shown
-from canaria.integrations.opacus._accumulator import Accumulator
+from canaria.integrations.opacus._accumulator import Accumulator, totalled_steps
 from canaria.integrations.opacus._checks import disagreements_with, require_counted, require_unused
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
@@ -39,15 +39,16 @@ from canaria.integrations.opacus._internals import (
     noise_added,
     processes,
     rate_of,
+    require_trained,
     sampled_rows,
     sum_waits,
+    waiting_batches,
 )
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._ranks import Ranks
-from canaria.integrations.opacus._reader import Reader, Step
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._watch import Watched
-from canaria.integrations.opacus._weights import Weights, checksum, names_of
+from canaria.integrations.opacus._weights import Weights, checksum_of_gradients, names_of
 from canaria.training import accumulator
 from canaria.training.accounts import Account, Disagreements, Setting
 from canaria.training.accumulator import HELD
@@ -59,7 +60,7 @@ from canaria.training.recording import Recording
 from canaria.training.sampling import Sampling
 from canaria.training.watch import Reading, Watch
 
-_VERSION: Final = 4
+_VERSION: Final = 5
 _MOST_ROUNDING: Final = 0.01
 """What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
 _MOST_SPACING: Final = 1 / 32
@@ -186,11 +187,10 @@ class Audit(Recorded):
             sample_rate=self.sample_rate,
             sampling=self.sampling,
         )
-        held = HELD if places.together == 1 else 4 * HELD
-        kept = Accumulator(specified, self.optimizer.params[0].device, held=held)
+        self._accumulator = Accumulator(specified, self.optimizer.params[0].device)
         self._several, self._ghost = processes(self.optimizer) > 1, clips_by_ghost(self.optimizer)
         self._together = is_together(self.optimizer)
-        self._reader = Reader(places, kept, seed, totals=not self._several)
+        self._totalled = totalled_steps(seed)
         self._layer_norms = layer_norms(self.optimizer)
         self._rounding: Tensor | float = 0.0
         self._sums_at_witnesses: list[Tensor] = []
@@ -198,10 +198,6 @@ class Audit(Recorded):
         self._precision = max(
             (torch.finfo(p.dtype).eps for p in self.optimizer.params if p.dtype in FINE), default=0.0
         )
-
-    @property
-    def _accumulator(self) -> Accumulator:
-        return self._reader.accumulated()
 
     def _guarded(self, do: Callable[[], None]) -> None:
         """Do it, unless the audit has ended; an error ends it, and training goes on if that is asked for.
@@ -238,7 +234,9 @@ class Audit(Recorded):
         are reduced: the largest checksum is then the smallest one.
         """
         own = self._injection.heaviest.double()
-        total = self._checksum() if self.steps < FIRST and self._several else torch.zeros_like(own)
+        total = torch.zeros_like(own)
+        if self.steps < FIRST and self._several:
+            total += checksum_of_gradients(self.optimizer) % 2**50  # exact in double precision
         shared = torch.stack([own, torch.full_like(own, bool(self._ended)), total, -total])
         torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
         self._injection.heaviest, ended, most, least = shared
@@ -250,14 +248,6 @@ class Audit(Recorded):
                 self._end("the audit of another process has ended")
         elif self._ranks is not None:
             self._ranks.tell()
-
-    def _checksum(self) -> Tensor:
-        """Of all gradients, as a number that is exact in double precision."""
-        total = torch.zeros((), dtype=torch.int64, device=self.optimizer.params[0].device)
-        for parameter in self.optimizer.params:
-            if parameter.grad is not None:
-                total += checksum(parameter.grad)
-        return (total % 2**50).double()
 
     def _noise(self) -> float:
         """The noise multiplier that is stated for this step."""
@@ -278,15 +268,14 @@ class Audit(Recorded):
 
     def _before_noise(self) -> None:
         places = self._injection.places
-        if not self._ghost and places.accumulated():
+        if not self._ghost and waiting_batches(self.optimizer.params[0]):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        places.require_trained()
+        require_trained(self.optimizer)
         if self._layer_norms and layer_norms(self.optimizer) != self._layer_norms:
             raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if not self._begun:
             require_unused(self.optimizer)
         self._begun = True
-        self._reader.begin()
         clip_norm = clip_norm_of(self.optimizer)
         self._clip_norm = self._clip_norm or clip_norm
         self._own = self._injection.before_noise(min(clip_norm, self._clip_norm))
@@ -339,7 +328,8 @@ class Audit(Recorded):
             self._rounding = self._rounding + rounding / units
         if (lighter := self._injection.lighter) is not None:
             self._rounding = self._rounding + torch.stack([lighter, torch.zeros_like(lighter)])
-        self._reader.add(Step(everybody, self._own, clip_norm, now.noise / share))
+        totalled = self._read_places(everybody)
+        self._accumulator.add(self._own, clip_norm=clip_norm, stated=now.noise / share, totalled=totalled)
         self._account.add(now.told, self.sample_rate)
         if not self._adapts:
             self._noises.add(now.noise)
@@ -347,6 +337,23 @@ class Audit(Recorded):
         if self._watched is not None and self._watched.due():
             values, told = self._accumulator.witnesses(self._watched.watch.every)
             self._watched.add(values, [(stated * share, unit) for stated, unit in told])
+
+    def _read_places(self, everybody: Tensor | None) -> bool:
+        """Read what is left of this step into the accumulator; whether the noise of parameters was totalled.
+
+        `everybody` is the clipped sum of all processes, if there are several.
+        """
+        places, (values, totals) = self._injection.places, self._accumulator.next_row()
+        places.read(values)
+        if everybody is not None:
+            values.add_(everybody)
+        totalled = not self._several and self.steps < len(self._totalled) and bool(self._totalled[self.steps])
+        if totalled:
+            places.totals(totals)
+        if places.sharded:
+            for part in (values, totals) if totalled else (values,):
+                torch.distributed.all_reduce(part)
+        return totalled
 
     def _reduced_sums(self) -> Tensor:
         """The clipped sums of all processes at the places, in the stead of our own."""
@@ -413,7 +420,7 @@ class Audit(Recorded):
     @property
     def steps(self) -> int:
         """How many steps were seen."""
-        return self._reader.steps
+        return self._accumulator.steps
 
     def begin_pass(self) -> OnBatch:
         """The data loader begins a pass that its sampler was asked for before the audit was attached."""
@@ -629,5 +636,4 @@ class Audit(Recorded):
             "sampling": self.sampling.words,
             "trained weights": self._weights,
             "distributed": is_distributed(self.optimizer),
-            "steps kept": self._injection.places.together,
         }

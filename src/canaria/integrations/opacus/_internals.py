@@ -45,6 +45,7 @@ from torch.utils.data import (
 )
 
 from canaria._core.arrays import Integers
+from canaria._core.errors import InputError
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
@@ -153,11 +154,6 @@ class Shard:
     def numel(self) -> int:
         """How many weights this process holds."""
         return self._local.numel()
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether the parameter is trained."""
-        return self._parameter.requires_grad
 
     @property
     def summed_grad(self) -> Tensor:
@@ -398,6 +394,15 @@ def waiting_batches(parameter: Tensor) -> bool:
     return isinstance(getattr(parameter, "grad_sample", None), list)
 
 
+def require_trained(optimizer: DPOptimizer) -> None:
+    """Canaries in a parameter that is frozen would stay in its sum without noise."""
+    if not all(parameter.requires_grad for parameter in optimizer.params):
+        raise InputError(
+            "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
+            "changing what is trained"
+        )
+
+
 def rows_waiting(optimizer: DPOptimizer) -> int:
     """The rows of a batch, before their gradients are added up; 0 if that does not show.
 
@@ -415,9 +420,7 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
 
 
 def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
-    """The sums of the parts of a vector between these places, in one call."""
-    if vector.device.type == "cpu":
-        return torch.from_numpy(np.add.reduceat(vector.numpy(), ends[:-1].numpy()))
+    """The sums of the parts of a vector between these places, in one call; 0 of empty ones."""
     return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)
 
 

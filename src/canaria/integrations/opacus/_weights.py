@@ -20,11 +20,12 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 
-from canaria.integrations.opacus import _places
 from canaria.integrations.opacus._internals import GhostClipper, local_part
 
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by the number of bytes of a weight."""
+COSTLY = ("cuda",)
+"""The kinds of devices on which every call takes time."""
 _FIRST: Final = 64
 """Between this many steps at the beginning all parameters are compared, on every device."""
 _ONE_OF, _GROUPS = 4, 8
@@ -62,7 +63,7 @@ class Weights:
         self._declared = declared
         self._optimizer, self._model = optimizer, None if model is None else module_of(model)
         _audited.add(optimizer)
-        self._costly = optimizer.params[0].device.type in _places.DEFERRING
+        self._costly = optimizer.params[0].device.type in COSTLY
         self._steps, self._thorough = 0, False
         self._versions: list[int] = []
         self._names: list[str] = []
@@ -116,15 +117,14 @@ class Weights:
             self._gradients_changed = self._steps + 1
 
     def _gradients_now(self, step: int) -> list[int]:
-        """Checksums of the gradients; after the first steps, where these cost time, torch's counters.
+        """A checksum of the gradients; after the first steps, where that costs time, torch's counters.
 
         Counters miss what is written to `.data`.
         """
-        held = [parameter.grad for parameter in self._optimizer.params]
         if self._costly and step > _FIRST:
+            held = [parameter.grad for parameter in self._optimizer.params]
             return [0 if one is None else id(one) ^ one._version for one in held]
-        none = torch.zeros((), dtype=torch.int64, device=self._optimizer.params[0].device)
-        return torch.stack([none if one is None else checksum(one) for one in held]).tolist()
+        return [int(checksum_of_gradients(self._optimizer))]
 
     def _written(self) -> list[int]:
         """How often parameters were written to, by torch's counters; writing to `.data` is not counted."""
@@ -277,6 +277,22 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 def checksum(values: Tensor) -> Tensor:
     """The sum of the bits of all values that are here, on their device."""
     return _bits(values).sum(dtype=torch.int64)
+
+
+def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
+    """The sum of the bits of all gradients that are here, on their device.
+
+    They are copied end to end, because a sum of each would take a call for each.
+    """
+    bits: dict[torch.dtype, list[Tensor]] = {}
+    for parameter in optimizer.params:
+        if parameter.grad is not None:
+            part = _bits(parameter.grad)
+            bits.setdefault(part.dtype, []).append(part)
+    total = torch.zeros((), dtype=torch.int64, device=optimizer.params[0].device)
+    for parts in bits.values():
+        total += torch.cat(parts).sum(dtype=torch.int64)
+    return total
 
 
 def _bits(parameter: Tensor) -> Tensor:
