@@ -198,7 +198,7 @@ def test_an_audit_goes_on_from_its_state() -> None:
     assert rounding is not None
     first.detach()
     again = attach(
-        first.optimizer, first._draws.loader, injection="sum", canaries=1000, state=state, rng=9
+        first.optimizer, first.draws.loader, injection="sum", canaries=1000, state=state, rng=9
     ).recording()
     assert again.rounding is not None
     assert np.array_equal(np.array(again.rounding), np.array(rounding))

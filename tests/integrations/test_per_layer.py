@@ -42,7 +42,7 @@ def test_table_is_the_likelihood_of_all_layers() -> None:
     made.one_pass()
     steps, rate = len(shown), audit.sample_rate
     assert steps == 5
-    laid = audit._injection.places.layout
+    laid = audit._steps.injection.places.layout
     places = {place: torch.tensor(chosen) for place, chosen in enumerate(laid.canaries) if len(chosen)}
     assert sorted(places) == [0, 2]
     seen = {

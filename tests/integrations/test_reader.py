@@ -142,13 +142,13 @@ class Calls(TorchDispatchMode):
 def calls_of(audit: Audit, made: Private) -> float:
     """How many calls the audit makes in 16 steps, after the first ones."""
     go_on(made, 64)
-    calls, guarded = Calls(), audit._guarded
+    calls, guarded = Calls(), audit._steps.guarded
 
     def counted(do: Any) -> None:
         with calls:
             guarded(do)
 
-    audit._guarded = counted  # type: ignore[method-assign]
+    audit._steps.guarded = counted  # type: ignore[method-assign]
     go_on(made, 128)
     return sum(calls.counted.values()) / 8
 

@@ -141,7 +141,7 @@ def test_a_watch_is_for_one_training() -> None:
     audit, _ = attached()
     watch = audit.watch()
     with pytest.raises(InputError, match="has watched another training"):
-        audit.watch_with(watch)
+        audit.watch(watch)
 
 
 def test_without_a_free_weight_nothing_can_be_watched() -> None:

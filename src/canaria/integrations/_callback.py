@@ -84,7 +84,7 @@ class AttachesAudit:
         self._audit = attach(optimizer, loader, **how)
         if self._watch is not None:
             self._watch.under(stop, logger)
-            self._audit.watch_with(self._watch)
+            self._audit.watch(self._watch)
 
     def _whole_state(self) -> dict[str, Any]:
         """What a checkpoint needs: the state of the audit, and of the accountant beside it."""

@@ -16,16 +16,12 @@ from canaria.training.accumulator import HELD, LEAST_NOISE, TOO_FEW
 from canaria.training.canaries import TOTALS, derived
 from canaria.training.witnesses import MOST_STEPS
 
-_TOGETHER: Final = 8
-"""Logarithms are taken of the product of up to so many steps."""
 _LONGER: Final = 4
 """Steps are held back this many times longer than specified, since adding them takes a call for each sum."""
 _MOST_HELD: Final = 2**26
 """Unless they take more numbers than this."""
 _FIRST, _ONE_OF = 64, 4
 """The noise of parameters is totalled in this many steps, and then in one of so many, at random."""
-_ROOM: Final = 80.0
-"""Products stay below e^80, which single precision holds."""
 
 
 class _Totals(NamedTuple):
@@ -69,7 +65,6 @@ class Accumulator:
         self._witnessed = Witnessed(roles, device, wide)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
-        self._scratch = torch.zeros(1 if specified.draws <= 1 else 2, held, self._count, device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
@@ -180,55 +175,23 @@ class Accumulator:
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for s = 1, 2, ... canaries on a coordinate.
 
-        With x = e^(y / sigma^2) and m coins for the canaries (`accumulated` for each), a step adds
+        With y the noisy count of canaries and m coins for them (`accumulated` for each), a step adds
 
-            ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma) = ln sum_j c_j x^j,
-            c_j = Bin(j; m, q) e^(-j^2 / (2 sigma^2)).
-
-        That is a polynomial in x (`logs` are the ln c_j), and the sum over steps is the logarithm of a
-        product. Logarithms and exponentials are most of the work here, and this is done for every step of
-        training. So each step costs one exponential for all m, polynomials are evaluated by Horner's rule,
-        and logarithms are taken of products of up to `_TOGETHER` steps. How many is decided by what single
-        precision can hold. Where it cannot hold even one step, each step is added up in logarithms.
+            ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma)
+                = ln sum_j Bin(j; m, q) e^((j y - j^2 / 2) / sigma^2).
         """
         most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
-        factors = self._believed_factors()
-        inverse = _inverse_squares(stated, factors, self._layers, seen.device)
-        logs = [[self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)] for m in range(most + 1)]
-        # If y is at most m + 6 sigma, ln of a factor is at most m (m + 6 sigma) / sigma^2. By its term j = 0
-        # it is at least m ln(1 - q). With q = 1 that is infinite, and no product is formed.
-        least = min(stated) * min(factors)
-        largest, smallest = most * (most + 6 * least) / least**2, -self._law[most][0]
-        together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
+        inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
         # Rows hold what was seen in units of the gradient, with its sign changed; `scale` makes y of them.
-        scale = self._column(self._scales[: len(seen)])
-        scaled = torch.mul(seen, inverse * scale, out=self._scratch[0, : len(seen)])
-        if together == 0:
-            for m in range(self._each, most + 1, self._each):
-                grown = _logaddexp(logs[m][0], scaled + logs[m][1])
-                for j in range(2, m + 1):
-                    grown = _logaddexp(logs[m][j] + j * scaled, grown)
-                yield grown.sum(0)
-            return
-        odds = scaled.exp_()
+        scaled = torch.mul(seen, inverse * self._column(self._scales[: len(seen)]))
         for m in range(self._each, most + 1, self._each):
-            # With one coin the odds are needed only once, so that scratch has one row, which is overwritten.
-            ratio = self._scratch[-1, : len(seen)]
-            first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
-            if isinstance(first, Tensor) or isinstance(second, Tensor):
-                torch.mul(odds, first, out=ratio).add_(second)
-            else:
-                torch.add(torch.tensor(second), odds, alpha=first, out=ratio)
-            for j in range(m - 2, -1, -1):
-                ratio.mul_(odds).add_(_exp(logs[m][j]))
-            # Products of whole groups; the steps that are left over make a smaller one.
-            whole = len(ratio) // together * together
-            product = ratio[:whole].view(-1, together, self._count).prod(1)
-            if whole < len(ratio):
-                product = torch.cat([product, ratio[whole:].prod(0, keepdim=True)])
-            # A fault can make y larger than was assumed above. Then the product may be infinite, and is cut.
-            yield product.log_().clamp_(max=_ROOM).sum(0)
+            terms = [self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)]
+            # Sums of logarithms, not logarithms of products: those overflow where the noise is small.
+            grown = _logaddexp(terms[0], scaled + terms[1])
+            for j in range(2, m + 1):
+                grown = _logaddexp(terms[j] + j * scaled, grown)
+            yield grown.sum(0)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
@@ -275,10 +238,6 @@ def _plain(values: Tensor) -> Floats:
 
 def _logaddexp(first: Tensor | float, second: Tensor) -> Tensor:
     return torch.logaddexp(second, first if isinstance(first, Tensor) else second.new_tensor(first))
-
-
-def _exp(value: Tensor | float) -> Tensor | float:
-    return value.exp() if isinstance(value, Tensor) else math.exp(value)
 
 
 def _inverse_squares(

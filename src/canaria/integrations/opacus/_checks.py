@@ -8,7 +8,6 @@ from opacus.optimizers import DPOptimizer
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._injections import layers_with_room
 from canaria.integrations.opacus._internals import (
-    Loader,
     accountant_of,
     clips_adaptively,
     clips_by_ghost,
@@ -18,13 +17,11 @@ from canaria.integrations.opacus._internals import (
     is_sharded_by_rows,
     is_together,
     layer_norms,
-    sampled_rows,
-    samples_by_poisson,
-    shuffles,
     steps_counted,
 )
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._samplers import Loader, sampled_rows, samples_by_poisson, shuffles
 from canaria.training.accounts import Account, Disagreements, disagreements
 from canaria.training.canaries import Dense, Design
 from canaria.training.sampling import Sampling

@@ -23,7 +23,6 @@ from canaria.integrations.opacus._internals import (
     layer_norms,
     parts_held,
     per_sample_gradients,
-    rate_of,
     require_trained,
     rows_waiting,
     waiting_batches,
@@ -31,6 +30,7 @@ from canaria.integrations.opacus._internals import (
 from canaria.integrations.opacus._places import FINE, Places, SampleGradients
 from canaria.integrations.opacus._poisson import Poisson
 from canaria.integrations.opacus._rows import Draws
+from canaria.integrations.opacus._samplers import rate_of
 from canaria.training.canaries import (
     DRAWS,
     PLACES,

@@ -16,7 +16,6 @@ from torch.utils.data import Dataset, TensorDataset
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._internals import (
-    PoissonSampler,
     accountant_of,
     clips_adaptively,
     divisor,
@@ -25,10 +24,10 @@ from canaria.integrations.opacus._internals import (
     is_sharded,
     noise_added,
     rounding,
-    rows_of,
     waiting_sums,
 )
 from canaria.integrations.opacus._programs import replaying
+from canaria.integrations.opacus._samplers import PoissonSampler, rows_of
 from canaria.training.neighbours import (
     DRIFT,
     Neighbours,

@@ -236,7 +236,7 @@ class SampleGradients:
 
     def put(self, rows: Tensor, values: Tensor) -> None:
         """Make `values` (rows, coordinates) the gradient of these rows along the coordinates."""
-        parts = self._places.unfolded(values).split([len(some) for some in self.chosen.values()], dim=1)
+        parts = torch.split(self._places.unfolded(values), [len(one) for one in self.chosen.values()], dim=1)
         for (place, some), part in zip(self.chosen.items(), parts, strict=True):
             parameter = self._parameters[place]
             sample = per_sample_gradients(parameter)

@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from canaria._core import checks
 from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import (
+from canaria.integrations.opacus._samplers import (
     OnBatch,
     rate_of,
     record_draws,
