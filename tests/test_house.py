@@ -137,7 +137,16 @@ def test_integrations_have_the_same_files() -> None:
     """
     alone = {"_auditing.py", "_neighbours.py", "_programs.py", "_ranks.py", "_plan.py", "_sampling.py"}
     alone |= {"_weights.py", "_whitening.py"}
-    alone |= {"_hooks.py", "_samplers.py", "_steps.py", "_settings.py", "_rounding.py"}
+    alone |= {
+        "_replays.py",
+        "_variants.py",
+        "_items.py",
+        "_hooks.py",
+        "_samplers.py",
+        "_steps.py",
+        "_settings.py",
+        "_rounding.py",
+    }
     saving = {"_poisson.py", "_witnessing.py"}
     folders = {
         folder.name: {path.name for path in folder.glob("*.py")} - alone - saving

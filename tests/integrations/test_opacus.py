@@ -189,7 +189,8 @@ def test_state_of_an_audit_of_another_model_is_refused() -> None:
     """And nothing stays attached, whatever went wrong."""
     begun, _ = audited("sum", steps=10, canaries=100)
     other = private("sum", hidden=8)
-    broken = {**begun.state_dict(), "trained weights": 610, "seed": None}
+    state = begun.state_dict()
+    broken = {**state, "trained weights": 610, "seen": {**state["seen"], "seed": None}}
     for state, wrong, message in (
         (begun.state_dict(), InputError, "has trained weights = 1210, but this audit 610"),
         (broken, TypeError, "NoneType"),

@@ -120,7 +120,7 @@ def test_a_resumed_audit_goes_on_watching() -> None:
     audit, made = attached()
     audit.watch()
     made.one_pass()
-    state, before = audit.state_dict(), audit._watched.watch.reading()  # type: ignore[union-attr]
+    state, before = audit.state_dict(), audit._steps.watched.watch.reading()  # type: ignore[union-attr]
     audit.detach()
     again = attach(
         made.optimizer,

@@ -23,7 +23,6 @@ from canaria.integrations.opacus._internals import (
     layer_norms,
     parts_held,
     per_sample_gradients,
-    require_trained,
     rows_waiting,
     waiting_batches,
 )
@@ -242,7 +241,7 @@ class _Rows(_ByRows):
 
     @torch.no_grad()
     def before_clipping(self) -> None:
-        require_trained(self._optimizer)
+        self.places.require_trained()
         parameters = self._optimizer.params
         if any(map(waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")

@@ -28,8 +28,6 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, placement_types
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from canaria._core.errors import InputError
-
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
 CLIP: Final = "clip_and_accumulate"
@@ -140,6 +138,11 @@ class Shard:
     def numel(self) -> int:
         """How many weights this process holds."""
         return self._local.numel()
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the parameter is trained."""
+        return self._parameter.requires_grad
 
     @property
     def summed_grad(self) -> Tensor:
@@ -264,15 +267,6 @@ def divisor(optimizer: DPOptimizer) -> float:
 def waiting_batches(parameter: Tensor) -> bool:
     """Whether per-sample gradients of several batches wait for one step."""
     return isinstance(getattr(parameter, "grad_sample", None), list)
-
-
-def require_trained(optimizer: DPOptimizer) -> None:
-    """Canaries in a parameter that is frozen would stay in its sum without noise."""
-    if not all(parameter.requires_grad for parameter in optimizer.params):
-        raise InputError(
-            "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
-            "changing what is trained"
-        )
 
 
 def rows_waiting(optimizer: DPOptimizer) -> int:

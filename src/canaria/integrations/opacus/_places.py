@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from canaria._core.arrays import Integers
+from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     CLIPPED_SUM,
     GRADIENT,
@@ -101,6 +102,17 @@ class Places:
     def _split(self, vector: Tensor) -> list[Tensor]:
         """Its parts, one for each parameter, as views."""
         return [vector[where].view(p.shape) for where, p in zip(self._slices, self._parameters, strict=True)]
+
+    def require_trained(self) -> None:
+        """Canaries in a parameter that is frozen would stay in its sum without noise.
+
+        The parameters are those of attaching: `params` of an optimizer of Opacus leaves frozen ones out.
+        """
+        if not all(parameter.requires_grad for parameter in self._parameters):
+            raise InputError(
+                "a parameter that carries canaries was frozen; freeze before attaching, and detach before "
+                "changing what is trained"
+            )
 
     def take_sums(self) -> None:
         """Take the clipped sums as they are now.

@@ -24,7 +24,6 @@ from canaria.integrations.opacus._internals import (
     is_together,
     layer_norms,
     processes,
-    require_trained,
     sum_waits,
     waiting_batches,
 )
@@ -74,7 +73,7 @@ class Program:
 
 
 class Steps:
-    """Sees the steps of an optimizer until an error ends that, or `undo`; `ended` says why nothing more is."""
+    """Sees the steps of an optimizer until an error ends that; `ended` says why nothing more is seen."""
 
     def __init__(self, given: Given, seed: int, program: Program) -> None:
         self._given, self._optimizer, self._program = given, given.optimizer, program
@@ -192,7 +191,7 @@ class Steps:
     def _require_as_attached(self) -> None:
         if not self._ghost and waiting_batches(self._optimizer.params[0]):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        require_trained(self._optimizer)
+        self.injection.places.require_trained()
         if self._layer_norms and layer_norms(self._optimizer) != self._layer_norms:
             raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
         if not self.begun:
