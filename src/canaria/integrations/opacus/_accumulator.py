@@ -62,7 +62,7 @@ class Accumulator:
             torch.zeros(most, self._count, dtype=wide, device=device),
             torch.full((self._count if self._pass else 0,), -torch.inf, dtype=wide, device=device),
         )
-        self._witnessed = Witnessed(roles, device, wide)
+        self._witnessed = Witnessed(roles)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
@@ -93,7 +93,7 @@ class Accumulator:
         if self._waiting == len(self._held):
             self._factors = self._believed_factors()
             self._totals = self._with_held(self._totals)
-            self._witnessed.add(*self._held_noise())
+            self._witnessed = self._with_held_noise()
             self._waiting, self._totalled = 0, []
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
@@ -124,15 +124,19 @@ class Accumulator:
         found = self._with_held(self._totals.copied())
         if self._pass and (some := self.steps % self._pass):
             self._close(found, some)
-        witnessed = self._witnessed.seen(*self._held_noise())
-        self.first_values = self._witnessed.values
-        return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
+        return accumulator.Totals(_plain(found.sums), _plain(found.table), self._with_held_noise().seen)
 
-    def _held_noise(self) -> tuple[Tensor, Tensor | float, list[int]]:
-        """Of steps that are held back: the noise that shows alone, its units, and which have totals."""
-        rows = range(self._waiting)
-        units = self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
-        return self._held[: self._waiting, self._count :], units, self._totalled
+    @property
+    def first_values(self) -> Floats:
+        """The noise at all witnesses in the first steps, in units of the stated noise."""
+        return self._with_held_noise().values
+
+    def _with_held_noise(self) -> Witnessed:
+        """What witnesses showed, with the steps that are held back."""
+        steps = range(self._waiting)
+        units = np.array([self._scales[step] / max(self._stated[step], 1e-30) for step in steps])
+        noise = _plain(self._held[: self._waiting, self._count :]) * units[:, None]
+        return self._witnessed.with_steps(noise, self._totalled)
 
     def _with_held(self, before: _Totals) -> _Totals:
         """These totals, which are changed, with the steps that are held back."""
@@ -197,7 +201,7 @@ class Accumulator:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
         return {
             **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
-            **self._witnessed.state_dict(),
+            "witnessed": self._witnessed.state_dict(),
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
             "scales": self._scales[: self._waiting],
@@ -212,7 +216,7 @@ class Accumulator:
         """Go on from a checkpoint."""
         device = self._held.device
         self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
-        self._witnessed.load_state_dict(state)
+        self._witnessed.load_state_dict(state["witnessed"])
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]

@@ -20,7 +20,7 @@ from canaria.integrations.opacus._internals import (
     steps_counted,
 )
 from canaria.integrations.opacus._places import FINE
-from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import Loader, sampled_rows, samples_by_poisson, shuffles
 from canaria.training.accounts import Account, Disagreements, disagreements
 from canaria.training.canaries import Dense, Design
@@ -189,8 +189,8 @@ def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: De
         if injection == "rows"
         else "with_canary_head(model, dataset, canaries)"
     )
-    if not isinstance(rows, CanaryRows) or rows.count != design.count:
-        held = f"{rows.count} canary rows" if isinstance(rows, CanaryRows) else type(rows).__name__
+    if not isinstance(rows, WithCanaries) or rows.count != design.count:
+        held = f"{rows.count} canary rows" if isinstance(rows, WithCanaries) else type(rows).__name__
         raise InputError(
             f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
             f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"

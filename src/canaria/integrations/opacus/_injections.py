@@ -1,6 +1,7 @@
 """How canaries get into the sums: three ways, one interface."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -51,7 +52,7 @@ _SURELY_CLIPPED: Final = 2.0
 """The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
 
 
-class Injection:
+class Injection(ABC):
     """How canaries get into the sums.
 
     `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
@@ -65,12 +66,12 @@ class Injection:
     share: float = 1.0
     lighter: Tensor | None = None
 
-    def before_clipping(self) -> None:
+    def before_clipping(self) -> None:  # noqa: B027, most have nothing to do
         """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
 
+    @abstractmethod
     def before_noise(self, clip_norm: float) -> Tensor | None:
-        """Take the clipped sums, and add the canaries, if that is to be done now; else tell their part."""
-        raise NotImplementedError
+        """Take the clipped sums, and add the canaries, if that is to be done now; else return their part."""
 
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if gradients are clipped as stated."""
@@ -84,13 +85,13 @@ class Injection:
         """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
         return ""
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027, most have nothing to do
         """Undo what was changed."""
 
-    def draws_state(self) -> Any:
+    def draws_state(self) -> Any:  # noqa: B027, most have nothing to do
         """What a checkpoint needs of draws of the auditor's own, or of canaries; None if there is nothing."""
 
-    def restore_draws(self, state: Any) -> None:
+    def restore_draws(self, state: Any) -> None:  # noqa: B027, most have nothing to do
         """Go on from such a state."""
 
 

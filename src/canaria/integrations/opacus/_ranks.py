@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from canaria._core import seeds
 from canaria._core.arrays import Integers
-from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import pool_of, rate_of, rows_of_process, samples_by_poisson
 from canaria.training.processes import (
     COMPARED,
@@ -58,7 +58,7 @@ class Ranks:
         # numbers are drawn from, or the sizes differ, is it worth reading rows.
         if pools.sum(axis=0).max() > 1 or len(set(sizes.tolist())) > 1:
             dataset = data_loader.dataset
-            prints = self._gather(_prints(dataset.dataset if isinstance(dataset, CanaryRows) else dataset))
+            prints = self._gather(_prints(dataset.dataset if isinstance(dataset, WithCanaries) else dataset))
             self._shared_rows = shared_rows(list(pools), prints, sizes.tolist())
             if not self._shared_rows and (prints == 0).all(axis=1).any():
                 self._rows_excuse = "rows of their data sets cannot be compared"

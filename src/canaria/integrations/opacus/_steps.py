@@ -287,10 +287,7 @@ class Steps:
         return sums
 
     def fine_values(self, noise: float) -> Floats:
-        """Noise and sums at witnesses, of the first steps, if fine enough to show noise that is rounded.
-
-        Ask the accumulator for its totals before.
-        """
+        """Noise and sums at witnesses, of the first steps, if fine enough to show noise that is rounded."""
         values = self.accumulator.first_values
         if not self.sums_at_witnesses or noise == 0:
             return np.zeros((0, 2))
