@@ -204,4 +204,4 @@ def _break(audit: Any) -> None:
     def fail(clip_norm: float) -> None:
         raise InputError("what only this rank sees")
 
-    audit._injection.before_noise = fail
+    audit._steps.injection.before_noise = fail

@@ -33,7 +33,7 @@ def add_to(
     kept: in_torch.Accumulator, row: np.ndarray, noise: np.ndarray, whole: np.ndarray, sigma: float
 ) -> None:
     """A step with clip norm 2, half of it canaries."""
-    read, totals = kept.next_rows(1)
+    read, totals = kept.next_row()
     read.copy_(torch.tensor(-2 * np.concatenate([row / 2, noise])))
     totals.copy_(torch.tensor(-2 * whole))
     kept.add(torch.tensor(row), clip_norm=2.0, stated=sigma, totalled=True)

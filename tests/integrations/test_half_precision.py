@@ -161,7 +161,7 @@ def test_rounding_adds_the_variance_that_is_said(kind: torch.dtype, batch: int, 
     parameter.summed_grad = (torch.rand(count) * 40).to(kind)
     taking = torch.rand(count) < 0.5
     places.take_sums()
-    places.add(taking.float(), norm)
+    places.add(places.spread(taking.float()), norm)
     noise = torch.normal(0.0, 1.0, (count,), dtype=kind)
     parameter.grad = (parameter.summed_grad + noise) / batch
     places.subtract_gradients(batch)
@@ -185,7 +185,7 @@ def test_the_release_is_what_the_optimizer_uses() -> None:
     places = Places([parameter], layout([(2,)], 2, np.random.default_rng(0), coarse=[0]))
     parameter.summed_grad = torch.tensor([512.0, 258.0], dtype=torch.bfloat16)
     places.take_sums()
-    places.add(torch.ones(2), 1.0)
+    places.add(places.spread(torch.ones(2)), 1.0)
     parameter.grad = parameter.summed_grad.clone()
     places.subtract_gradients(1.0)
     assert (-places.read(torch.empty(2))).tolist() == [0.0, 2.0]
@@ -198,7 +198,7 @@ def test_an_audit_goes_on_from_its_state() -> None:
     assert rounding is not None
     first.detach()
     again = attach(
-        first.optimizer, first._draws.loader, injection="sum", canaries=1000, state=state, rng=9
+        first.optimizer, first.draws.loader, injection="sum", canaries=1000, state=state, rng=9
     ).recording()
     assert again.rounding is not None
     assert np.array_equal(np.array(again.rounding), np.array(rounding))

@@ -95,14 +95,14 @@ def test_accumulated_table_is_the_likelihood_of_the_noisy_sums() -> None:
     made = private("sum", canaries=300)
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=300, per_coordinate=3, rng=0)
     seen: list[np.ndarray] = []
-    keep = audit._accumulator.add
+    keep = audit._steps.accumulator.add
 
     def watched(*step: Any, **how: Any) -> None:
         keep(*step, **how)
-        kept = audit._reader._accumulator
+        kept = audit._steps.accumulator
         seen.append(-kept._held[(kept.steps - 1) % len(kept._held), :100].numpy())
 
-    audit._accumulator.add = watched
+    audit._steps.accumulator.add = watched
     for _ in range(4):
         made.one_pass()
     expected = log_likelihoods_of(np.array(seen), 3, 0.1, SIGMA)
@@ -177,7 +177,7 @@ def test_state_of_another_audit_is_refused() -> None:
     other = private("sum")
     for state, message in (
         (begun.state_dict(), "design"),
-        ({"version": 4}, "design"),
+        ({"version": 5}, "design"),
         ({"version": 3}, "version"),
     ):
         with pytest.raises(InputError, match=message):
@@ -189,7 +189,8 @@ def test_state_of_an_audit_of_another_model_is_refused() -> None:
     """And nothing stays attached, whatever went wrong."""
     begun, _ = audited("sum", steps=10, canaries=100)
     other = private("sum", hidden=8)
-    broken = {**begun.state_dict(), "trained weights": 610, "seed": None}
+    state = begun.state_dict()
+    broken = {**state, "trained weights": 610, "seen": {**state["seen"], "seed": None}}
     for state, wrong, message in (
         (begun.state_dict(), InputError, "has trained weights = 1210, but this audit 610"),
         (broken, TypeError, "NoneType"),

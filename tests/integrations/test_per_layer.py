@@ -42,7 +42,8 @@ def test_table_is_the_likelihood_of_all_layers() -> None:
     made.one_pass()
     steps, rate = len(shown), audit.sample_rate
     assert steps == 5
-    places = {place: chosen for place, _, chosen, _ in audit._injection.places._carrying}
+    laid = audit._steps.injection.places.layout
+    places = {place: torch.tensor(chosen) for place, chosen in enumerate(laid.canaries) if len(chosen)}
     assert sorted(places) == [0, 2]
     seen = {
         place: torch.stack(

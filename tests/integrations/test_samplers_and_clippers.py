@@ -49,9 +49,9 @@ def test_other_batches_from_a_poisson_sampler_are_found(injection: str, kind: st
 def test_a_row_twice_in_a_batch_is_reported() -> None:
     made = private("sum")
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
-    assert audit._draws.drawn() is not None
+    assert audit.draws.drawn() is not None
     for batch in ([3, 4], [5, 5]):
-        audit._draws._batches.add(batch, audit._draws._batches.begin())
+        audit.draws._batches.add(batch, audit.draws._batches.begin())
     made.one_pass()
     assert "drawn twice for one batch" in audit.report(2.0, DELTA).verdict
 

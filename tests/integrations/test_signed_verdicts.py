@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 from canaria import Result
 from canaria.evidence import AuditWarning
 from canaria.integrations.opacus import attach, auditing
-from canaria.integrations.opacus._internals import copies_of_rows
+from canaria.integrations.opacus._samplers import copies_of_rows
 
 DELTA = 1e-5
 

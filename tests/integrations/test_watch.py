@@ -120,7 +120,7 @@ def test_a_resumed_audit_goes_on_watching() -> None:
     audit, made = attached()
     audit.watch()
     made.one_pass()
-    state, before = audit.state_dict(), audit._watched.watch.reading()  # type: ignore[union-attr]
+    state, before = audit.state_dict(), audit._steps.watched.watch.reading()  # type: ignore[union-attr]
     audit.detach()
     again = attach(
         made.optimizer,
@@ -141,7 +141,7 @@ def test_a_watch_is_for_one_training() -> None:
     audit, _ = attached()
     watch = audit.watch()
     with pytest.raises(InputError, match="has watched another training"):
-        audit.watch_with(watch)
+        audit.watch(watch)
 
 
 def test_without_a_free_weight_nothing_can_be_watched() -> None:

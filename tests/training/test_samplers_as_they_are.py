@@ -83,7 +83,7 @@ def test_in_torch_it_is_the_specification(sampling: Sampling, most: int, steps: 
     whole = rng.normal(size=(steps, len(sizes)))
     kept = in_torch.Accumulator(specified, torch.device("cpu"))
     for step in range(steps):
-        read, totals = kept.next_rows(1)
+        read, totals = kept.next_row()
         read.copy_(torch.tensor(-np.concatenate([seen[step], noise[step]])))
         totals.copy_(torch.tensor(-whole[step]))
         kept.add(None, clip_norm=1.0, stated=1.5, totalled=True)

@@ -1,7 +1,8 @@
 """What the callbacks of training frameworks on top of Opacus have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from opacus.data_loader import DPDataLoader
 from opacus.optimizers import DPOptimizer
@@ -15,14 +16,16 @@ from canaria.training import Watch
 from canaria.training.canaries.sampling import Sampling
 
 
-class AttachesAudit:
+class AttachesAudit(ABC):
     """Attaches one audit when training begins; its state, and the accountant's, go through checkpoints.
 
     The frameworks do not know of the accountant: it gets its state back if it has counted nothing yet.
     """
 
-    sees_draws: ClassVar[bool] = True
-    """Whether it is asked before the framework draws the first batch."""
+    @property
+    @abstractmethod
+    def sees_draws(self) -> bool:
+        """Whether it is asked before the framework draws the first batch."""
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class AttachesAudit:
         self._audit = attach(optimizer, loader, **how)
         if self._watch is not None:
             self._watch.under(stop, logger)
-            self._audit.watch_with(self._watch)
+            self._audit.watch(self._watch)
 
     def _whole_state(self) -> dict[str, Any]:
         """What a checkpoint needs: the state of the audit, and of the accountant beside it."""

@@ -58,6 +58,8 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
 
     """
 
+    sees_draws = True
+
     def on_train_begin(
         self,
         args: TrainingArguments,

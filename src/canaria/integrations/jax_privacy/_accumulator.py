@@ -8,6 +8,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from canaria._core.arrays import Floats
+from canaria.integrations._witnesses import joined
 from canaria.mechanisms.dpsgd import binomial_law
 from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Seen
 from canaria.training.likelihood import accumulator
@@ -150,12 +151,14 @@ class Accumulator:
         roles, done = self.specified.roles, steps - len(rest)
         witnesses = self._all - self._count
         last = Seen.of(rest[:, :witnesses], rest[:, witnesses:], roles)
-        by_step = np.array(kept.by_step, np.float64)
-        by_step[(done + np.arange(len(rest))) % MOST_STEPS] += last.by_step
-        values = int(roles.shaped.sum()) * done
         beyond = np.asarray(kept.beyond, np.int64)
-        cells = -np.diff(np.concatenate([[values], beyond, [0]])) + last.cells
-        signs = np.concatenate([np.asarray(kept.signs)[:done], last.signs])[:MOST_STEPS]
-        totals = np.concatenate([np.asarray(kept.totals, np.float64)[:done], last.totals])[:MOST_STEPS]
-        by_place = np.asarray(kept.by_place, np.float64) + last.by_place
-        return Seen(steps, by_step[: min(steps, MOST_STEPS)], by_place, cells, signs, totals)
+        before = Seen(
+            done,
+            np.asarray(kept.by_step, np.float64)[:done],
+            np.asarray(kept.by_place, np.float64),
+            -np.diff(np.concatenate([[int(roles.shaped.sum()) * done], beyond, [0]])),
+            np.asarray(kept.signs)[:done],
+            np.asarray(kept.totals, np.float64)[:done],
+        )
+        # Single values of the first steps are not in the state, so there are none of the last steps, too.
+        return joined(before, last._replace(firsts=before.firsts))

@@ -1,5 +1,6 @@
 """Attaching an audit to a privatizer."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -10,20 +11,19 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.integrations.jax_privacy._audit import Audit, PyTree
 from canaria.integrations.jax_privacy._checks import (
-    Stated,
+    Training,
     coarse_in,
-    noise_of,
     require_private,
     require_room,
     shapes_of,
     stated,
+    with_noise_of,
 )
 from canaria.integrations.jax_privacy._injections import INJECTIONS
 from canaria.integrations.jax_privacy._sampling import correlation_of, groups_of_one_size
 from canaria.mechanisms import Strategy
 from canaria.mechanisms.participation import Participation
 from canaria.training.canaries.designs import Dense, Design, Dirac, design_of
-from canaria.training.likelihood.correlated import Correlation
 
 _ATTACH: Final = 0x61747461
 
@@ -99,57 +99,27 @@ def attach(
     if strategy is None and sampling is None:
         if sample_rate is None:
             raise InputError("sample_rate must be given, or strategy and sampling if noise is correlated")
-        settings = stated(clip_norm, noise_multiplier, sample_rate)
-        added = noise_of(privatizer, settings, deviation=noise_multiplier)
-        return audit_of(
-            privatizer,
-            params,
-            design,
-            added.settings,
-            injection=injection,
-            rng=rng,
-            contradictions=added.contradictions,
-            remarks=added.remarks,
-            planned=None if steps is None else checks.integer("steps", steps, 1),
-        )
-    if strategy is None or sampling is None or sample_rate is not None:
+        planned = None if steps is None else checks.integer("steps", steps, 1)
+        training = stated(clip_norm, noise_multiplier, sample_rate, planned)
+        training = with_noise_of(privatizer, training, deviation=noise_multiplier)
+    elif strategy is None or sampling is None or sample_rate is not None:
         raise InputError("strategy and sampling go together, in the place of sample_rate")
-    correlation = correlation_of(strategy, sampling, noise_multiplier)
-    if steps not in (None, correlation.steps):
-        raise InputError(f"steps must be those of the strategy, {correlation.steps}, got {shown(steps)}")
-    settings = stated(clip_norm, noise_multiplier, correlation.sample_rate)
-    added = noise_of(privatizer, settings, deviation=correlation.mechanism.deviation)
-    correlation = correlation_of(strategy, sampling, added.settings.noise_multiplier)
-    return audit_of(
-        privatizer,
-        params,
-        design,
-        added.settings,
-        injection=injection,
-        rng=rng,
-        correlation=correlation,
-        contradictions=added.contradictions,
-        remarks=added.remarks,
-        planned=correlation.steps,
-        groups=groups_of_one_size(sampling),
-    )
+    else:
+        correlation = correlation_of(strategy, sampling, noise_multiplier)
+        if steps not in (None, correlation.steps):
+            raise InputError(f"steps must be those of the strategy, {correlation.steps}, got {shown(steps)}")
+        training = stated(clip_norm, noise_multiplier, correlation.sample_rate, correlation.steps)
+        training = with_noise_of(privatizer, training, deviation=correlation.mechanism.deviation)
+        correlation = correlation_of(strategy, sampling, training.noise_multiplier)
+        training = replace(training, correlation=correlation, groups=groups_of_one_size(sampling))
+    return audit_of(privatizer, params, design, training, injection=injection, rng=rng)
 
 
 def audit_of(
-    privatizer: PyTree,
-    params: PyTree,
-    design: Design,
-    settings: Stated,
-    *,
-    injection: str,
-    rng: Seed,
-    correlation: Correlation | None = None,
-    contradictions: tuple[str, ...] = (),
-    remarks: tuple[str, ...] = (),
-    planned: int | None = None,
-    groups: int = 1,
+    privatizer: PyTree, params: PyTree, design: Design, training: Training, *, injection: str, rng: Seed
 ) -> Audit:
-    """The audit, if all that it was given can be used; rows are split into so many groups of one size."""
+    """The audit, if all that it was given can be used."""
+    correlation = training.correlation
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
     if correlation is not None and (isinstance(design, Dense) or design.most > 1):
@@ -159,19 +129,8 @@ def audit_of(
     shapes = shapes_of(params)
     if injection == "sum":
         require_room(shapes, design, several=correlation is None)
-        correlation = None if correlation is None else correlation.at_worst()
+        # Canaries of our own take the steps in which a row leaks most; those of "head" the sampler's.
+        worst = None if correlation is None else correlation.at_worst()
+        training = replace(training, correlation=worst, groups=1)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    return Audit(
-        privatizer,
-        shapes,
-        design,
-        injection,
-        seed,
-        stated=settings,
-        coarse=coarse_in(params),
-        correlation=correlation,
-        contradictions=contradictions,
-        remarks=remarks,
-        planned=planned,
-        groups=groups,
-    )
+    return Audit(privatizer, shapes, design, injection, seed, training=training, coarse=coarse_in(params))

@@ -17,9 +17,9 @@ from canaria.bounds.conformance import Conformance
 from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.integrations.jax_privacy._accumulator import Accumulated, Accumulator
-from canaria.integrations.jax_privacy._checks import Stated, require_fitting
+from canaria.integrations.jax_privacy._checks import Training, require_fitting
 from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
-from canaria.integrations.jax_privacy._injections import Head, Sum, Turns
+from canaria.integrations.jax_privacy._injections import Coins, Draw, Head, Sum, Turns
 from canaria.integrations.jax_privacy._internals import Uses, key_of
 from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
@@ -39,9 +39,8 @@ from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.noise import numbered
 from canaria.training.likelihood import accumulator
-from canaria.training.likelihood.correlated import Correlation
 from canaria.training.recording import Recording
-from canaria.training.watch import Reading, Watch
+from canaria.training.watch import Watch
 
 PyTree = Any
 """Arrays in any nest of tuples, lists and dicts."""
@@ -112,21 +111,15 @@ class Audit:
         injection: str,
         seed: int,
         *,
-        stated: Stated,
+        training: Training,
         coarse: list[int],
-        correlation: Correlation | None = None,
-        contradictions: tuple[str, ...] = (),
-        remarks: tuple[str, ...] = (),
-        planned: int | None = None,
-        groups: int = 1,
     ) -> None:
-        self._groups = groups if injection == "head" else 1
-        self.design, self.injection, self.seed = design, injection, seed
-        self.clip_norm, self.noise_multiplier, self.sample_rate = stated
-        self.correlation, self._contradictions = correlation, contradictions
-        self._planned, self._remarks = planned, remarks
+        self.design, self.injection, self.seed, self._training = design, injection, seed, training
+        self.clip_norm, self.noise_multiplier = training.clip_norm, training.noise_multiplier
+        self.sample_rate = training.sample_rate
+        self.correlation = correlation = training.correlation
         self._uses, self._used_again = Uses(), False
-        self._unit = correlation.mechanism.deviation if correlation is not None else stated.noise_multiplier
+        self._unit = self.noise_multiplier if correlation is None else correlation.mechanism.deviation
         self._audited = optax.with_extra_args_support(audited)
         self._bits = hidden_bits(design.count, seed)
         home: list[int] = []
@@ -137,13 +130,14 @@ class Audit:
         places = Places(layout(shapes, design.coordinates, rng, home=home, coarse=coarse))
         self._injection = self._injected(shapes, places)
         specified = accumulator.Accumulator.of(
-            design, places.layers, places.roles, sample_rate=stated.sample_rate
+            design, places.layers, places.roles, sample_rate=self.sample_rate
         )
         self._accumulator = Accumulator(
             specified if correlation is None else replace(specified, most=0), self._unit
         )
         self._whitening: Whitening | None = None
-        made = repr((seed, design, injection, tuple(stated), self._injection.shapes)).encode()
+        settings = self.clip_norm, self.noise_multiplier, self.sample_rate
+        made = repr((seed, design, injection, settings, self._injection.shapes)).encode()
         if correlation is not None:
             strategy = correlation.mechanism.strategy
             self._whitening = Whitening(strategy, design.coordinates, places.roles)
@@ -156,18 +150,11 @@ class Audit:
         if self.injection == "head":
             return Head(shapes, places)
         if self.correlation is None:
-            given = {"clip_norm": self.clip_norm, "sample_rate": self.sample_rate}
-            return Sum(shapes, places, self.design, self._bits, **given)
-        return Turns(
-            shapes,
-            places,
-            self.design,
-            self._bits,
-            clip_norm=self.clip_norm,
-            law=self.correlation.mechanism.participation,
-            steps=self.correlation.steps,
-            rng=np.random.default_rng(derived(self.seed, DRAWS)),
-        )
+            draw: Draw = Coins(self.design, self._bits, self.sample_rate)
+        else:
+            rng = np.random.default_rng(derived(self.seed, DRAWS))
+            draw = Turns(self.correlation, self._bits, rng)
+        return Sum(shapes, places, self.clip_norm, draw)
 
     def _init(self, params: PyTree) -> AuditState:
         self._require_fitting("params", jax.tree.leaves(params))
@@ -245,22 +232,13 @@ class Audit:
 
         -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
         """
-        return rows_of(indices, real, self.design.count, self._groups)
+        return rows_of(indices, real, self.design.count, self._training.groups)
 
-    def watch(
-        self,
-        *,
-        alpha: float = 1e-3,
-        every: int = 1,
-        on_alarm: str | Callable[[Reading], None] = "stop",
-        log: Any = None,
-        log_every: int = 50,
-        delta: float | None = None,
-    ) -> Watch:
+    def watch(self, watch: Watch | None = None, **how: Any) -> Watch:
         """Watch the noise, with an alarm: call `look` with the state after every step, or every few.
 
-        Bounds hold whether or not training is stopped: what is watched knows nothing of the hidden bits. The
-        arguments are those of `canaria.training.Watch`.
+        Bounds hold whether or not training is stopped: nothing that is watched depends on the hidden bits.
+        Give a `canaria.training.Watch`, or the arguments of one.
 
         Example:
             ```python
@@ -271,11 +249,11 @@ class Audit:
             ```
 
         """
-        if delta is not None and self.correlation is not None:
+        watch = Watch(**how) if watch is None else watch
+        if watch.delta is not None and self.correlation is not None:
             raise InputError(
                 "delta goes with independent noise: of correlated noise, the watch shows the size alone"
             )
-        watch = Watch(alpha=alpha, every=every, on_alarm=on_alarm, log=log, log_every=log_every, delta=delta)
         if self.noise_multiplier == 0:
             raise InputError("no noise is stated, so there is none to watch")
         roles, count = self._injection.places.roles, sum(self._injection.places.layers)
@@ -304,7 +282,7 @@ class Audit:
             )
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
         steps, noise = int(ours.accumulated.steps), self.noise_multiplier
-        made, contradictions = steps, self._contradictions
+        made, contradictions = steps, self._training.contradictions
         table = accumulator.table_of(likelihoods) if len(likelihoods) else None
         correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
         if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
@@ -315,7 +293,7 @@ class Audit:
             made = int(ours.readings.steps)
         if self.injection == "head":
             contradictions += too_heavy(float(ours.heaviest), self.design)
-        count = counted(made, self._planned, _MISSING, unfinished=unfinished)
+        count = counted(made, self._training.steps, _MISSING, unfinished=unfinished)
         contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
         return Recording(
             design=self.design,
@@ -334,7 +312,7 @@ class Audit:
             roles=self._injection.places.roles,
             by_the_optimizer=False,
             contradictions=contradictions,
-            remarks=(*self._remarks, *count.remarks),
+            remarks=(*self._training.remarks, *count.remarks),
             untested={"steps": count.untested},
             doubts=(_STEPS_UNKNOWN,) * bool(count.untested and not unfinished),
             ended="" if steps else _UNSEEN,

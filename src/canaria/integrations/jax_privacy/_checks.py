@@ -1,7 +1,8 @@
 """What must be true of a training script before an audit is attached; each error is one line."""
 
 import math
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from canaria.integrations.jax_privacy._internals import (
     norm_bound,
 )
 from canaria.training.canaries.designs import Design
+from canaria.training.likelihood.correlated import Correlation
 
 _SINGLE: Final = 4
 _LOOKED_AT: Final = 16
@@ -25,18 +27,28 @@ _CLOSE: Final = 1e-4
 """Noise that differs from what is stated by less than this share is rounded."""
 
 
-class Stated(NamedTuple):
-    """What training states about itself."""
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What training states about itself, and what to say about that.
+
+    Attributes:
+        clip_norm: The most that one row adds to the clipped sum.
+        noise_multiplier: The noise, in clip norms times the sensitivity of the strategy.
+        sample_rate: How often a row takes part.
+        correlation: How steps are correlated, if they are.
+        steps: The number of steps that are stated, if it is.
+        groups: Into how many groups of one size the sampler splits rows.
+        contradictions: Faults that show already.
+        remarks: What a reader should know.
+
+    """
 
     clip_norm: float
     noise_multiplier: float
     sample_rate: float
-
-
-class Added(NamedTuple):
-    """The settings to audit, and what to say about the noise: a fault, or what a reader should know."""
-
-    settings: Stated
+    correlation: Correlation | None = None
+    steps: int | None = None
+    groups: int = 1
     contradictions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
@@ -63,39 +75,44 @@ def positive_norm(clip_norm: object) -> float:
     return norm
 
 
-def stated(clip_norm: object, noise_multiplier: float, sample_rate: float) -> Stated:
+def stated(
+    clip_norm: object, noise_multiplier: float, sample_rate: float, steps: int | None = None
+) -> Training:
     norm = positive_norm(clip_norm)
     if not 0 <= checks.real("noise_multiplier", noise_multiplier) < math.inf:
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
     checks.sample_rate(sample_rate)
-    return Stated(norm, float(noise_multiplier), float(sample_rate))
+    return Training(
+        clip_norm=norm,
+        noise_multiplier=float(noise_multiplier),
+        sample_rate=float(sample_rate),
+        steps=steps,
+    )
 
 
-def noise_of(privatizer: object, settings: Stated, *, deviation: float) -> Added:
-    """What is stated, compared with what the privatizer says it adds; `deviation` is that of clip norm 1.
+def with_noise_of(privatizer: object, training: Training, *, deviation: float) -> Training:
+    """Training with the noise that the privatizer says it adds; `deviation` is the stated one at clip norm 1.
 
     Too little noise is a fault. More is none: training is audited with the noise that it has, or a correct
     one would be accused. JAX Privacy's own example is such a one: its accountant is about adding a row, and
     its noise is made for the sensitivity of replacing one, which is twice as large.
     """
-    added, expected = added_deviation(privatizer), settings.clip_norm * deviation
+    added, expected = added_deviation(privatizer), training.clip_norm * deviation
     if added is None or expected == 0 or abs(added / expected - 1) <= _CLOSE:
-        return Added(settings)
-    times, said = added / expected, settings.noise_multiplier
+        return training
+    times, said = added / expected, training.noise_multiplier
     if times < 1:
-        return Added(
-            settings,
-            contradictions=(
-                f"the privatizer adds {times:.3g} times the stated noise: its standard deviation is "
-                f"{added:.4g}, and {expected:.4g} follows from noise_multiplier and clip_norm",
-            ),
+        fault = (
+            f"the privatizer adds {times:.3g} times the stated noise: its standard deviation is "
+            f"{added:.4g}, and {expected:.4g} follows from noise_multiplier and clip_norm"
         )
+        return replace(training, contradictions=(fault,))
     twice = "; the sensitivity of replacing a row is twice the clip norm" if abs(times - 2) < _CLOSE else ""
     note = (
         f"the privatizer adds {times:.3g} times the noise that noise_multiplier={said:.4g} needs, and is "
         f"audited with it. If clip_norm is right, less leaks than stated, and accuracy is lost{twice}"
     )
-    return Added(settings._replace(noise_multiplier=times * said), remarks=(note,))
+    return replace(training, noise_multiplier=times * said, remarks=(note,))
 
 
 def shapes_of(params: object) -> list[tuple[int, ...]]:

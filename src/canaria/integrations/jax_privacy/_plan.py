@@ -1,6 +1,7 @@
 """An audit that takes everything it needs from an execution plan of JAX Privacy."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import dp_accounting
@@ -102,21 +103,15 @@ def attach_plan(
     clip_norm = positive_norm(plan.clipped_grad(lambda: None))
     strategy = strategy_of(noising)
     noise = deviation / (clip_norm * law.sensitivity(strategy))
-    settings = stated(clip_norm, noise, law.share)
     correlation = correlation_of(strategy, sampling, noise)
     independent = law == CyclicPoisson(1, law.share) and np.allclose(noising, np.eye(steps), atol=1e-6)
-    return audit_of(
-        privatizer,
-        params,
-        design_of(canaries, 1),
-        settings,
-        injection=injection,
-        rng=rng,
+    training = replace(
+        stated(clip_norm, noise, law.share, steps),
         correlation=None if independent else correlation,
         contradictions=_disagreements(plan.dp_event, correlation.mechanism),
-        planned=steps,
         groups=groups_of_one_size(sampling),
     )
+    return audit_of(privatizer, params, design_of(canaries, 1), training, injection=injection, rng=rng)
 
 
 def strategy_of(noising: Floats) -> Strategy:

@@ -8,16 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Hits
 from canaria.integrations.opacus._witnessing import Witnessed
 from canaria.mechanisms.dpsgd import binomial_law
+from canaria.training.canaries.designs import TOTALS, derived
+from canaria.training.canaries.witnesses import MOST_STEPS
 from canaria.training.likelihood import accumulator
 from canaria.training.likelihood.accumulator import HELD, LEAST_NOISE, TOO_FEW
 
-_TOGETHER: Final = 8
-"""Logarithms are taken of the product of up to so many steps."""
-_ROOM: Final = 80.0
-"""Products stay below e^80, which single precision holds."""
+_LONGER: Final = 4
+"""Steps are held back this many times longer than specified, since adding them takes a call for each sum."""
+_MOST_HELD: Final = 2**26
+"""Unless they take more numbers than this."""
+_FIRST, _ONE_OF = 64, 4
+"""The noise of parameters is totalled in this many steps, and then in one of so many, at random."""
 
 
 class _Totals(NamedTuple):
@@ -35,12 +39,13 @@ class _Totals(NamedTuple):
 
 
 class Accumulator:
-    """What was seen so far; steps that are held back, up to `held` of them, are kept as they are."""
+    """What was seen so far; the last steps, up to `HELD` or a few times as many, are kept as they are."""
 
-    def __init__(self, specified: accumulator.Accumulator, device: torch.device, *, held: int = HELD) -> None:
+    def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
         self.specified = specified
         self._count, most, roles = sum(specified.layers), specified.most, specified.roles
         self._all = self._count + len(roles.index)
+        held = HELD if HELD * _LONGER * self._all > _MOST_HELD else HELD * _LONGER
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(
@@ -57,31 +62,20 @@ class Accumulator:
             torch.zeros(most, self._count, dtype=wide, device=device),
             torch.full((self._count if self._pass else 0,), -torch.inf, dtype=wide, device=device),
         )
-        self._witnessed = Witnessed(roles, device, wide)
+        self._witnessed = Witnessed(roles)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
-        self._cuts: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        self._scratch = torch.zeros(1 if specified.draws <= 1 else 2, held, self._count, device=device)
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
 
-    def _cut(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Of these rows the part of all places, and that of totals."""
-        return self._held[first:last, : self._all], self._held[first:last, self._all :]
-
-    def next_rows(self, count: int) -> tuple[Tensor, Tensor]:
-        """Where the noise of so many steps is to be written before they are added: at all places, and totals.
-
-        They must not go beyond the steps that are held back.
-        """
-        rows = self._waiting, self._waiting + count
-        if rows not in self._cuts:
-            self._cuts[rows] = self._cut(*rows)
-        return self._cuts[rows]
+    def next_row(self) -> tuple[Tensor, Tensor]:
+        """Where the noise of the next step is to be written before it is added: at all places, and totals."""
+        row = self._held[self._waiting]
+        return row[: self._all], row[self._all :]
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
-        """One step: the next of `next_rows`, with its sign changed, and the canaries' own part, if it lacks.
+        """One step: the `next_row`, with its sign changed, and the canaries' own part, if it lacks.
 
         `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
         """
@@ -99,7 +93,7 @@ class Accumulator:
         if self._waiting == len(self._held):
             self._factors = self._believed_factors()
             self._totals = self._with_held(self._totals)
-            self._witnessed.add(*self._held_noise())
+            self._witnessed = self._with_held_noise()
             self._waiting, self._totalled = 0, []
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
@@ -130,15 +124,19 @@ class Accumulator:
         found = self._with_held(self._totals.copied())
         if self._pass and (some := self.steps % self._pass):
             self._close(found, some)
-        witnessed = self._witnessed.seen(*self._held_noise())
-        self.first_values = self._witnessed.values
-        return accumulator.Totals(_plain(found.sums), _plain(found.table), witnessed)
+        return accumulator.Totals(_plain(found.sums), _plain(found.table), self._with_held_noise().seen)
 
-    def _held_noise(self) -> tuple[Tensor, Tensor | float, list[int]]:
-        """Of steps that are held back: the noise that shows alone, its units, and which have totals."""
-        rows = range(self._waiting)
-        units = self._column([self._scales[row] / max(self._stated[row], 1e-30) for row in rows])
-        return self._held[: self._waiting, self._count :], units, self._totalled
+    @property
+    def first_values(self) -> Floats:
+        """The noise at all witnesses in the first steps, in units of the stated noise."""
+        return self._with_held_noise().values
+
+    def _with_held_noise(self) -> Witnessed:
+        """What witnesses showed, with the steps that are held back."""
+        steps = range(self._waiting)
+        units = np.array([self._scales[step] / max(self._stated[step], 1e-30) for step in steps])
+        noise = _plain(self._held[: self._waiting, self._count :]) * units[:, None]
+        return self._witnessed.with_steps(noise, self._totalled)
 
     def _with_held(self, before: _Totals) -> _Totals:
         """These totals, which are changed, with the steps that are held back."""
@@ -181,61 +179,29 @@ class Accumulator:
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """What these steps add to the table, for s = 1, 2, ... canaries on a coordinate.
 
-        With x = e^(y / sigma^2) and m coins for the canaries (`accumulated` for each), a step adds
+        With y the noisy count of canaries and m coins for them (`accumulated` for each), a step adds
 
-            ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma) = ln sum_j c_j x^j,
-            c_j = Bin(j; m, q) e^(-j^2 / (2 sigma^2)).
-
-        That is a polynomial in x (`logs` are the ln c_j), and the sum over steps is the logarithm of a
-        product. Logarithms and exponentials are most of the work here, and this is done for every step of
-        training. So each step costs one exponential for all m, polynomials are evaluated by Horner's rule,
-        and logarithms are taken of products of up to `_TOGETHER` steps. How many is decided by what single
-        precision can hold. Where it cannot hold even one step, each step is added up in logarithms.
+            ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma)
+                = ln sum_j Bin(j; m, q) e^((j y - j^2 / 2) / sigma^2).
         """
         most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
-        factors = self._believed_factors()
-        inverse = _inverse_squares(stated, factors, self._layers, seen.device)
-        logs = [[self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)] for m in range(most + 1)]
-        # If y is at most m + 6 sigma, ln of a factor is at most m (m + 6 sigma) / sigma^2. By its term j = 0
-        # it is at least m ln(1 - q). With q = 1 that is infinite, and no product is formed.
-        least = min(stated) * min(factors)
-        largest, smallest = most * (most + 6 * least) / least**2, -self._law[most][0]
-        together = min(_TOGETHER, int(_ROOM / max(largest, smallest, 1.0)))
+        inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
         # Rows hold what was seen in units of the gradient, with its sign changed; `scale` makes y of them.
-        scale = self._column(self._scales[: len(seen)])
-        scaled = torch.mul(seen, inverse * scale, out=self._scratch[0, : len(seen)])
-        if together == 0:
-            for m in range(self._each, most + 1, self._each):
-                grown = _logaddexp(logs[m][0], scaled + logs[m][1])
-                for j in range(2, m + 1):
-                    grown = _logaddexp(logs[m][j] + j * scaled, grown)
-                yield grown.sum(0)
-            return
-        odds = scaled.exp_()
+        scaled = torch.mul(seen, inverse * self._column(self._scales[: len(seen)]))
         for m in range(self._each, most + 1, self._each):
-            # With one coin the odds are needed only once, so that scratch has one row, which is overwritten.
-            ratio = self._scratch[-1, : len(seen)]
-            first, second = _exp(logs[m][m]), _exp(logs[m][m - 1])
-            if isinstance(first, Tensor) or isinstance(second, Tensor):
-                torch.mul(odds, first, out=ratio).add_(second)
-            else:
-                torch.add(torch.tensor(second), odds, alpha=first, out=ratio)
-            for j in range(m - 2, -1, -1):
-                ratio.mul_(odds).add_(_exp(logs[m][j]))
-            # Products of whole groups; the steps that are left over make a smaller one.
-            whole = len(ratio) // together * together
-            product = ratio[:whole].view(-1, together, self._count).prod(1)
-            if whole < len(ratio):
-                product = torch.cat([product, ratio[whole:].prod(0, keepdim=True)])
-            # A fault can make y larger than was assumed above. Then the product may be infinite, and is cut.
-            yield product.log_().clamp_(max=_ROOM).sum(0)
+            terms = [self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)]
+            # Sums of logarithms, not logarithms of products: those overflow where the noise is small.
+            grown = _logaddexp(terms[0], scaled + terms[1])
+            for j in range(2, m + 1):
+                grown = _logaddexp(terms[j] + j * scaled, grown)
+            yield grown.sum(0)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
         return {
             **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
-            **self._witnessed.state_dict(),
+            "witnessed": self._witnessed.state_dict(),
             "held": self._held[: self._waiting].cpu().clone(),
             "stated": self._stated[: self._waiting],
             "scales": self._scales[: self._waiting],
@@ -250,7 +216,7 @@ class Accumulator:
         """Go on from a checkpoint."""
         device = self._held.device
         self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
-        self._witnessed.load_state_dict(state)
+        self._witnessed.load_state_dict(state["witnessed"])
         self._waiting = len(state["held"])
         self._held[: self._waiting] = state["held"].to(device)
         self._stated[: self._waiting] = state["stated"]
@@ -261,16 +227,21 @@ class Accumulator:
         self._factors = state["factors"]
 
 
+def totalled_steps(seed: int) -> Hits:
+    """Of the first steps those in which the noise of parameters is totalled."""
+    rng = np.random.default_rng(derived(seed, TOTALS))
+    groups = np.arange(0, MOST_STEPS, _ONE_OF)
+    chosen: Hits = np.arange(MOST_STEPS) < _FIRST
+    chosen[groups + rng.integers(_ONE_OF, size=len(groups))] = True
+    return chosen
+
+
 def _plain(values: Tensor) -> Floats:
     return values.cpu().numpy().astype(np.float64)
 
 
 def _logaddexp(first: Tensor | float, second: Tensor) -> Tensor:
     return torch.logaddexp(second, first if isinstance(first, Tensor) else second.new_tensor(first))
-
-
-def _exp(value: Tensor | float) -> Tensor | float:
-    return value.exp() if isinstance(value, Tensor) else math.exp(value)
 
 
 def _inverse_squares(

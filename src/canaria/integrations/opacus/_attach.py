@@ -1,5 +1,6 @@
 """Attaching an audit to training with Opacus."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -17,13 +18,9 @@ from canaria.integrations.opacus._checks import (
     require_sampling,
 )
 from canaria.integrations.opacus._injections import MAKERS
-from canaria.integrations.opacus._internals import (
-    GhostClipper,
-    Loader,
-    clippers_of,
-    clips_by_ghost,
-    is_together,
-)
+from canaria.integrations.opacus._internals import GhostClipper, clippers_of, clips_by_ghost, is_together
+from canaria.integrations.opacus._samplers import Loader, batches_of
+from canaria.integrations.opacus._steps import Given
 from canaria.training.canaries.designs import Dense, Dirac, design_of
 from canaria.training.canaries.sampling import Sampling
 
@@ -107,20 +104,22 @@ def attach(
         raise InputError("model must be the one that make_private returned, which clips by ghost")
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
-    audit = Audit(
-        optimizer,
-        data_loader,
-        design,
-        injection,
-        _agreed(optimizer, seed),
-        noise_multiplier=stated,
-        on_error=on_error,
-        begun=begun,
+    if not claimed.is_poisson:
+        claimed = replace(claimed, batches=batches_of(data_loader))
+    given = Given(
+        optimizer=optimizer,
+        loader=data_loader,
+        design=design,
+        injection=injection,
         sampling=claimed,
         clippers=clippers,
         model=model,
+        noise_multiplier=stated,
+        on_error=on_error,
+        begun=begun,
         changes_weights=changes_weights,
     )
+    audit = Audit(given, _agreed(optimizer, seed))
     if state is not None:
         try:
             audit.load_state_dict(state)

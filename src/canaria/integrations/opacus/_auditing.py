@@ -17,20 +17,17 @@ from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._checks import most_coordinates
-from canaria.integrations.opacus._internals import (
-    GhostClipper,
+from canaria.integrations.opacus._internals import GhostClipper, accountant_of, clippers_of, steps_counted
+from canaria.integrations.opacus._programs import Promise, noticing
+from canaria.integrations.opacus._samplers import (
     OnBatch,
     Undo,
-    accountant_of,
-    clippers_of,
     rate_of,
     record_draws,
     sampled_rows,
     sampler_of,
     samples_by_poisson,
-    steps_counted,
 )
-from canaria.integrations.opacus._programs import Promise, noticing
 from canaria.training.canaries.designs import Dense, Dirac
 from canaria.training.watch import Watch
 
@@ -131,7 +128,7 @@ class ProgramAudit:
         was given the loader, it has made another that draws alike, and programs train with either.
         """
         if loader in self._fed_by:
-            return self._fed_by[loader].begin_pass()
+            return self._fed_by[loader].draws.begin()
         private = any(map(samples_by_poisson, self._by_hand.loaders))
         if loader in self._attached or (private and not samples_by_poisson(loader)):
             return lambda _: None
@@ -139,7 +136,7 @@ class ProgramAudit:
         audit = None
         if len(self._by_hand.optimizers) == 1:
             audit = self._attach(self._by_hand.optimizers.pop(), loader)
-        return (lambda _: None) if audit is None else audit.begin_pass()
+        return (lambda _: None) if audit is None else audit.draws.begin()
 
     def before_step(self, optimizer: DPOptimizer) -> None:
         """Leave an optimizer alone if nothing feeds it for certain, or if it goes on from a checkpoint."""
@@ -174,14 +171,14 @@ class ProgramAudit:
         except InputError as error:
             self._refuse(optimizer, str(error))
             return None
-        audit.required = self._insists
+        audit.program.required = self._insists
         self._attached.add(loader)
-        audit.shares_accountant = lambda: self._counts_for_others(optimizer)
+        audit.program.shares_accountant = lambda: self._counts_for_others(optimizer)
         self.audits.append(audit)
         if promise is not None:
             self._promises[audit] = promise
         if self._watch is not None:
-            audit.watch_with(self._watch)
+            audit.watch(self._watch)
         return audit
 
     def _refuse(self, optimizer: DPOptimizer, why: str) -> None:
@@ -195,7 +192,7 @@ class ProgramAudit:
         strayed = ("its steps were made of batches that its data loader did not draw",)
         return (
             *(why for optimizer, why in self._reasons.items() if optimizer in self._stepped),
-            *(why for audit in self.audits if audit.steps and audit.strayed for why in strayed),
+            *(why for audit in self.audits if audit.steps and audit.draws.strayed for why in strayed),
         )
 
     def _counts_for_others(self, optimizer: DPOptimizer) -> bool:
@@ -263,7 +260,7 @@ class ProgramAudit:
 
         Canaries are drawn at the rate of that loader; of steps from another one, a bound would say nothing.
         """
-        return [audit for audit in self.audits if audit.steps and not audit.strayed]
+        return [audit for audit in self.audits if audit.steps and not audit.draws.strayed]
 
     @property
     def promised(self) -> bool:
@@ -291,7 +288,7 @@ class ProgramAudit:
         return replace(result, facts={**result.facts, "canaries": fewer})
 
     def _nothing(self) -> str:
-        if any(audit.strayed for audit in self.audits):
+        if any(audit.draws.strayed for audit in self.audits):
             return (
                 "the program could not be audited: steps were made of batches that the data loader which was "
                 "made with the optimizer did not draw"
@@ -399,7 +396,7 @@ def _draws_alike(given: DataLoader[Any], made: DataLoader[Any]) -> bool:
 def _resumed(audit: Audit) -> bool:
     """Whether its accountant has counted steps that nobody saw."""
     accountant = accountant_of(audit.optimizer)
-    return accountant is not None and steps_counted(accountant) > 0 and not audit.shares_accountant()
+    return accountant is not None and steps_counted(accountant) > 0 and not audit.program.shares_accountant()
 
 
 @dataclass

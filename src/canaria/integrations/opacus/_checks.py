@@ -8,7 +8,6 @@ from opacus.optimizers import DPOptimizer
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._injections import layers_with_room
 from canaria.integrations.opacus._internals import (
-    Loader,
     accountant_of,
     clips_adaptively,
     clips_by_ghost,
@@ -18,13 +17,11 @@ from canaria.integrations.opacus._internals import (
     is_sharded_by_rows,
     is_together,
     layer_norms,
-    sampled_rows,
-    samples_by_poisson,
-    shuffles,
     steps_counted,
 )
 from canaria.integrations.opacus._places import FINE
-from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._rows import WithCanaries
+from canaria.integrations.opacus._samplers import Loader, sampled_rows, samples_by_poisson, shuffles
 from canaria.training.canaries.designs import Dense, Design
 from canaria.training.canaries.sampling import Sampling
 from canaria.training.conformance.accounts import Account, Disagreements, disagreements
@@ -192,8 +189,8 @@ def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: De
         if injection == "rows"
         else "with_canary_head(model, dataset, canaries)"
     )
-    if not isinstance(rows, CanaryRows) or rows.count != design.count:
-        held = f"{rows.count} canary rows" if isinstance(rows, CanaryRows) else type(rows).__name__
+    if not isinstance(rows, WithCanaries) or rows.count != design.count:
+        held = f"{rows.count} canary rows" if isinstance(rows, WithCanaries) else type(rows).__name__
         raise InputError(
             f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
             f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._rows import WithCanaries
 from canaria.training.canaries.designs import HEAD_PARAMETERS, Design, design_of, raw_norm
 
 _FLOAT_MARK: Final = -12288.0
@@ -21,7 +21,7 @@ CANARY: Final = "canary"
 _NAME: Final = "canaria_canaries"
 
 
-class MarkedRows(CanaryRows):
+class MarkedRows(WithCanaries):
     """Canary rows that say which canary they are: in their first tensor, or by a key if rows are mappings.
 
     Args:
@@ -37,9 +37,8 @@ class MarkedRows(CanaryRows):
 
     """
 
-    def __getitem__(self, index: int) -> Any:
-        item = super().__getitem__(index)
-        canary = int(self.rows[index]) - self.real
+    def marked(self, item: Any, canary: int, index: int) -> Any:
+        """The item with the mark of the canary that it stands for, if it is one."""
         if isinstance(item, Mapping):
             if CANARY in item:
                 raise InputError(f"rows must not have {CANARY!r}, the key that marks canaries")

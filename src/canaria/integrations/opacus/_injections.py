@@ -1,6 +1,7 @@
 """How canaries get into the sums: three ways, one interface."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
-from canaria._core.arrays import Bits, Integers
+from canaria._core.arrays import Bits
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._internals import (
     averages_losses,
@@ -23,12 +24,13 @@ from canaria.integrations.opacus._internals import (
     layer_norms,
     parts_held,
     per_sample_gradients,
-    rate_of,
     rows_waiting,
     waiting_batches,
 )
-from canaria.integrations.opacus._places import FINE, Places
+from canaria.integrations.opacus._places import FINE, Places, SampleGradients
+from canaria.integrations.opacus._poisson import Poisson
 from canaria.integrations.opacus._rows import Draws
+from canaria.integrations.opacus._samplers import rate_of
 from canaria.training.canaries.designs import (
     DRAWS,
     PLACES,
@@ -44,17 +46,13 @@ from canaria.training.canaries.witnesses import layout
 
 _ROUNDINGS: Final = 16
 """Of the sums, by which a canary may seem to weigh more than it does."""
-_AT_ONCE: Final = 16
-"""Draws are made for so many steps at once, or for as many times more as steps are kept."""
-_MOST_GAPS: Final = 2**23
-"""More than so many random numbers are not drawn at once for that."""
 _COMPARED: Final = 64
 """In so many steps the sum is compared with what its rows could add; gradients are largest in the first."""
 _SURELY_CLIPPED: Final = 2.0
 """The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
 
 
-class Injection:
+class Injection(ABC):
     """How canaries get into the sums.
 
     `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
@@ -68,12 +66,12 @@ class Injection:
     share: float = 1.0
     lighter: Tensor | None = None
 
-    def before_clipping(self) -> None:
+    def before_clipping(self) -> None:  # noqa: B027, most have nothing to do
         """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
 
+    @abstractmethod
     def before_noise(self, clip_norm: float) -> Tensor | None:
-        """Take the clipped sums, and add the canaries, if that is to be done now; else tell their part."""
-        raise NotImplementedError
+        """Take the clipped sums, and add the canaries, if that is to be done now; else return their part."""
 
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if gradients are clipped as stated."""
@@ -87,13 +85,13 @@ class Injection:
         """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
         return ""
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027, most have nothing to do
         """Undo what was changed."""
 
-    def draws_state(self) -> Any:
+    def draws_state(self) -> Any:  # noqa: B027, most have nothing to do
         """What a checkpoint needs of draws of the auditor's own, or of canaries; None if there is nothing."""
 
-    def restore_draws(self, state: Any) -> None:
+    def restore_draws(self, state: Any) -> None:  # noqa: B027, most have nothing to do
         """Go on from such a state."""
 
 
@@ -118,83 +116,6 @@ class _Vectors:
         return rows.scatter_(1, which[:, None] % self._width, 1.0)
 
 
-class _Poisson:
-    """Draws each of some things with one probability, and counts those drawn in each slot.
-
-    `slots` says where each thing counts. What is drawn is found by the gaps in between, which are geometric
-    (exponentials, rounded), so only the few that are drawn cost a random number. Enough gaps are taken that
-    they end before the last thing with a probability below 1e-15. Draws are made for several steps at once:
-    little work done often costs more than much work done rarely. Those of `together` steps are counted at
-    once, a row each.
-    """
-
-    def __init__(
-        self,
-        slots: Integers,
-        width: int,
-        rate: float,
-        seed: int,
-        device: torch.device,
-        *,
-        together: int = 1,
-    ) -> None:
-        self._together, things = together, len(slots)
-        expected = things * rate
-        gaps = math.ceil(expected + 8 * math.sqrt(expected) + 40)
-        at_once = _AT_ONCE * (together if _AT_ONCE * together * gaps <= _MOST_GAPS else 1)
-        self._scale = 0.0 if rate == 1 else 1 / math.log1p(-rate)
-        nowhere = together * width
-        table = np.append(slots + width * np.arange(together)[:, None], np.full((together, 1), nowhere), 1)
-        self._slots = torch.tensor(table, dtype=torch.int64, device=device)
-        starts = torch.arange(at_once, dtype=torch.float64, device=device)[:, None] % together * (things + 1)
-        self._before_first, self._beyond_last = starts - 1, starts + things
-        self._generator = torch.Generator(device).manual_seed(seed)
-        self._gaps = torch.empty(at_once, gaps, dtype=torch.float64, device=device)
-        self._drawn = torch.full((together + at_once, gaps), nowhere, device=device)
-        self._changes = [
-            self._drawn[first : first + 2 * together].view(-1) for first in range(0, at_once, together)
-        ]
-        self._signs = torch.ones(2 * together * gaps, device=device)
-        self._signs[: together * gaps] = -1
-        self._all_counted = torch.zeros(nowhere + 1, device=device)
-        self._counted: list[Tensor] = list(self._all_counted[:-1].view(together, width))
-        self._begun, self._used = self._generator.get_state(), 0
-
-    def counts(self, row: int = 0) -> Tensor:
-        """How many were drawn in each slot, in this row; that of row 0 changes all rows to new draws."""
-        if row == 0:
-            if self._used % len(self._changes) == 0:
-                self._draw()
-            self._all_counted.index_add_(0, self._changes[self._used], self._signs)
-            self._used += 1
-        return self._counted[row]
-
-    def _draw(self) -> None:
-        """Draw for the next steps; the first rows stay what was drawn last."""
-        self._begun, self._used = self._generator.get_state(), 0
-        gaps = self._gaps.uniform_(generator=self._generator).neg_().log1p_()
-        gaps.mul_(self._scale).floor_().add_(1)
-        things = gaps.cumsum(1).add_(self._before_first).clamp_(max=self._beyond_last).long()
-        self._drawn[: self._together] = self._drawn[-self._together :]
-        torch.take(self._slots, things, out=self._drawn[self._together :])
-
-    def state(self) -> Any:
-        """What a checkpoint needs: with it, rows that are still to be used are counted again."""
-        return {"begun": self._begun, "used": self._used}
-
-    def restore(self, state: Any) -> None:
-        """Go on from a checkpoint, made on the same kind of device."""
-        begun = state["begun"].cpu()
-        if begun.shape != self._begun.shape:
-            raise InputError("the audit's draws were made on another kind of device; resume on that kind")
-        self._generator.set_state(begun)
-        self._begun, self._used = begun, 0
-        self._all_counted.zero_()
-        self._drawn.fill_(len(self._all_counted) - 1)
-        for _ in range(state["used"]):
-            self.counts()
-
-
 class _Sum(Injection):
     """Canaries join the clipped sum by a Poisson draw of the auditor's own.
 
@@ -204,24 +125,16 @@ class _Sum(Injection):
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
         self._optimizer = optimizer
-        deferred = isinstance(design, Dirac) and not is_distributed(optimizer)
-        self.places, self.share = _spread(optimizer, design, seed, deferred=deferred)
+        self.places, self.share = _spread(optimizer, design, seed)
         device = optimizer.params[0].device
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
         included = np.flatnonzero(bits > 0) % width
-        slots = None if self._dense else self.places.slots
-        self._add = self.places.add if slots is None else self.places.add_in_slots
-        if slots is not None:
-            included, width = slots[included], self.places.size
-        self._poisson = _Poisson(
-            included,
-            width,
-            rate_of(draws.loader),
-            derived(seed, DRAWS),
-            device,
-            together=self.places.together,
-        )
+        # Where each canary has one weight, draws are counted there: copying the counts would cost a call.
+        self._slots = None if self._dense else self.places.slots
+        if self._slots is not None:
+            included, width = self._slots[included], len(self.places.values)
+        self._poisson = Poisson(included, width, rate_of(draws.loader), derived(seed, DRAWS), device)
         self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
         self._compares, self._compared, self._rows = not is_sharded(optimizer), 0, 0
         self.heaviest = torch.zeros((), device=device)
@@ -235,10 +148,11 @@ class _Sum(Injection):
         if self._rows:
             self._compare(clip_norm)
         self._rows = 0
-        counts = self._poisson.counts(self.places.row)
+        counts = self._poisson.counts()
         if self._adds:
             added = self._dense.total(counts) if self._dense else counts
-            self._add(added, clip_norm * self.share)
+            vector = added if self._slots is not None else self.places.spread(added)
+            self.places.add(vector, clip_norm * self.share)
         return None
 
     def _compare(self, clip_norm: float) -> None:
@@ -283,15 +197,15 @@ class _ByRows(Injection):
         places.take_sums()
         most = clip_norm * taking.clamp(min=1)
         if self._apart:
-            seen = places.read_weights(taking)
+            seen = places.read_weights()
             own = seen - real
-            heaviest = places.heaviest(own.abs() - self._rounding * seen.abs().amax(), most)
+            heaviest = (own.abs() - self._rounding * seen.abs().amax()) / places.unfolded(most)
             own = places.folded(own)
         else:
             seen = places.read(torch.empty(places.all, device=self._device))[: places.count]
             own = seen - real
-            heaviest = ((own.abs() - self._rounding * seen.abs().amax()) / most).amax()
-        self.heaviest = torch.maximum(self.heaviest, heaviest)
+            heaviest = (own.abs() - self._rounding * seen.abs().amax()) / most
+        self.heaviest = torch.maximum(self.heaviest, heaviest.amax())
         self.lighter = None
         if not clips_as_opacus(self._optimizer):
             # A clipper of the program's own may clip further than to the clip norm, such as each parameter to
@@ -316,6 +230,7 @@ class _Rows(_ByRows):
         super().__init__(optimizer, design)
         spanning = design.spanning if isinstance(design, Dirac) else 0
         self.places, self.share = _spread(optimizer, design, seed, spanning=spanning)
+        self.samples = SampleGradients(optimizer.params, self.places)
         self._draws = draws
         self._first, self._at = draws.loader.dataset.real, draws.loader.dataset.rows
         device = optimizer.params[0].device
@@ -344,12 +259,12 @@ class _Rows(_ByRows):
         # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other one is asked
         # what it makes of the real rows, whose gradients are alone here until those of canaries are put in.
         real = None if clips_as_opacus(self._optimizer) else clipped_alone(self._optimizer)
-        self.places.put_rows(rows, raw_norm(clip_norm_of(self._optimizer)) * added)
+        self.samples.put(rows, raw_norm(clip_norm_of(self._optimizer)) * added)
         if real is None:
             factors = clipping_factors(self._optimizer) * (drawn < self._first)
-            at_weights = self.places.read_rows_at_weights(factors)
+            at_weights = self.samples.sums(factors)
         else:
-            at_weights = self.places.read_sums_at_weights(real)
+            at_weights = self.samples.of(real)
             self._expected += added.sum(0)
         self._sum = self._sum + (at_weights if self._apart else self.places.folded(at_weights))
 
@@ -418,7 +333,6 @@ def _spread(
     home: Sequence[int] = (),
     *,
     spanning: int = 0,
-    deferred: bool = False,
 ) -> tuple[Places, float]:
     """Places, and the norm of a canary in clip norms."""
     norms, across = layer_norms(optimizer), layers_with_room(optimizer, design)
@@ -434,5 +348,5 @@ def _spread(
         totalled=not is_distributed(optimizer),
     )
     whole = math.hypot(*used)
-    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used], deferred=deferred)
+    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used])
     return places, whole / math.hypot(*norms) if norms else 1.0

@@ -1,19 +1,17 @@
 """Every touch of what Opacus and torch do not document, checked against the versions named here.
 
 The rest of this folder uses the private optimizer and data loader by their documented attributes. When Opacus
-changes, this is the file to read again, and `_programs.py`, which patches methods.
+changes, read this file again, with `_samplers.py`, `_hooks.py` and `_programs.py`.
 """
 
-import copyreg
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType, MethodWrapperType
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 import torch
 from opacus.accountants.accountant import IAccountant
 from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
@@ -26,29 +24,13 @@ from opacus.optimizers import (
 )
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
-from opacus.utils.uniform_sampler import (
-    DistributedUniformWithReplacementSampler,
-    UniformWithReplacementSampler,
-)
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, placement_types
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-from torch.utils.data import (
-    BatchSampler,
-    ConcatDataset,
-    DataLoader,
-    Dataset,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    Subset,
-)
-
-from canaria._core.arrays import Integers
 
 CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
-_CLIP: Final = "clip_and_accumulate"
+CLIP: Final = "clip_and_accumulate"
 """The method of an optimizer that clips the gradients of a batch and adds them to the clipped sum."""
 _CLIP_FLAT, _CLIP_APART = DPOptimizer.clip_and_accumulate, DPPerLayerOptimizer.clip_and_accumulate
 """Opacus' own, as they were imported: programs put others in their places."""
@@ -58,6 +40,8 @@ CLIPPED_SUM: Final = "summed_grad"
 """The attribute of a parameter that holds the sum of clipped gradients, before noise."""
 GRADIENT: Final = "grad"
 """The attribute that holds what the wrapped optimizer will use."""
+CALLS: Final = "canaria_calls"
+"""The attribute of a method that an audit put in another one's place which holds that one."""
 _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
@@ -69,18 +53,19 @@ add_each: Final = torch._foreach_add_
 _SLACK: Final = 1e-6
 """Opacus divides the clip norm by a norm so much larger."""
 
-PoissonSampler: TypeAlias = UniformWithReplacementSampler
-Loader: TypeAlias = DataLoader[Any]
 GhostClipper: TypeAlias = GradSampleHooksFastGradientClipping
-Undo = Callable[[], None]
-OnBatch = Callable[[list[int] | None], None]
-"""Is told the rows of every batch of a pass, and None at its end."""
 _DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
+
+
+def _running(optimizer: DPOptimizer, method: str) -> Any:
+    """A method as the program has it, without what an audit put before it."""
+    own = getattr(optimizer, method)
+    return getattr(own, CALLS, own)
 
 
 def clips_as_opacus(optimizer: DPOptimizer) -> bool:
     """Whether the clipper that runs is Opacus' own, so that `clipping_factors` are what it multiplies by."""
-    return getattr(_running(optimizer, _CLIP), "__func__", None) in (_CLIP_FLAT, _CLIP_APART)
+    return getattr(_running(optimizer, CLIP), "__func__", None) in (_CLIP_FLAT, _CLIP_APART)
 
 
 def clips_flat(optimizer: DPOptimizer) -> bool:
@@ -213,120 +198,6 @@ def processes(optimizer: DPOptimizer) -> int:
     return torch.distributed.get_world_size() if is_distributed(optimizer) else 1
 
 
-def samples_by_poisson(data_loader: Loader) -> bool:
-    """Whether every row is drawn by a coin of its own, as Opacus' samplers do."""
-    sampler = getattr(data_loader, "batch_sampler", None)
-    return isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler)
-
-
-def shuffles(data_loader: Loader) -> bool:
-    """Whether batches are cut from an order of the rows, as torch's own sampler does, so never by coins."""
-    sampler = sampler_of(data_loader)
-    return isinstance(sampler, BatchSampler) and type(sampler).__iter__ is BatchSampler.__iter__
-
-
-def sampler_of(data_loader: Loader) -> Any:
-    """The sampler whose draws are followed: that of batches, or the one in it that draws groups of rows.
-
-    A sampler of authors, as in dp-transformers, takes one row of each author that another sampler drew. What
-    it takes part by is the author, so it is the draws of authors that are stated.
-    """
-    sampler = data_loader.batch_sampler
-    rows = _number(sampler, len(data_loader.dataset))  # type: ignore[arg-type]
-    inner = _inner(sampler)
-    return sampler if inner is None or _number(inner, rows) == rows else inner
-
-
-def _inner(sampler: Any) -> Any:
-    """A sampler of batches that another one holds, and makes its batches of; None if there is none."""
-    held = () if isinstance(sampler, BatchSampler) else vars(sampler).values()
-    inner = (one for one in held if isinstance(one, Sampler))
-    return next((one for one in inner if isinstance(one, BatchSampler) or hasattr(one, "sample_rate")), None)
-
-
-def _number(sampler: Any, otherwise: int) -> int:
-    """From how many rows a sampler draws, as it says or as the one in it does."""
-    told = getattr(sampler, "total_size", getattr(sampler, "num_samples", None))
-    if isinstance(told, int):
-        return told
-    drawn_from: Any = getattr(sampler, "sampler", None)
-    return len(drawn_from) if hasattr(drawn_from, "__len__") else otherwise
-
-
-def sampled_rows(data_loader: Loader) -> int:
-    """From how many rows the sampler draws, over all processes."""
-    return _number(sampler_of(data_loader), len(data_loader.dataset))  # type: ignore[arg-type]
-
-
-def copies_of_rows(dataset: object) -> int:
-    """The most often that a data set lists one row, as far as torch's own data sets say."""
-    if not isinstance(dataset, Subset | ConcatDataset):
-        return 1
-    listed = _listed(dataset)
-    return int(np.unique(listed, axis=0, return_counts=True)[1].max(initial=1))
-
-
-def _listed(dataset: Dataset[Any]) -> Integers:
-    """For each row the data set that it is from, and its number there."""
-    if isinstance(dataset, Subset):
-        chosen: Integers = _listed(dataset.dataset)[np.asarray(dataset.indices)]
-        return chosen
-    if isinstance(dataset, ConcatDataset):
-        return np.concatenate([_listed(part) for part in dataset.datasets])
-    rows = len(dataset)  # type: ignore[arg-type]
-    return np.column_stack([np.full(rows, id(dataset)), np.arange(rows)])
-
-
-def rows_of_process(data_loader: Loader) -> int:
-    """From how many rows the sampler of this process draws."""
-    by_poisson = samples_by_poisson(data_loader)
-    return int(sampler_of(data_loader).num_samples) if by_poisson else sampled_rows(data_loader)
-
-
-def shares_rows(data_loader: Loader) -> bool:
-    """Whether other processes have samplers for the other rows."""
-    return isinstance(data_loader.batch_sampler, DistributedUniformWithReplacementSampler)
-
-
-def rows_here(sampler: Any, epoch: int) -> Integers:
-    """The rows that a distributed Poisson sampler draws from in this process, in the order of its coins.
-
-    As its `__iter__` divides them, anew for each epoch.
-    """
-    order = torch.arange(sampler.total_size)
-    if sampler.shuffle:
-        seeded = torch.Generator().manual_seed(sampler.shuffle_seed + epoch)
-        order = torch.randperm(sampler.total_size, generator=seeded)
-    own: Integers = order[sampler.rank :: sampler.num_replicas].numpy()
-    return own
-
-
-def pool_of(data_loader: Loader) -> Integers | None:
-    """The rows that this process draws from in its first epoch; None for samplers of other classes."""
-    sampler: Any = data_loader.batch_sampler
-    if type(sampler) is DistributedUniformWithReplacementSampler:
-        return rows_here(sampler, 0)
-    if type(sampler) is UniformWithReplacementSampler:
-        return np.arange(sampler.num_samples)
-    whole = type(getattr(sampler, "sampler", None)) in (RandomSampler, SequentialSampler)
-    return np.arange(len(data_loader.dataset)) if whole else None  # type: ignore[arg-type]
-
-
-def rate_of(data_loader: Loader) -> float:
-    """The probability with which a row is in a batch, as its sampler says or by the size of a batch."""
-    sampler: Any = data_loader.batch_sampler
-    inner = sampler if hasattr(sampler, "sample_rate") else _inner(sampler) or sampler
-    if hasattr(inner, "sample_rate"):
-        return float(inner.sample_rate)
-    size = getattr(inner, "batch_size", None)
-    return 1 / len(sampler) if size is None else min(1.0, size / sampled_rows(data_loader))
-
-
-def batches_of(data_loader: Loader) -> int:
-    """How many batches a pass has."""
-    return len(data_loader.batch_sampler)  # type: ignore[arg-type]
-
-
 def noise_added(optimizer: DPOptimizer) -> float:
     """The noise multiplier of this step; adaptive clipping adds more noise than the accountant is told."""
     if isinstance(optimizer, AdaClipDPOptimizer) and optimizer.noise_multiplier > 0:
@@ -415,9 +286,7 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
 
 
 def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
-    """The sums of the parts of a vector between these places, in one call."""
-    if vector.device.type == "cpu":
-        return torch.from_numpy(np.add.reduceat(vector.numpy(), ends[:-1].numpy()))
+    """The sums of the parts of a vector between these places, in one call; 0 of empty ones."""
     return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)
 
 
@@ -447,7 +316,7 @@ def clipped_alone(optimizer: DPOptimizer) -> list[Tensor]:
     try:
         for parameter in optimizer.params:
             parameter.grad_sample, parameter.summed_grad = parameter.grad_sample.clone(), None
-        _running(optimizer, _CLIP)()
+        _running(optimizer, CLIP)()
         return [parameter.summed_grad for parameter in optimizer.params]
     finally:
         vars(optimizer).clear()
@@ -511,132 +380,6 @@ def clipped_to(model: nn.Module, optimizer: DPOptimizer, norm: float) -> Iterato
             owner.max_grad_norm = value
 
 
-class Before:
-    """Calls `do` before each call of a method of an optimizer, until `undo`."""
-
-    def __init__(self, optimizer: DPOptimizer, method: str, do: Callable[[], None]) -> None:
-        self._optimizer, self._method, self._do = optimizer, method, do
-        self._inside = False
-        self._both: Any = None
-        self.renew()
-
-    def renew(self) -> None:
-        """If the program has put another method in this one's place, call `do` before that."""
-        own = getattr(self._optimizer, self._method)
-        if own is self._both:
-            return
-
-        @functools.wraps(own)
-        def both(*args: Any, **how: Any) -> Any:
-            if self._inside:  # the program's method calls the one that it replaced: an earlier `both`
-                return own(*args, **how)
-            self._inside = True
-            try:
-                self._do()
-                return own(*args, **how)
-            finally:
-                self._inside = False
-
-        both.canaria_calls = own  # type: ignore[attr-defined]
-        self._own, self._both = own, both
-        setattr(self._optimizer, self._method, both)
-
-    def undo(self) -> None:
-        """Put back what was there."""
-        if getattr(self._optimizer, self._method) is self._both:
-            setattr(self._optimizer, self._method, self._own)
-
-
-def _running(optimizer: DPOptimizer, method: str) -> Any:
-    """A method as the program has it, without what an audit put before it."""
-    own = getattr(optimizer, method)
-    return getattr(own, "canaria_calls", own)
-
-
-def before_step(optimizer: DPOptimizer, do: Callable[[], None]) -> Before:
-    """Call `do` before anything is done for a step."""
-    return Before(optimizer, "pre_step", do)
-
-
-def before_clipping(optimizer: DPOptimizer, do: Callable[[], None]) -> Before:
-    """Call `do` each time before gradients of a batch are clipped and added up; by ghost, only added up."""
-    return Before(optimizer, "accumulate" if clips_by_ghost(optimizer) else _CLIP, do)
-
-
-def before_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Before:
-    """Call `do` each time before noise is added to the clipped sum."""
-    return Before(optimizer, ADD_NOISE, do)
-
-
-def after_noise(optimizer: DPOptimizer, do: Callable[[], None]) -> Before:
-    """Call `do` each time after noise was added, before the step is counted by the accountant."""
-    return Before(optimizer, "scale_grad", do)
-
-
-def before_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
-    """Call `do` before the wrapped optimizer uses the gradients, after noise, scaling and reduction.
-
-    Before other hooks, too: what they change is no longer part of the mechanism.
-    """
-    handle = optimizer.original_optimizer.register_step_pre_hook(lambda *_: do())
-    hooks: Any = optimizer.original_optimizer._optimizer_step_pre_hooks
-    hooks.move_to_end(handle.id, last=False)
-    undo: Undo = handle.remove
-    return undo
-
-
-class LastBeforeUpdate:
-    """Calls `do` when the wrapped optimizer is about to use the gradients, after all other hooks.
-
-    Programs add hooks at any time, so `renew` makes it the last one again. It must not be called while hooks
-    run.
-    """
-
-    def __init__(self, optimizer: DPOptimizer, do: Callable[[], None]) -> None:
-        self._handle = optimizer.original_optimizer.register_step_pre_hook(lambda *_: do())
-        self._hooks: Any = optimizer.original_optimizer._optimizer_step_pre_hooks
-
-    def renew(self) -> None:
-        """Call `do` after hooks that were added since."""
-        self._hooks.move_to_end(self._handle.id)
-
-    def undo(self) -> None:
-        """Take it out."""
-        self._handle.remove()
-
-
-def after_update(optimizer: DPOptimizer, do: Callable[[], None]) -> Undo:
-    """Call `do` after the wrapped optimizer has used the gradients, before other hooks."""
-    handle = optimizer.original_optimizer.register_step_post_hook(lambda *_: do())
-    hooks: Any = optimizer.original_optimizer._optimizer_step_post_hooks
-    hooks.move_to_end(handle.id, last=False)
-    undo: Undo = handle.remove
-    return undo
-
-
-def record_draws(sampler: Any, on_pass: Callable[[], OnBatch]) -> Undo:
-    """Call `on_pass` when the sampler begins anew, and what it returns with every batch it draws.
-
-    The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it. Copies of it, and
-    what is pickled, are not recorded.
-    """
-    kind = type(sampler)
-
-    class Recorded(kind):  # type: ignore[misc, valid-type]
-        def __iter__(self) -> Iterator[Any]:
-            record = on_pass()
-            for batch in kind.__iter__(self):  # what is told may have changed the class once more
-                record(batch.tolist() if isinstance(batch, Tensor) else list(batch))
-                yield batch
-            record(None)
-
-        def __reduce__(self) -> Any:
-            return copyreg.__newobj__, (kind,), self.__dict__  # type: ignore[attr-defined]
-
-    sampler.__class__ = Recorded
-    return lambda: setattr(sampler, "__class__", kind)
-
-
 def clips_adaptively(optimizer: DPOptimizer) -> bool:
     """Whether the clip norm follows the data, through a noisy count of its own."""
     return isinstance(optimizer, AdaClipDPOptimizer) or hasattr(optimizer, "_adjusted_noise_multiplier")
@@ -645,11 +388,6 @@ def clips_adaptively(optimizer: DPOptimizer) -> bool:
 def waiting_sums(optimizer: DPOptimizer) -> list[Tensor]:
     """A copy of the sum of clipped gradients, by parameter."""
     return [getattr(parameter, CLIPPED_SUM).detach().clone() for parameter in optimizer.params]
-
-
-def rows_of(sampler: PoissonSampler) -> int:
-    """From how many rows a sampler draws."""
-    return int(sampler.num_samples)
 
 
 def rounding(optimizer: DPOptimizer) -> float:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,7 @@ from canaria.integrations.opacus._internals import (
     gradients_kept,
     is_distributed,
 )
+from canaria.integrations.opacus._items import leaves
 from canaria.integrations.opacus._programs import without_dropout
 from canaria.preflight.isolation import Isolation, isolation_of
 
@@ -275,21 +276,10 @@ def _taken(batch: Any, rows: list[int]) -> Any:
 
 def _length(batch: Any) -> int:
     """How many rows a batch has: the length of its tensors, which must be the same."""
-    lengths = set(_lengths(batch))
+    lengths = {len(one) for one in leaves(batch) if isinstance(one, Tensor | np.ndarray) and one.ndim}
     if len(lengths) != 1:
         raise InputError(
             "batch must hold tensors with one entry for each row, all of the same length, got lengths "
             f"{sorted(lengths) or 'of none'}"
         )
     return lengths.pop()
-
-
-def _lengths(batch: Any) -> Iterator[int]:
-    if isinstance(batch, Tensor | np.ndarray) and batch.ndim:
-        yield len(batch)
-    elif isinstance(batch, Mapping):
-        for part in batch.values():
-            yield from _lengths(part)
-    elif isinstance(batch, tuple | list):
-        for part in batch:
-            yield from _lengths(part)

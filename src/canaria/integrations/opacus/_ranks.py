@@ -12,8 +12,8 @@ from torch.utils.data import Dataset
 
 from canaria._core import seeds
 from canaria._core.arrays import Integers
-from canaria.integrations.opacus._internals import pool_of, rate_of, rows_of_process, samples_by_poisson
-from canaria.integrations.opacus._rows import CanaryRows
+from canaria.integrations.opacus._rows import WithCanaries
+from canaria.integrations.opacus._samplers import pool_of, rate_of, rows_of_process, samples_by_poisson
 from canaria.training.conformance.processes import (
     COMPARED,
     Stretches,
@@ -39,6 +39,7 @@ class Ranks:
         self._device, self._told = device, 0
         self._rank, self._ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         self._same_draws: tuple[str, ...] = ()
+        self._parted = ""
         own, rate = rows_of_process(data_loader), rate_of(data_loader)
         length = stretch_of(rate, own) if samples_by_poisson(data_loader) else 0
         pool = pool_of(data_loader)
@@ -57,7 +58,7 @@ class Ranks:
         # numbers are drawn from, or the sizes differ, is it worth reading rows.
         if pools.sum(axis=0).max() > 1 or len(set(sizes.tolist())) > 1:
             dataset = data_loader.dataset
-            prints = self._gather(_prints(dataset.dataset if isinstance(dataset, CanaryRows) else dataset))
+            prints = self._gather(_prints(dataset.dataset if isinstance(dataset, WithCanaries) else dataset))
             self._shared_rows = shared_rows(list(pools), prints, sizes.tolist())
             if not self._shared_rows and (prints == 0).all(axis=1).any():
                 self._rows_excuse = "rows of their data sets cannot be compared"
@@ -65,6 +66,27 @@ class Ranks:
                 self._rows_excuse = "some rows are equal, but they may be of different people"
             elif not self._shared_rows and sizes.max() > _READ:
                 self._rows_excuse = f"{_READ} rows of each were compared, and none is in two of them"
+
+    def share(
+        self, heaviest: Tensor, *, ended: bool, gradients: Tensor | None, step: int
+    ) -> tuple[Tensor, bool]:
+        """The heaviest canary that any process has seen, and whether the audit of any has ended.
+
+        If `gradients`, a checksum of them, is given, they must be equal to the last bit now that they are
+        reduced: then the largest checksum is the smallest one.
+        """
+        own = heaviest.double()
+        # Double precision holds checksums below 2^53.
+        total = torch.zeros_like(own) if gradients is None else (gradients % 2**50).double()
+        shared = torch.stack([own, torch.full_like(own, ended), total, -total])
+        torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
+        most, any_ended, largest, least = shared
+        if not self._parted and largest != -least:
+            self._parted = (
+                f"ranks had different gradients in step {step}, where they should have the same average: "
+                "each trains a model of its own, with less noise than stated"
+            )
+        return most, bool(any_ended > 0)
 
     def tell(self) -> None:
         """A step was made, by all."""
@@ -82,7 +104,7 @@ class Ranks:
 
     def contradictions(self) -> tuple[str, ...]:
         """What cannot be if each process draws independently, from rows of its own."""
-        return (*self._shared_rows, *self._same_draws)
+        return (*self._shared_rows, *self._same_draws, *([self._parted] if self._parted else ()))
 
     def untested(self) -> tuple[str, ...]:
         """What could not be compared, and why."""

@@ -1,5 +1,6 @@
 """Canary rows in a data set, and what the sampler drew."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ from torch.utils.data import Dataset
 from canaria._core import checks
 from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import (
+from canaria.integrations.opacus._samplers import (
     OnBatch,
     rate_of,
     record_draws,
@@ -29,24 +30,11 @@ _LEFT_OUT: Final = 0.01
 """The expected number of empty batches from which on the law of the others is not Poisson sampling's."""
 
 
-class CanaryRows(Dataset[Any]):
-    """A data set with `count` canary rows, there whatever the hidden bits are.
+class WithCanaries(Dataset[Any], ABC):
+    """A data set with `count` canary rows, there whatever the hidden bits are; each repeats a real row.
 
-    A canary row looks like a real one (it repeats one); the audit replaces its gradient. Canaries stand at
-    random places among the rows: Opacus' sampler returns a batch in order, so at the end of the data set
-    they would never be in the first part of a batch, and not see a fault there.
-
-    Args:
-        dataset: The data set.
-        count: The number of canary rows.
-
-    Example:
-        >>> import torch
-        >>> from torch.utils.data import TensorDataset
-        >>> from canaria.integrations.opacus import CanaryRows
-        >>> len(CanaryRows(TensorDataset(torch.zeros(100, 3)), count=20))
-        120
-
+    Canaries stand at random places among the rows: Opacus' sampler returns a batch in order, so at the end of
+    the data set they would never be in the first part of a batch, and not see a fault there.
     """
 
     def __init__(self, dataset: Any, count: int) -> None:
@@ -69,11 +57,33 @@ class CanaryRows(Dataset[Any]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         row = int(self.rows[index])
-        return self.dataset[row if row < self.real else self.look_alike(row - self.real)]
+        canary = row - self.real
+        return self.marked(self.dataset[canary % self.real if canary >= 0 else row], canary, index)
 
-    def look_alike(self, canary: int) -> int:
-        """The real row that a canary repeats."""
-        return canary % self.real
+    @abstractmethod
+    def marked(self, item: Any, canary: int, index: int) -> Any:
+        """The item at this index, which repeats a real row; `canary` is negative if it is that row."""
+
+
+class CanaryRows(WithCanaries):
+    """A data set with canary rows that look like real ones; the audit replaces their gradients.
+
+    Args:
+        dataset: The data set.
+        count: The number of canary rows.
+
+    Example:
+        >>> import torch
+        >>> from torch.utils.data import TensorDataset
+        >>> from canaria.integrations.opacus import CanaryRows
+        >>> len(CanaryRows(TensorDataset(torch.zeros(100, 3)), count=20))
+        120
+
+    """
+
+    def marked(self, item: Any, canary: int, index: int) -> Any:
+        """The item as it is."""
+        return item
 
 
 def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:

@@ -14,21 +14,22 @@ are then doubts, not contradictions.
 
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 
-from canaria.integrations.opacus import _places
 from canaria.integrations.opacus._internals import GhostClipper, local_part
 
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by the number of bytes of a weight."""
+COSTLY = ("cuda",)
+"""The kinds of devices on which every call takes time."""
 _FIRST: Final = 64
 """Between this many steps at the beginning all parameters are compared, on every device."""
-_ONE_OF, _GROUPS = 4, 8
-"""On a GPU, one in so many later gaps is compared, each time another of so many groups of parameters.
+_ONE_OF: Final = 32
+"""On a GPU, one in this many later gaps is compared.
 
 Every launch takes time there: comparing in every gap costs 3% of a short step, this less than 1%. It is
 given up for good once torch's own counters show that something wrote to a parameter between two steps.
@@ -43,13 +44,6 @@ _audited: "weakref.WeakSet[DPOptimizer]" = weakref.WeakSet()
 """Private optimizers that are audited: what they train together is private."""
 
 
-class _Gap(NamedTuple):
-    """The time before a step, and the parameters that were compared in it."""
-
-    step: int
-    places: list[int]
-
-
 class Weights:
     """Watches the parameters of an optimizer, and of the model that they belong to if it is known.
 
@@ -62,14 +56,14 @@ class Weights:
         self._declared = declared
         self._optimizer, self._model = optimizer, None if model is None else module_of(model)
         _audited.add(optimizer)
-        self._costly = optimizer.params[0].device.type in _places.DEFERRING
+        self._costly = optimizer.params[0].device.type in COSTLY
         self._steps, self._thorough = 0, False
         self._versions: list[int] = []
         self._names: list[str] = []
         self._watched: list[Tensor] = []
-        self._places: list[int] = []
+        self._open = False
         self._sums = torch.zeros(0)
-        self._gaps: list[_Gap] = []
+        self._gaps: list[int] = []
         self._known: list[set[int]] = []
         self._moved: dict[int, int] = {}
         self._buffers: dict[str, Tensor] = {}
@@ -85,10 +79,10 @@ class Weights:
             return
         if self._versions != self._written():
             self._thorough = True
-        if not self._places:
+        if not self._open:
             return
         self._take(1)
-        self._gaps.append(_Gap(self._steps, self._places))
+        self._gaps.append(self._steps)
         if len(self._gaps) == _WAITING:
             self._compare()
 
@@ -96,19 +90,10 @@ class Weights:
         """The private optimizer has changed the weights."""
         self._steps += 1
         self._versions = self._written()
-        self._places = []
-        if self._looks(self._steps):
-            first, every = (self._steps // _ONE_OF % _GROUPS, _GROUPS) if self._spares() else (0, 1)
-            self._places = list(range(first, len(self._watched), every))
+        few = self._costly and self._steps > _FIRST and not self._thorough
+        self._open = not few or self._steps % _ONE_OF == 0
+        if self._open:
             self._take(0)
-
-    def _spares(self) -> bool:
-        """Whether few steps are still compared, since all at the beginning were and each costs time."""
-        return self._steps > _FIRST and self._costly and not self._thorough
-
-    def _looks(self, step: int) -> bool:
-        """Whether the gap after this step is compared."""
-        return step % _ONE_OF == 0 or not self._spares()
 
     def before_update(self) -> None:
         """All hooks of the optimizer have run: its own step may do with gradients what it likes."""
@@ -116,15 +101,14 @@ class Weights:
             self._gradients_changed = self._steps + 1
 
     def _gradients_now(self, step: int) -> list[int]:
-        """Checksums of the gradients; after the first steps, where these cost time, torch's counters.
+        """A checksum of the gradients; after the first steps, where that costs time, torch's counters.
 
         Counters miss what is written to `.data`.
         """
-        held = [parameter.grad for parameter in self._optimizer.params]
         if self._costly and step > _FIRST:
+            held = [parameter.grad for parameter in self._optimizer.params]
             return [0 if one is None else id(one) ^ one._version for one in held]
-        none = torch.zeros((), dtype=torch.int64, device=self._optimizer.params[0].device)
-        return torch.stack([none if one is None else checksum(one) for one in held]).tolist()
+        return [int(checksum_of_gradients(self._optimizer))]
 
     def _written(self) -> list[int]:
         """How often parameters were written to, by torch's counters; writing to `.data` is not counted."""
@@ -153,8 +137,8 @@ class Weights:
     def _take(self, end: int) -> None:
         """Write the checksums at the beginning (0) or at the end (1) of a gap; nothing waits for them."""
         sums = self._sums[len(self._gaps), end]
-        for number, place in enumerate(self._places):
-            torch.sum(_bits(self._watched[place]), 0, dtype=torch.int64, out=sums[number])
+        for parameter, total in zip(self._watched, sums, strict=True):
+            torch.sum(_bits(parameter), 0, dtype=torch.int64, out=total)
 
     def _compare(self) -> None:
         """Fetch the checksums that wait.
@@ -163,11 +147,11 @@ class Weights:
         discloses nothing new. Averages of weights are kept apart, and swapped in and out between two steps.
         """
         fetched = self._sums[: len(self._gaps)].tolist()
-        for gap, (begun, ended) in zip(self._gaps, fetched, strict=True):
-            for place, before, after in zip(gap.places, begun, ended, strict=False):
-                self._known[place].add(before)
-                if after not in self._known[place]:
-                    self._moved.setdefault(place, gap.step)
+        for step, (begun, ended) in zip(self._gaps, fetched, strict=True):
+            for place, (known, before, after) in enumerate(zip(self._known, begun, ended, strict=True)):
+                known.add(before)
+                if after not in known:
+                    self._moved.setdefault(place, step)
         if self._gaps:  # the beginning of a gap that is still open moves to the front
             self._sums[0, 0] = self._sums[len(self._gaps) % _WAITING, 0]
         self._gaps.clear()
@@ -214,14 +198,10 @@ class Weights:
     def _changed_later(self) -> list[str]:
         """Weights that changed after the last step, and frozen ones: averages, or trained further."""
         found = []
-        if self._places:
+        if self._open:
             self._compare()
-            begun = self._sums[0, 0].tolist()
-            ends = [
-                self._names[place]
-                for place, before in zip(self._places, begun, strict=False)
-                if int(checksum(self._watched[place])) != before
-            ]
+            begun = zip(self._names, self._watched, self._sums[0, 0].tolist(), strict=True)
+            ends = [name for name, parameter, before in begun if int(checksum(parameter)) != before]
             if ends:
                 found.append(f"{_listed(ends)} changed after the last private step, {_HARMLESS} the weights")
         weights = {} if self._model is None else dict(self._model.named_parameters())
@@ -277,6 +257,22 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 def checksum(values: Tensor) -> Tensor:
     """The sum of the bits of all values that are here, on their device."""
     return _bits(values).sum(dtype=torch.int64)
+
+
+def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
+    """The sum of the bits of all gradients that are here, on their device.
+
+    They are copied end to end, because a sum of each would take a call for each.
+    """
+    bits: dict[torch.dtype, list[Tensor]] = {}
+    for parameter in optimizer.params:
+        if parameter.grad is not None:
+            part = _bits(parameter.grad)
+            bits.setdefault(part.dtype, []).append(part)
+    total = torch.zeros((), dtype=torch.int64, device=optimizer.params[0].device)
+    for parts in bits.values():
+        total += torch.cat(parts).sum(dtype=torch.int64)
+    return total
 
 
 def _bits(parameter: Tensor) -> Tensor:

@@ -1,0 +1,107 @@
+"""Functions that an audit puts into the steps of a private optimizer; the versions are in `_internals.py`."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from opacus.optimizers import DPOptimizer
+
+from canaria.integrations.opacus._internals import ADD_NOISE, CALLS, CLIP, clips_by_ghost
+
+_ACCUMULATE, _SCALE, _BEFORE_STEP = "accumulate", "scale_grad", "pre_step"
+_Called: TypeAlias = Callable[[], None]
+
+
+class Hooks:
+    """Calls functions at the moments of a step, until `undo`.
+
+    Args:
+        optimizer: The private optimizer.
+        clipping: Before gradients of a batch are clipped and added up; by ghost, only added up.
+        noise: Before noise is added to the clipped sum.
+        noised: After noise was added, before the accountant counts the step.
+        update: Before the wrapped optimizer uses the gradients, after noise, scaling and reduction. Before
+            other hooks, too: what they change is no longer part of the mechanism.
+        last: The same, after all other hooks.
+        updated: After the wrapped optimizer has used the gradients, before other hooks.
+
+    """
+
+    def __init__(
+        self,
+        optimizer: DPOptimizer,
+        *,
+        clipping: _Called,
+        noise: _Called,
+        noised: _Called,
+        update: _Called,
+        last: _Called,
+        updated: _Called,
+    ) -> None:
+        self._methods = [
+            _Before(optimizer, _ACCUMULATE if clips_by_ghost(optimizer) else CLIP, clipping),
+            _Before(optimizer, ADD_NOISE, noise),
+            # `scale_grad` is what Opacus calls between the noise and the step hook of the accountant.
+            _Before(optimizer, _SCALE, noised),
+            _Before(optimizer, _BEFORE_STEP, self._renew),
+        ]
+        wrapped: Any = optimizer.original_optimizer
+        first = wrapped.register_step_pre_hook(lambda *_: update())
+        wrapped._optimizer_step_pre_hooks.move_to_end(first.id, last=False)
+        self._last = wrapped.register_step_pre_hook(lambda *_: last())
+        after = wrapped.register_step_post_hook(lambda *_: updated())
+        wrapped._optimizer_step_post_hooks.move_to_end(after.id, last=False)
+        self._before_update = wrapped._optimizer_step_pre_hooks
+        self._handles = [first, self._last, after]
+
+    def _renew(self) -> None:
+        """Stay where we are: programs replace methods and add hooks after an audit was attached.
+
+        Not while hooks run, when their order must not change.
+        """
+        for method in self._methods:
+            method.renew()
+        self._before_update.move_to_end(self._last.id)
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        for method in self._methods:
+            method.undo()
+        for handle in self._handles:
+            handle.remove()
+
+
+class _Before:
+    """Calls `do` before each call of a method of an optimizer, until `undo`."""
+
+    def __init__(self, optimizer: DPOptimizer, method: str, do: _Called) -> None:
+        self._optimizer, self._method, self._do = optimizer, method, do
+        self._inside = False
+        self._both: Any = None
+        self.renew()
+
+    def renew(self) -> None:
+        """If the program has put another method in this one's place, call `do` before that."""
+        own = getattr(self._optimizer, self._method)
+        if own is self._both:
+            return
+
+        @functools.wraps(own)
+        def both(*args: Any, **how: Any) -> Any:
+            if self._inside:  # the program's method calls the one that it replaced: an earlier `both`
+                return own(*args, **how)
+            self._inside = True
+            try:
+                self._do()
+                return own(*args, **how)
+            finally:
+                self._inside = False
+
+        setattr(both, CALLS, own)
+        self._own, self._both = own, both
+        setattr(self._optimizer, self._method, both)
+
+    def undo(self) -> None:
+        """Put back what was there; a method that the program put in its place stays, and calls this one."""
+        if getattr(self._optimizer, self._method) is self._both:
+            setattr(self._optimizer, self._method, self._own)

@@ -1,0 +1,68 @@
+"""What is stated about each step, and what the accountant is told of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from opacus.optimizers import DPOptimizer
+
+from canaria.integrations.opacus._checks import disagreements_with
+from canaria.integrations.opacus._internals import clips_adaptively, noise_added
+from canaria.training.conformance.accounts import Account, Disagreements, Setting
+
+
+class Stated(NamedTuple):
+    """The noise multiplier that is stated for a step, and what its accountant is told."""
+
+    noise: float
+    told: float
+
+
+class Settings:
+    """Noise, clip norm and rate of every step; `stated` is the noise, if not that of the optimizer."""
+
+    def __init__(self, optimizer: DPOptimizer, sample_rate: float, stated: float | None) -> None:
+        self._optimizer, self._rate, self._stated = optimizer, sample_rate, stated
+        self.adapts = clips_adaptively(optimizer)
+        self._account, self._noises, self._norms = Account(), Setting(), Setting()
+
+    def noise(self) -> float:
+        """The noise multiplier that is stated now."""
+        return noise_added(self._optimizer) if self._stated is None else self._stated
+
+    def now(self) -> Stated:
+        """What is stated now."""
+        return Stated(self.noise(), float(self._optimizer.noise_multiplier))
+
+    def add(self, step: Stated, clip_norm: float) -> None:
+        """A step was made."""
+        self._account.add(step.told, self._rate)
+        if not self.adapts:
+            self._noises.add(step.noise)
+            self._norms.add(clip_norm)
+
+    @property
+    def account(self) -> Account:
+        """A copy of what the accountant should have been told."""
+        return Account.of(self._account.to_list())
+
+    def doubts(self) -> tuple[str, ...]:
+        """Settings that changed, as the data may have decided."""
+        return (*self._noises.doubt("noise multiplier"), *self._norms.doubt("clip norm"))
+
+    def disagreements(self, *, whole: bool) -> Disagreements:
+        """Where the accountant was told other than what was seen, of all steps or of those that were seen."""
+        return disagreements_with(self._optimizer, self._account, whole=whole)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {
+            "account": self._account.to_list(),
+            "noises": asdict(self._noises),
+            "norms": asdict(self._norms),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._account = Account.of(state["account"])
+        self._noises, self._norms = Setting(**state["noises"]), Setting(**state["norms"])
