@@ -41,7 +41,23 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
 
 
 def write_report_of(results: "Sequence[Result]", path: Path, title: str | None = None) -> None:
-    """Write a report on one or several results, as `.html`, `.md` or `.txt`; see `Result.report`."""
+    """Write a report on one or several results.
+
+    Args:
+        results: The results.
+        path: The file. Its suffix decides the format: `.html`, `.md` or `.txt`.
+        title: The title of the page; by default the name of the result, or the number of audits.
+
+    Raises:
+        InputError: If the format is unknown or the file cannot be written.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from canaria import Counts, Result, lower_bound
+        >>> from canaria.report import write_report_of
+        >>> write_report_of([Result(lower_bound(Counts(90, 100, 100)))], Path("report.html"))
+
+    """
     from canaria.report.formats import require_known, write_report
 
     require_known(path)  # before the results are explained, which takes longer

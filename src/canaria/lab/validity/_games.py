@@ -106,11 +106,11 @@ class Case:
     Attributes:
         name: The name on the command line.
         about: What the case is, in a few words.
-        epsilon: The true epsilon.
-        delta: The true delta.
         draw: A function `((audits, n), rng, level)` that plays games; worst cases aim at tests of that level.
             If the scores know bits revealed earlier, they come in the order of guessing, and 0 is an
             abstention.
+        epsilon: The true epsilon.
+        delta: The true delta.
         n: The number of elements.
         pace: The share of the audits that the case gets; large cases get fewer.
         known: What the scores know besides the output: "nothing", "earlier" or "others".
@@ -132,12 +132,12 @@ class Case:
 
     name: str
     about: str
-    epsilon: float
-    delta: float
     draw: Draw
+    epsilon: float
+    _: KW_ONLY
+    delta: float = 0.0
     n: int = 100
     pace: float = 1.0
-    _: KW_ONLY
     known: Known = "nothing"
     fair: bool = True
     listed: bool = False

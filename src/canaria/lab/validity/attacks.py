@@ -101,30 +101,27 @@ def know_the_others(epsilon: float) -> Draw:
 
 
 ADAPTIVE: Final = (
-    Case("stop-ahead-0", "stop when ahead", 0.0, 0.0, stop_when_ahead(0.0), known="earlier"),
-    Case("stop-ahead-2", "stop when ahead", 2.0, 0.0, stop_when_ahead(2.0), known="earlier"),
+    Case("stop-ahead-0", "stop when ahead", stop_when_ahead(0.0), 0.0, known="earlier"),
+    Case("stop-ahead-2", "stop when ahead", stop_when_ahead(2.0), 2.0, known="earlier"),
     Case(
         "stop-ahead-0-1000",
         "stop when ahead, 1,000",
-        0.0,
-        0.0,
         stop_when_ahead(0.0),
-        1000,
-        0.2,
+        0.0,
+        n=1000,
+        pace=0.2,
         known="earlier",
     ),
-    Case("skip-1", "abstain after a miss", 1.0, 0.0, abstain_after_a_miss(1.0), known="earlier"),
-    Case("winner-1", "revealed bits choose the order", 1.0, 0.0, follow_the_winner(1.0), known="earlier"),
+    Case("skip-1", "abstain after a miss", abstain_after_a_miss(1.0), 1.0, known="earlier"),
+    Case("winner-1", "revealed bits choose the order", follow_the_winner(1.0), 1.0, known="earlier"),
     Case(
         "told-1",
         "all or nothing; go on only if it told",
-        1.0,
-        0.01,
         go_on_if_told(1.0, 0.01),
+        1.0,
+        delta=0.01,
         known="earlier",
     ),
-    Case(
-        "half-counted", "exactly half are +1; count them", 0.0, 0.0, count_cards, known="earlier", fair=False
-    ),
-    Case("xor-1", "noisy XOR, all other bits known", 1.0, 0.0, know_the_others(1.0), known="others"),
+    Case("half-counted", "exactly half are +1; count them", count_cards, 0.0, known="earlier", fair=False),
+    Case("xor-1", "noisy XOR, all other bits known", know_the_others(1.0), 1.0, known="others"),
 )

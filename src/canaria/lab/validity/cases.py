@@ -224,52 +224,70 @@ def _gaussian_epsilon(delta: float) -> float:
 
 def _large(name: str, about: str, delta: float, draw: Draw) -> Case:
     """A case with epsilon = 1 and 1,000 elements."""
-    return Case(name, about, 1.0, delta, draw, 1000, 0.2)
+    return Case(name, about, draw, 1.0, delta=delta, n=1000, pace=0.2)
 
 
 def _extremal(spent: float) -> Case:
     about = f"the worst mechanism for 200 guesses of 2,000, {spent:g} flips"
-    return Case(f"extremal-{spent:g}", about, 1.0, spent / 2000, extremal(1.0, spent / 2000, 200), 2000, 0.1)
+    return Case(
+        f"extremal-{spent:g}",
+        about,
+        extremal(1.0, spent / 2000, 200),
+        1.0,
+        delta=spent / 2000,
+        n=2000,
+        pace=0.1,
+    )
 
 
 def _raised(spent: float, n: int, epsilon: float, taken: int) -> Case:
     about = f"aimed at a look of a ranking of {n:,}, {spent:g} flips"
     draw = extremal(epsilon, spent / n, taken, at_rankings)
-    return Case(f"raised-{spent:g}-{n}", about, epsilon, spent / n, draw, n, 100 / n)
+    return Case(f"raised-{spent:g}-{n}", about, draw, epsilon, delta=spent / n, n=n, pace=100 / n)
 
 
 def _sometimes(spent: float) -> Case:
     about = f"all {spent:g} flips of 1,000 spent in a tenth of the audits"
     draw = extremal(0.5, spent / 1000, 200, at_counts, share=0.1)
-    return Case(f"sometimes-{spent:g}", about, 0.5, spent / 1000, draw, 1000, 0.1)
+    return Case(f"sometimes-{spent:g}", about, draw, 0.5, delta=spent / 1000, n=1000, pace=0.1)
 
 
 ONE_RUN: Final = (
-    Case("rr-0", "nothing is released", 0.0, 0.0, randomised_response(0.0)),
-    Case("rr-0.1", "randomized response", 0.1, 0.0, randomised_response(0.1)),
-    Case("rr-0.5", "randomized response", 0.5, 0.0, randomised_response(0.5)),
-    Case("rr-1", "randomized response", 1.0, 0.0, randomised_response(1.0)),
-    Case("rr-2", "randomized response", 2.0, 0.0, randomised_response(2.0)),
-    Case("rr-4", "randomized response, 400 elements", 4.0, 0.0, randomised_response(4.0), 400),
-    Case("rr-8", "randomized response, 10,000", 8.0, 0.0, randomised_response(8.0), 10_000, 0.1),
-    Case("rr-0-1000", "nothing is released, 1,000", 0.0, 0.0, randomised_response(0.0), 1000, 0.2),
-    Case("laplace-2", "Laplace noise, scored by the loss", 2.0, 0.0, laplace(2.0)),
-    Case("gaussian", "Gaussian noise, scored by the loss", _gaussian_epsilon(1e-3), 1e-3, gaussian),
-    Case("extremal-all", "the worst mechanism for 100 guesses", 0.6, 0.01, extremal(0.6, 0.01, 100)),
-    Case("extremal-half", "the worst mechanism for 50 guesses", 0.8, 0.005, extremal(0.8, 0.005, 50)),
-    Case("leaky-0", "each element revealed with probability delta", 0.0, 1e-3, leaky(0.0, 1e-3)),
-    Case("leaky-1", "the same, else randomized response", 1.0, 1e-3, leaky(1.0, 1e-3)),
-    Case("all-or-nothing-0", "all revealed with probability delta", 0.0, 0.2, all_or_nothing(0.0, 0.2)),
-    Case("all-or-nothing-1", "the same, else randomized response", 1.0, 0.01, all_or_nothing(1.0, 0.01)),
-    Case("burst-0", "a fifth revealed with probability 0.2", 0.0, 0.04, burst),
-    Case("name-and-shame", "one of the elements revealed", 0.0, 1 / 100, name_and_shame),
-    Case("ties-0", "scores 0, members listed first", 0.0, 0.0, tied(0.0), listed=True),
-    Case("ties-1", "scores -1 and +1, members listed first", 1.0, 0.0, tied(1.0), listed=True),
-    Case("one-sided-1", "only high scores tell", 1.0, 0.0, one_sided(1.0)),
-    Case("rr-3-2000", "randomized response, 2,000", 3.0, 0.0, randomised_response(3.0), 2000, 0.1),
-    Case("rr-1-10000", "randomized response, 10,000", 1.0, 0.0, randomised_response(1.0), 10_000, 0.02),
-    Case("laplace-2-2000", "Laplace noise, 2,000", 2.0, 0.0, laplace(2.0), 2000, 0.1),
-    Case("gaussian-1000", "Gaussian noise, 1,000", _gaussian_epsilon(1e-5), 1e-5, gaussian, 1000, 0.2),
+    Case("rr-0", "nothing is released", randomised_response(0.0), 0.0),
+    Case("rr-0.1", "randomized response", randomised_response(0.1), 0.1),
+    Case("rr-0.5", "randomized response", randomised_response(0.5), 0.5),
+    Case("rr-1", "randomized response", randomised_response(1.0), 1.0),
+    Case("rr-2", "randomized response", randomised_response(2.0), 2.0),
+    Case("rr-4", "randomized response, 400 elements", randomised_response(4.0), 4.0, n=400),
+    Case("rr-8", "randomized response, 10,000", randomised_response(8.0), 8.0, n=10_000, pace=0.1),
+    Case("rr-0-1000", "nothing is released, 1,000", randomised_response(0.0), 0.0, n=1000, pace=0.2),
+    Case("laplace-2", "Laplace noise, scored by the loss", laplace(2.0), 2.0),
+    Case("gaussian", "Gaussian noise, scored by the loss", gaussian, _gaussian_epsilon(1e-3), delta=1e-3),
+    Case("extremal-all", "the worst mechanism for 100 guesses", extremal(0.6, 0.01, 100), 0.6, delta=0.01),
+    Case("extremal-half", "the worst mechanism for 50 guesses", extremal(0.8, 0.005, 50), 0.8, delta=0.005),
+    Case("leaky-0", "each element revealed with probability delta", leaky(0.0, 1e-3), 0.0, delta=1e-3),
+    Case("leaky-1", "the same, else randomized response", leaky(1.0, 1e-3), 1.0, delta=1e-3),
+    Case("all-or-nothing-0", "all revealed with probability delta", all_or_nothing(0.0, 0.2), 0.0, delta=0.2),
+    Case(
+        "all-or-nothing-1", "the same, else randomized response", all_or_nothing(1.0, 0.01), 1.0, delta=0.01
+    ),
+    Case("burst-0", "a fifth revealed with probability 0.2", burst, 0.0, delta=0.04),
+    Case("name-and-shame", "one of the elements revealed", name_and_shame, 0.0, delta=1 / 100),
+    Case("ties-0", "scores 0, members listed first", tied(0.0), 0.0, listed=True),
+    Case("ties-1", "scores -1 and +1, members listed first", tied(1.0), 1.0, listed=True),
+    Case("one-sided-1", "only high scores tell", one_sided(1.0), 1.0),
+    Case("rr-3-2000", "randomized response, 2,000", randomised_response(3.0), 3.0, n=2000, pace=0.1),
+    Case("rr-1-10000", "randomized response, 10,000", randomised_response(1.0), 1.0, n=10_000, pace=0.02),
+    Case("laplace-2-2000", "Laplace noise, 2,000", laplace(2.0), 2.0, n=2000, pace=0.1),
+    Case(
+        "gaussian-1000",
+        "Gaussian noise, 1,000",
+        gaussian,
+        _gaussian_epsilon(1e-5),
+        delta=1e-5,
+        n=1000,
+        pace=0.2,
+    ),
     _large("extremal-1000", "the worst mechanism for 50 guesses of 1,000", 2e-4, extremal(1.0, 2e-4, 50)),
     _large("leaky-1-1000", "each revealed with probability delta, 1,000", 0.02, leaky(1.0, 0.02)),
     _large(
@@ -282,16 +300,26 @@ ONE_RUN: Final = (
     _raised(1.0, 10_000, 1.0, 695),
     _raised(10.0, 10_000, 0.5, 5783),
     *(_sometimes(spent) for spent in (0.1, 1.0)),
-    Case("lengths", "the output decides how many elements tell", 0.0, 1e-3, lengths(1e-3), 200, 0.5),
+    Case(
+        "lengths",
+        "the output decides how many elements tell",
+        lengths(1e-3),
+        0.0,
+        delta=1e-3,
+        n=200,
+        pace=0.5,
+    ),
     Case(
         "leaky-0.5-10000",
         "each revealed with probability delta, 10,000",
-        0.5,
-        1e-3,
         leaky(0.5, 1e-3),
-        10_000,
-        0.01,
+        0.5,
+        delta=1e-3,
+        n=10_000,
+        pace=0.01,
     ),
-    Case("name-and-shame-2000", "one of 2,000 revealed", 0.0, 1 / 2000, name_and_shame, 2000, 0.1),
-    Case("half", "exactly half of the bits are +1", 0.0, 0.0, half_and_half, fair=False),
+    Case(
+        "name-and-shame-2000", "one of 2,000 revealed", name_and_shame, 0.0, delta=1 / 2000, n=2000, pace=0.1
+    ),
+    Case("half", "exactly half of the bits are +1", half_and_half, 0.0, fair=False),
 )

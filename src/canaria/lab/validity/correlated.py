@@ -71,17 +71,17 @@ CORRELATED: Final = (
     Case(
         "correlated-in-order",
         "correlated noise, 3 epochs in a fixed order",
-        gaussian_epsilon(1 / _IN_ORDER.noise_multiplier, _DELTA),
-        _DELTA,
         training(_IN_ORDER),
+        gaussian_epsilon(1 / _IN_ORDER.noise_multiplier, _DELTA),
+        delta=_DELTA,
         pace=0.2,
     ),
     Case(
         "correlated-banded",
         "correlated noise, 2 bands, cyclic Poisson sampling",
-        epsilon_of_two_steps(_BANDED, _DELTA),
-        _DELTA,
         training(_BANDED),
+        epsilon_of_two_steps(_BANDED, _DELTA),
+        delta=_DELTA,
         pace=0.2,
     ),
 )

@@ -143,11 +143,11 @@ CURVES: Final = tuple(
     Case(
         f"curve-{name}-{mu:g}-{n}",
         f"{mu:g}-Gaussian DP, {n:,}: {about}",
-        GaussianDP(mu).epsilon_at(_DELTA),
-        _DELTA,
         make(mu),
-        n,
-        0.5,
+        GaussianDP(mu).epsilon_at(_DELTA),
+        delta=_DELTA,
+        n=n,
+        pace=0.5,
         family="gaussian",
     )
     for name, (about, make) in _KINDS.items()

@@ -50,10 +50,9 @@ ORDERS: Final = tuple(
     Case(
         f"{order}-{scores}",
         f"{_WORDS[scores]}, {_WORDS[order]}",
-        0.0,
-        0.0,
         listed(order, scores),
-        200,
+        0.0,
+        n=200,
         listed=True,
     )
     for order in _KEYS

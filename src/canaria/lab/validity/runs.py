@@ -178,7 +178,7 @@ def black_box(form: str, epsilon: float) -> Draw:
 
 def _run(name: str, about: str, epsilon: float, draw: Draw, audited: str = "training") -> Case:
     delta = _DELTA if audited == "training" else 0.0
-    return Case(name, about, epsilon, delta, draw, pace=0.2, audited=audited)
+    return Case(name, about, draw, epsilon, delta=delta, pace=0.2, audited=audited)
 
 
 _FULL: Final = gaussian_epsilon(2 / _SIGMA, _DELTA)
