@@ -1,35 +1,102 @@
-"""Audits that leave a recording: what they can be asked while training goes on, and after it."""
+"""What an audited training run can be asked, while training goes on and after it.
+
+Audits of frameworks and recordings answer the same questions: an audit by the recording that it leaves.
+"""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING
 
+from canaria._core.seeds import Seed
 from canaria.bounds.bound import Bound
-from canaria.bounds.conformance import Conformance
+from canaria.bounds.conformance import LEVEL, Conformance
 from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.training.recording import Recording
+from canaria.claims.families import Family
+from canaria.game.play import Transcript
+from canaria.rules import AdaptiveRule, Rule
+from canaria.training.conformance.tested import conformance_of, not_tested
+from canaria.training.guesses import bound_of, transcript_of
+from canaria.training.results import contradictions_with, result_of
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
 
 
 class Recorded(ABC):
-    """An audit that leaves a `Recording`, and can be asked what that shows."""
+    """An audit that leaves a `Recording`, or the recording itself."""
 
     @abstractmethod
-    def recording(self) -> Recording:
+    def recording(self) -> "Recording":
         """What was seen so far."""
 
-    def bound(self, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
-        """The lower bound on epsilon that training proves so far; see `Recording.bound`."""
-        return self.recording().bound(delta, confidence, **how)
-
-    def report(
+    def transcript(
         self,
-        claimed: float | Claim | None = None,
-        delta: float | None = None,
+        rule: Rule | AdaptiveRule | None = None,
+        *,
+        score: str = "likelihood",
+        adaptive: bool = False,
+        rng: Seed = None,
+    ) -> Transcript:
+        """Play the game on the record: guess the bits, in one run or adaptively.
+
+        Args:
+            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
+
+        Returns:
+            The transcript of the game.
+
+        Raises:
+            InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
+
+        """
+        return transcript_of(self.recording(), rule, score=score, adaptive=adaptive, rng=rng)
+
+    def bound(
+        self,
+        delta: float = 0.0,
         confidence: float = 0.95,
-        **how: Any,
-    ) -> Result:
-        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`."""
-        return self.recording().report(claimed, delta, confidence, **how)
+        *,
+        rule: Rule | AdaptiveRule | None = None,
+        score: str = "likelihood",
+        adaptive: bool = False,
+        rng: Seed = None,
+        family: Family | str | None = None,
+    ) -> Bound:
+        """The lower bound on epsilon that the training run proves.
+
+        Choose the rule, the score and `adaptive` before looking at any bound: the best of several is not a
+        bound.
+
+        Args:
+            delta: The delta at which epsilon is bounded.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
+            family: The family of claims to test, or its name; "dpsgd" is DP-SGD with the steps and the rate
+                of this run. The rule is then `Matched(family, confidence)` by default.
+
+        Returns:
+            The bound, with its evidence.
+
+        Raises:
+            InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
+
+        """
+        return bound_of(
+            self.recording(),
+            delta,
+            confidence,
+            rule=rule,
+            score=score,
+            adaptive=adaptive,
+            rng=rng,
+            family=family,
+        )
 
     def conformance(
         self,
@@ -38,7 +105,89 @@ class Recorded(ABC):
         sample_rate: float | None = None,
         noise_multiplier: float | None = None,
     ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.training.conformance.sums`."""
-        return self.recording().conformance(
-            steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
+        """Test whether the sums follow the law of a correct DP-SGD.
+
+        Given the bits, correct training makes the p-value of every part uniform (Theorem 26). The smallest,
+        corrected for their number, is the p-value of the test. If the test fails, it is made once more with
+        the noise that was measured, to say whether the size of the noise is the only cause.
+
+        Args:
+            steps: The number of steps to test; by default the recorded one.
+            sample_rate: The sampling rate to test; by default the stated one.
+            noise_multiplier: The noise multiplier to test; by default the stated one.
+
+        Returns:
+            The p-value and its parts, and the noise and the canary weight that the sums show.
+
+        Raises:
+            InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
+
+        """
+        return conformance_of(
+            self.recording(), steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
+        )
+
+    def not_tested(self, level: float = LEVEL) -> dict[str, str]:
+        """Topics that conformance does not see in this run, each with a sentence.
+
+        Args:
+            level: The false-alarm rate at which conformance is judged.
+
+        """
+        return not_tested(self.recording(), level)
+
+    def contradictions_with(self, claim: Claim | None) -> tuple[str, ...]:
+        """What training did otherwise than was stated, for certain, and why the claim cannot hold of it."""
+        return contradictions_with(self.recording(), claim)
+
+    def report(
+        self,
+        claimed: float | Claim | None = None,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        *,
+        rule: Rule | AdaptiveRule | None = None,
+        score: str = "likelihood",
+        adaptive: bool = False,
+        adjacency: str = "unspecified",
+        family: Family | str | None = None,
+        rungs: bool = True,
+        name: str = "training run",
+    ) -> Result:
+        """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
+
+        Args:
+            claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd", and with
+                "gaussian" for correlated noise and known steps, it is by default what the stated noise
+                multiplier promises.
+            delta: The delta of the claim, required with an epsilon or a curve; 0 without a claim.
+            confidence: The confidence of the bound, strictly between 0 and 1.
+            rule: How scores become guesses, as in `bound`.
+            score: "likelihood" or "sum".
+            adaptive: Whether the bits of a round are revealed after it.
+            adjacency: The adjacency of the claim, to be checked against that of the audit.
+            family: The family of claims to test, as in `bound`.
+            rungs: Whether to show, beside the bound, what follows if more is assumed. That needs a delta, and
+                some seconds for the first run with these steps and this rate.
+            name: What was audited.
+
+        Returns:
+            The result.
+
+        Raises:
+            InputError: If an argument is not usable, or if a claim is given without its delta.
+
+        """
+        return result_of(
+            self.recording(),
+            claimed,
+            delta,
+            confidence,
+            rule=rule,
+            score=score,
+            adaptive=adaptive,
+            adjacency=adjacency,
+            family=family,
+            rungs=rungs,
+            name=name,
         )

@@ -13,7 +13,8 @@ from canaria.bounds import Rung
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.files import check, read_result
 from canaria.training import Dense, Dirac, Recording
-from canaria.training.conformance.rungs import objection_to, squares_of, weight_of
+from canaria.training.conformance.measured import squares_of
+from canaria.training.conformance.rungs import objection_to, weight_of
 from tests.training.faults import FAULTS, NAMES, SHAPES
 from tests.training.simulated import RATE, SIGMA, STEPS, Fault, simulated, watched
 

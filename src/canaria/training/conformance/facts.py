@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from canaria.bounds.conformance import Conformance
 from canaria.claims import Claim
 from canaria.training.canaries.designs import exercised
+from canaria.training.conformance.tested import not_tested
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
@@ -62,7 +63,7 @@ def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
         "untouched": untouched,
         **({"sampling": run.about_draws} if run.about_draws else {}),
         **({"claim": run.sampling.caveat} if run.sampling.caveat else {}),
-        **(run.not_tested() if tested else {"conformance": run.excuse or NOT_TESTED}),
+        **(not_tested(run) if tested else {"conformance": run.excuse or NOT_TESTED}),
         **({"unseen": run.ended} if run.ended else {}),
     }
 

@@ -13,9 +13,14 @@ was stated. All that is needed of N such values is the sum of their squares, S:
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from scipy import optimize, special
+
+from canaria.training.canaries.designs import Dirac
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
 
 _PRIOR: Final = 2.0
 """The other precisions, relative to the one that is tested, have a gamma law with mean 1 and this shape."""
@@ -76,6 +81,20 @@ class Squares:
 
         middle = math.sqrt(self.total / self.count)
         return _crossing(excess, middle, 0.5), _crossing(excess, middle, 2.0)
+
+
+def squares_of(run: "Recording") -> Squares:
+    """All values that are noise and nothing else: of witnesses, and of coordinates without a canary."""
+    found = Squares(0.0, 0)
+    stated = run.noise_multiplier
+    if run.witnessed is not None:
+        places = len(run.witnessed.by_place)
+        found = Squares(float(run.witnessed.by_step.sum()), places * run.steps)
+    if isinstance(run.design, Dirac):
+        unit = stated / run.canary_norm * run.sampling.noise_of_sums(run.steps)
+        empty = run.sums[run.included_by_coordinate() == 0] / (unit * math.sqrt(run.steps))
+        found = found.plus(Squares(float(empty @ empty), len(empty)))
+    return found
 
 
 def _crossing(excess: Callable[[float], float], middle: float, factor: float) -> float:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import special
 
-from canaria._core.arrays import Floats
 from canaria._core.rounding import rounded_down, rounded_up
 from canaria.bounds.bound import Bound
 from canaria.bounds.conformance import LEVEL, in_words, joined
@@ -14,7 +13,9 @@ from canaria.bounds.rungs import Rung
 from canaria.claims import Claim
 from canaria.rules import Matched
 from canaria.training.canaries.designs import Dirac
-from canaria.training.conformance.measured import Squares
+from canaria.training.conformance.measured import Squares, squares_of
+from canaria.training.conformance.tested import certain_faults, tested_at
+from canaria.training.guesses import bound_of
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
@@ -41,14 +42,14 @@ def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ..
     delta, confidence = bound.delta, bound.confidence
     family, tested, names = _of_its_kind(recording), recording.own_family, _names(recording)
     assert tested is not None
-    first = bound if bound.family is None else recording.bound(delta, confidence, score=score)
+    first = bound if bound.family is None else bound_of(recording, delta, confidence, score=score)
     shown = [Rung(name=names[0], assumes=ANY, least=first.epsilon)]
     if recording.noise_changes:
         others = zip(names[1:], (family, ALONE, _as_stated(recording)), strict=True)
         return (*shown, *(Rung(name=name, assumes=one, withdrawn=_CHANGES) for name, one in others))
     rule = Matched(tested, confidence, independent=True)
-    curve = recording.bound(delta, confidence, score=score, family=tested)
-    alone = recording.bound(delta, confidence, score=score, family=tested, rule=rule)
+    curve = bound_of(recording, delta, confidence, score=score, family=tested)
+    alone = bound_of(recording, delta, confidence, score=score, family=tested, rule=rule)
     return (
         *shown,
         Rung(name=names[1], assumes=family, least=curve.epsilon),
@@ -110,20 +111,6 @@ def _claim(recording: "Recording", noise: float) -> Claim:
     return recording.promise_of(min(max(noise, _LEAST_NOISE), _MOST_NOISE))
 
 
-def squares_of(recording: "Recording") -> Squares:
-    """All values that are noise and nothing else: of witnesses, and of coordinates without a canary."""
-    found = Squares(0.0, 0)
-    stated = recording.noise_multiplier
-    if recording.witnessed is not None:
-        places = len(recording.witnessed.by_place)
-        found = Squares(float(recording.witnessed.by_step.sum()), places * recording.steps)
-    if isinstance(recording.design, Dirac):
-        unit = stated / recording.canary_norm * recording.sampling.noise_of_sums(recording.steps)
-        empty = recording.sums[_included(recording) == 0] / (unit * math.sqrt(recording.steps))
-        found = found.plus(Squares(float(empty @ empty), len(empty)))
-    return found
-
-
 def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[float, float] | None:
     """Between which values the weight of a canary lies, by the normal law of its estimate; None if open.
 
@@ -132,7 +119,7 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     """
     if not isinstance(recording.design, Dirac):
         return None
-    included, steps = _included(recording), recording.steps
+    included, steps = recording.included_by_coordinate(), recording.steps
     coins = recording.sampling.participations(1, steps, recording.sample_rate)
     often, spread = sum(part.mean for part in coins), sum(part.variance for part in coins)
     centred = included - included.mean()
@@ -150,8 +137,8 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
 
 def objection_to(recording: "Recording") -> str:
     """What speaks against Gaussian, independent noise and stated sampling; empty if nothing does."""
-    if recording.certain:
-        return f"training was not what was stated: {'; '.join(recording.certain)}"
+    if faults := certain_faults(recording):
+        return f"training was not what was stated: {'; '.join(faults)}"
     if recording.doubts:
         return "; ".join(recording.doubts)
     if recording.noise_multiplier == 0:
@@ -179,7 +166,7 @@ def _misfit(recording: "Recording", seen: Squares) -> str:
     # The measured size comes first. P-values only rise as sizes are added, so the loop can stop at once when
     # they are large enough; in a correct run that is nearly always after this one size.
     for ratio in (measured, *np.geomspace(low, high, _SIZES)):
-        found = recording.tested_at(recording.noise_multiplier * float(ratio))
+        found = tested_at(recording, recording.noise_multiplier * float(ratio))
         if found is None:
             return ""
         # What fails at the measured size is the most telling; at other sizes the noise fails as well.
@@ -190,10 +177,3 @@ def _misfit(recording: "Recording", seen: Squares) -> str:
         if not parts or joined(parts) >= LEVEL:
             return ""
     return f"what was seen does not fit it ({in_words(joined(parts))}): {causes}"
-
-
-def _included(recording: "Recording") -> Floats:
-    """The number of included canaries of each coordinate."""
-    width = recording.design.coordinates
-    counts = np.bincount(np.arange(len(recording.bits)) % width, recording.bits > 0, width)
-    return counts.astype(np.float64)

@@ -1,0 +1,187 @@
+"""The conformance test of a recorded training run.
+
+Given the bits, correct training makes the p-value of every part uniform (Theorem 26). The smallest, corrected
+for their number, is the p-value of the test. The parts that need more than the sums are made here: witnesses,
+draws of the sampler, and timing. `sums` adds the parts of the sums themselves and joins all of them.
+"""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.errors import InputError
+from canaria.bounds.conformance import EXTRA, LEAKS, LEVEL, OPEN, SAFE, Cause, Conformance, Part
+from canaria.training.canaries.designs import TESTS, Dense, derived
+from canaria.training.conformance.coincidences import coincidences
+from canaria.training.conformance.draws import part_of
+from canaria.training.conformance.measured import squares_of
+from canaria.training.conformance.noise import parts_of, untested
+from canaria.training.conformance.sums import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.likelihood.accumulator import LEAST_NOISE
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
+
+
+def conformance_of(
+    run: "Recording",
+    *,
+    steps: int | None = None,
+    sample_rate: float | None = None,
+    noise_multiplier: float | None = None,
+) -> Conformance:
+    """The test at the stated settings, or at others; see `Recorded.conformance`.
+
+    If it fails, it is made once more with the noise that was measured, to say whether the size of the noise
+    is the only cause.
+    """
+    if run.excuse:
+        raise InputError(f"conformance is {run.excuse}")
+    run.sampling.require_own(steps, sample_rate)
+    steps = checks.integer("steps", run.steps if steps is None else steps, 1)
+    rate = run.sample_rate if sample_rate is None else sample_rate
+    noise = run.noise_multiplier if noise_multiplier is None else noise_multiplier
+    found = _tested(run, steps, rate, noise)
+    return found if found.conforms else _explained(run, found, steps, rate, noise)
+
+
+def tested_at(run: "Recording", noise_multiplier: float) -> Conformance | None:
+    """The conformance test at this noise multiplier; None where it cannot be made."""
+    if noise_multiplier <= 0 or run.design.coordinates < FEWEST or run.excuse:
+        return None
+    if isinstance(run.design, Dense) and not enough_draws(
+        run.layers or (run.design.coordinates,),
+        run.bits > 0,
+        run.steps,
+        run.sample_rate,
+        max(noise_multiplier / run.canary_norm, LEAST_NOISE),
+    ):
+        return None
+    return conformance_of(run, noise_multiplier=noise_multiplier)
+
+
+def not_tested(run: "Recording", level: float = LEVEL) -> dict[str, str]:
+    """Topics that conformance does not see in this run, each with a sentence; empty if there are none.
+
+    Topics that are not listed are found with certainty: a step or a parameter without noise, and noise that
+    two parameters share from their first weight on. `level` is the false-alarm rate of conformance.
+    """
+    if run.witnessed is None or run.roles is None:
+        return {"noise": "no weight without canaries shows the noise of single steps"}
+    return untested(run.witnessed, run.roles, len(run.parameters), level)
+
+
+def certain_faults(run: "Recording") -> tuple[str, ...]:
+    """What training did otherwise than was stated, for certain: without a p-value."""
+    found = list(run.contradictions)
+    noises = [] if run.account is None else [noise for noise, *_ in run.account.to_list()]
+    if run.noise_multiplier > 0 and 0 in noises:
+        found.append("the noise multiplier was 0 in a step, so ε is unbounded: add noise in every step")
+    if run.witnessed is not None and (alike := coincidences(run.witnessed.firsts)):
+        pairs = "1 pair of noise tensors begins" if alike == 1 else f"{alike} pairs of noise tensors begin"
+        why = "noise is used again, or its generator is seeded from few seeds"
+        found.append(f"{pairs} with the same values: {why}")
+    return tuple(found)
+
+
+def _explained(run: "Recording", found: Conformance, steps: int, rate: float, stated: float) -> Conformance:
+    """Say whether all failures come from one cause: noise of another size than the stated one.
+
+    If everything else conforms to the size that was measured, that size is the only cause. More noise
+    than stated is not called safe: a raw row that is added in every step can look like noise.
+    """
+    # Witnesses test the size alone ("size"). Without them it shows in the rest of the sums ("noise").
+    squares, part = squares_of(run), "size" if "size" in found.parts else "noise"
+    ratio = math.sqrt(squares.total / squares.count) if squares.count else found.noise / stated
+    if part not in found.failures or not ratio * stated > 0:
+        return found
+    again = _tested(run, steps, rate, stated * ratio)
+    effect = LEAKS if ratio < 1 else EXTRA
+    cause = Cause(text=f"noise multiplier {stated * ratio:.3g}, stated {stated:.3g}", effect=effect)
+    explained = part if again.conforms else ""
+    return replace(found, causes={**found.causes, part: cause}, explained_by=explained)
+
+
+def _tested(run: "Recording", steps: int, rate: float, noise: float) -> Conformance:
+    """The test at these steps, rate and noise; everything in `sums` is in norms of a canary."""
+    parts = _beside_the_sums(run, rate, noise)
+    of_sums = _of_dense if isinstance(run.design, Dense) else _of_dirac
+    found, unit = of_sums(run, steps, rate, noise / run.canary_norm, parts)
+    return replace(found, noise=found.noise * run.canary_norm / unit, stated_noise=noise)
+
+
+def _beside_the_sums(run: "Recording", rate: float, noise: float) -> dict[str, Part]:
+    """Parts of witnesses (Theorem 26 (d) to (h)), of draws of the sampler (i), and of timing (Theorem 35)."""
+    parts: dict[str, Part] = {}
+    # Discrete p-values are made uniform by random numbers (g). They follow from the seed of the audit, so
+    # that a recording gives the same p-values whenever it is read.
+    rng = np.random.default_rng(derived(run.seed, TESTS))
+    if run.witnessed is not None and run.roles is not None:
+        # Witnesses are kept over the stated noise; squares over another one are larger by this factor.
+        factor = (run.noise_multiplier / noise) ** 2 if noise > 0 else 1.0
+        parts |= parts_of(run.witnessed, run.roles, rng, factor=factor, names=run.parameters)
+    drawn = part_of(run.drawn, rate, rng, run.sampling) if run.drawn is not None else None
+    timing = run.sampling.timing(run.table, run.bits > 0, noise, run.witnessed, rng)
+    made = {"sampling": drawn, "timing": timing}
+    return parts | {name: part for name, part in made.items() if part is not None}
+
+
+def _of_dense(
+    run: "Recording", steps: int, rate: float, noise: float, parts: dict[str, Part]
+) -> tuple[Conformance, float]:
+    assert isinstance(run.design, Dense)
+    found = of_dense(
+        run.sums,
+        run.design.gradients(),
+        run.bits > 0,
+        steps,
+        rate,
+        noise,
+        run.layers,
+        parts,
+        rounding=run.rounding,
+        names=_carrying(run),
+    )
+    return found, 1.0
+
+
+def _of_dirac(
+    run: "Recording", steps: int, rate: float, noise: float, parts: dict[str, Part]
+) -> tuple[Conformance, float]:
+    """The test, and the noise of the sum of T steps over sqrt(T) times that of one: 1 if not correlated."""
+    included = run.bits > 0
+    unit = run.sampling.noise_of_sums(steps)
+    found = of_dirac(
+        run.sampling.levelled(run.sums, included, run.steps),
+        run.rows * run.included_by_coordinate(),
+        steps,
+        rate,
+        noise * unit,
+        run.layers,
+        parts,
+        sampling=run.sampling,
+        rounding=run.rounding,
+        names=_carrying(run),
+    )
+    return _of_rows(run, found), unit
+
+
+def _of_rows(run: "Recording", found: Conformance) -> Conformance:
+    """Where canaries are rows, a weight that is too low is not safe.
+
+    It shows that canaries are not treated as other rows are, and others may weigh more.
+    """
+    cause = found.causes.get("weight")  # there is none if all bits are alike
+    if run.injection not in ("rows", "head") or cause is None or cause.effect != SAFE:
+        return found
+    return replace(found, causes={**found.causes, "weight": replace(cause, effect=OPEN)})
+
+
+def _carrying(run: "Recording") -> tuple[str, ...]:
+    """The names of `layers` if all parameters carry canaries; coordinates that span several come last."""
+    names = (*run.parameters, "several parameters")
+    known = len(run.layers) - len(run.parameters) in (0, 1)
+    return names[: len(run.layers)] if known else ()

@@ -1,0 +1,122 @@
+"""The result of a recorded training run: bound, claim, conformance, and what a reader needs beside them."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.errors import InputError
+from canaria.bounds.bound import Bound, delta_of
+from canaria.bounds.parts import Histogram, Ladder
+from canaria.bounds.result import Result
+from canaria.claims import ApproximateDP, Claim, DpSgd
+from canaria.claims.families import Family
+from canaria.game.ladders import ladder_of_dpsgd
+from canaria.mechanisms.dpsgd import SubsampledGaussian
+from canaria.rules import AdaptiveRule, Rule
+from canaria.training.canaries.designs import Dense
+from canaria.training.conformance.claimed import DELTA, false_claims
+from canaria.training.conformance.facts import facts_of, tested_topics
+from canaria.training.conformance.rungs import rungs_of
+from canaria.training.conformance.tested import certain_faults, tested_at
+from canaria.training.guesses import bound_of
+
+if TYPE_CHECKING:
+    from canaria.training.recording import Recording
+
+
+def result_of(
+    run: "Recording",
+    claimed: float | Claim | None = None,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    *,
+    rule: Rule | AdaptiveRule | None = None,
+    score: str = "likelihood",
+    adaptive: bool = False,
+    adjacency: str = "unspecified",
+    family: Family | str | None = None,
+    rungs: bool = True,
+    name: str = "training run",
+) -> Result:
+    """The bound, the claim and the conformance test; see `Recorded.report`."""
+    tested = run.family(family)
+    claim = _promised(run, claimed, delta, adjacency, tested)
+    at = delta_of(claim, delta)
+    bound = bound_of(run, at, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
+    found = tested_at(run, run.noise_multiplier)
+    return Result(
+        bound,
+        claim,
+        name=name,
+        histogram=Histogram.of(run.losses(np.zeros_like(run.bits), score), run.bits),
+        ladder=_ladder(run, claim, bound, plain=score == "likelihood" and not adaptive),
+        rungs=rungs_of(run, bound, score) if rungs and at and run.own_family else (),
+        conformance=found,
+        facts=facts_of(run, tested=found is not None),
+        contradictions=contradictions_with(run, claim, bound.delta),
+        remarks=(*run.doubts, *run.remarks, *_large_delta(run, claim)),
+        tested=tested_topics(run, claim, found),
+        seed=run.seed,
+    )
+
+
+def contradictions_with(run: "Recording", claim: Claim | None, delta: float = DELTA) -> tuple[str, ...]:
+    """What training did otherwise than was stated, for certain, and why the claim cannot hold of it."""
+    return (*certain_faults(run), *false_claims(run, claim, delta))
+
+
+def _promised(
+    run: "Recording",
+    claimed: float | Claim | None,
+    delta: float | None,
+    adjacency: str,
+    family: Family | None,
+) -> Claim | None:
+    """The claim: as it is given, by its epsilon, or what the stated noise promises."""
+    if isinstance(claimed, DpSgd) and run.rows > 1:
+        raise InputError(
+            f"a claim of DP-SGD is about single rows, the bound about users of {run.rows}: give the ε "
+            "and δ of users, which follow by group privacy"
+        )
+    if isinstance(claimed, Claim):
+        return claimed
+    if claimed is None:
+        if family is None or family != run.own_family or run.noise_multiplier == 0:
+            return None
+        if run.noise_changes:
+            raise InputError(
+                "the stated noise changes from step to step, so no claim of the family is what it "
+                "promises; give the claim"
+            )
+        return run.promise_of(run.noise_multiplier)
+    if delta is None:
+        raise InputError(f"delta of the claim epsilon = {claimed} must be given: it is part of the claim")
+    epsilon = checks.nonnegative("claimed", claimed)
+    return ApproximateDP(epsilon, delta, adjacency) if family is None else family.at(epsilon, delta)
+
+
+def _ladder(run: "Recording", claim: Claim | None, bound: Bound, *, plain: bool) -> Ladder | None:
+    """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
+    if claim is None:
+        return None
+    claimed = claim.least_epsilon_at(bound.delta)
+    # A canary must take part as a row does in what accountants call DP-SGD.
+    is_dpsgd = run.sampling.is_poisson and run.rows == 1
+    if isinstance(run.design, Dense) or not (plain and is_dpsgd) or bound.family is not None:
+        return Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
+    mechanism = SubsampledGaussian(
+        dimension=run.design.coordinates,
+        steps=run.steps,
+        sample_rate=run.sample_rate,
+        noise_multiplier=run.noise_of_scores,
+    )
+    return ladder_of_dpsgd(mechanism, len(run.bits), claimed, bound)
+
+
+def _large_delta(run: "Recording", claim: Claim | None) -> tuple[str, ...]:
+    """A note if delta is 1/rows or more: that permits to publish a row as it is."""
+    rows = 0 if run.drawn is None else run.drawn.rows
+    if not isinstance(claim, ApproximateDP) or claim.delta * rows < 1:
+        return ()
+    return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits to publish a row chosen at random",)
