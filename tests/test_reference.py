@@ -22,7 +22,7 @@ MADE_BY_FUNCTIONS = {
     "canaria.integrations.flower._audit.Audit",
     "canaria.integrations.jax_privacy._audit.Audit",
     "canaria.integrations.opacus._audit.Audit",
-    "canaria.integrations.opacus._auditing.ProgramAudit",
+    "canaria.integrations.opacus._program_audit.ProgramAudit",
 }
 """Classes whose users call `attach`, `audited` or `auditing`, which document the parameters."""
 

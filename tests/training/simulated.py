@@ -10,7 +10,7 @@ from canaria.mechanisms.participation import Participation
 from canaria.training import Dense, Dirac, Recording
 from canaria.training.canaries.designs import Design, hidden_bits
 from canaria.training.canaries.witnesses import layout
-from canaria.training.conformance.noise import numbered
+from canaria.training.conformance.names import numbered
 from canaria.training.likelihood.accumulator import Accumulator, table_of
 from canaria.training.likelihood.correlated import Correlation
 

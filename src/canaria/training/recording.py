@@ -27,6 +27,7 @@ from canaria.training.conformance.sums import Rounding
 from canaria.training.likelihood.accumulator import LEAST_NOISE
 from canaria.training.recorded import Recorded
 
+NO_STEP: Final = "no training step was seen; train between attaching the audit and asking for it"
 UNITS: Final = ("row", "user", "client")
 """What a canary stands for: that which is included or not."""
 _DENSE_ROUNDS: Final = 64
@@ -136,9 +137,7 @@ class Recording(Recorded):
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise InputError(
-                self.ended or "no training step was seen; train between attaching the audit and asking for it"
-            )
+            raise InputError(self.ended or NO_STEP)
         checks.require_converged(self.sums)
         if (seen := self.witnessed) is not None and self.noise_multiplier > 0:
             checks.require_converged(seen.by_step, seen.by_place, seen.totals, seen.released)

@@ -17,8 +17,9 @@ from canaria._core.seeds import Seed
 from canaria.integrations.flower._checks import require_private
 from canaria.integrations.flower._internals import FixedClipping, joined_by, stated_by, weights_of
 from canaria.training.canaries.designs import RAW_NORM
+from canaria.training.loop import Contribution
 from canaria.training.recorded import Recorded
-from canaria.training.recorder import Contribution, Recorder
+from canaria.training.recorder import Recorder
 from canaria.training.recording import Recording
 
 _EXCLUDED: Final = 1e-6

@@ -37,7 +37,7 @@ from canaria.training.canaries.designs import (
 from canaria.training.canaries.sampling import POISSON
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
-from canaria.training.conformance.noise import numbered
+from canaria.training.conformance.names import numbered
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
 from canaria.training.watch import Watch

@@ -11,10 +11,11 @@ from canaria._core.extras import needed_for
 with needed_for("an audit of training with Opacus", "opacus"):
     from canaria.integrations.opacus._attach import attach
     from canaria.integrations.opacus._audit import Audit
-    from canaria.integrations.opacus._auditing import ProgramAudit, auditing
+    from canaria.integrations.opacus._auditing import auditing
     from canaria.integrations.opacus._head import CanaryHead, MarkedRows, with_canary_head
     from canaria.integrations.opacus._isolation import check_isolation
     from canaria.integrations.opacus._neighbours import check_neighbours
+    from canaria.integrations.opacus._program_audit import ProgramAudit
     from canaria.integrations.opacus._rows import CanaryRows, with_canary_rows
     from canaria.training.canaries.designs import Dense, Dirac
 

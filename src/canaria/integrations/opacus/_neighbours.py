@@ -10,12 +10,8 @@ from canaria._core.errors import InputError
 from canaria.integrations.opacus._items import has_floats
 from canaria.integrations.opacus._replays import Plan, Run
 from canaria.integrations.opacus._variants import Sized, fresh, only, require_rows
-from canaria.preflight.neighbours import (
-    Neighbours,
-    Stopping,
-    compared,
-    sums_differ,
-)
+from canaria.preflight.neighbours import Neighbours, compared
+from canaria.preflight.replays import Stopping, sums_differ
 
 _NEIGHBOURS: Final = 41
 """The purpose of our random stream."""

@@ -26,11 +26,8 @@ from canaria.integrations.opacus._internals import (
 from canaria.integrations.opacus._programs import replaying
 from canaria.integrations.opacus._samplers import PoissonSampler, rows_of
 from canaria.integrations.opacus._variants import Sized, View
-from canaria.preflight.neighbours import (
-    DRIFT,
-    Replay,
-    Step,
-)
+from canaria.preflight.differences import DRIFT
+from canaria.preflight.replays import Replay, Step
 
 _OTHERS: Final = 8
 """How many other rows a batch holds: enough to act on each other, few enough to be quick."""

@@ -19,7 +19,7 @@ from scipy import special, stats
 from canaria._core.arrays import Floats, Integers
 from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, Part, sidak
 from canaria.training.canaries.sampling import POISSON, Sampling
-from canaria.training.conformance.noise import chi_squared, normal_scores
+from canaria.training.conformance.laws import chi_squared, normal_scores
 
 _MOST_ROWS: Final = 2**22
 """Of more rows than this, single rows are not followed."""

@@ -24,7 +24,7 @@ a random number of the auditor's own.
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import special, stats
@@ -33,6 +33,15 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, Part, needed, sidak
 from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Roles, Seen
 from canaria.training.conformance.coincidences import near_ties, tie_cause
+from canaria.training.conformance.laws import (
+    beta,
+    binomial,
+    chi_squared,
+    extreme_sum,
+    normal_scores,
+    signed_sums,
+)
+from canaria.training.conformance.names import named
 
 _CHUNK: Final = 1024
 """Steps are compared with all others in so many at a time."""
@@ -130,7 +139,7 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     """
     by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
-    tails = _beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
+    tails = beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
     found = _uneven(
         sidak(float(tails.min()), len(tails)), tails, by_step * steps / (together * max(total, 1e-300))
     )
@@ -161,11 +170,11 @@ def _uneven(p_value: float, tails: Floats, shares: Floats) -> Part:
 
 def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: Sequence[str]) -> Part:
     count = len(by_place)
-    alone = _beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
+    alone = beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
     shares = np.bincount(parameter, weights=by_place) / max(total, 1e-300)
     held = np.bincount(parameter)
     several = np.flatnonzero((held > 1) & (held < count))
-    tails = _beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
+    tails = beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
     least = int(np.argmin(alone))
     where, smallest = int(parameter[least]), float(alone[least])
     share = by_place[least] * count / max(total, 1e-300)
@@ -189,7 +198,7 @@ def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
     chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
     left = np.cumsum(cells)[1:]
     tails = [
-        _binomial(int(count), int(trials), float(chance), rng)
+        binomial(int(count), int(trials), float(chance), rng)
         for count, trials, chance in zip(cells[1:], left, chances, strict=True)
     ]
     return Part(sidak(min(tails), len(tails)), "the noise is not normally distributed")
@@ -219,8 +228,8 @@ def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
             where = (first + row, column, float(agreed[row, column]))
         ties += int(np.sum(sizes == most)) if largest == most else 0
     pairs = steps * (steps - 1) // 2
-    single = sidak(_extreme_sum(most, width, ties, rng), pairs)
-    tails = _signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
+    single = sidak(extreme_sum(most, width, ties, rng), pairs)
+    tails = signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
     lag = int(np.argmin(tails))
     spread = sidak(float(tails[lag]), len(tails))
     one, other, agreement = where
@@ -262,7 +271,7 @@ def _copies(
     found = []
     if singles:
         sums = np.array([agreed for agreed, *_ in singles])
-        tails = _signed_sums(sums, np.full(len(sums), steps), rng)
+        tails = signed_sums(sums, np.full(len(sums), steps), rng)
         least = int(np.argmin(tails))
         _, first, second = singles[least]
         text = _shared(int(parameter[first]), int(parameter[second]), names)
@@ -270,7 +279,7 @@ def _copies(
     if between:
         keys = list(between)
         sums = np.array([sum(between[key]) for key in keys])
-        tails = _signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
+        tails = signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
         least = int(np.argmin(tails))
         text = _shared(*keys[least], names)
         found.append(Part(sidak(float(tails[least]), len(tails)), text))
@@ -339,7 +348,7 @@ def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
         some = values[start : start + _PREDICTED]
         right += int(np.sum((some @ weights.T > 0) == (some > 0)))
         weights += np.tril(some.T @ some, -1)
-    p_value = _binomial(right, steps * width, 0.5, rng)
+    p_value = binomial(right, steps * width, 0.5, rng)
     return Part(p_value, "the noise of weights can be predicted from that of others", LEAKS)
 
 
@@ -347,66 +356,3 @@ def _shared(first: int, second: int, names: Sequence[str]) -> str:
     if first == second:
         return f"noise is used twice in {named(first, names)}"
     return f"{named(first, names)} and {named(second, names)} share noise"
-
-
-def numbered(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
-    """Names for parameters that have none: their number and their shape."""
-    return tuple(
-        f"parameter {number} of {len(shapes)} ({' x '.join(map(str, shape)) or 'a number'})"
-        for number, shape in enumerate(shapes, start=1)
-    )
-
-
-def named(parameter: int, names: Sequence[str]) -> str:
-    """The name of a parameter; its number if names are not known."""
-    return names[parameter] if parameter < len(names) else f"parameter {parameter + 1}"
-
-
-def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
-    """Normal scores of counts, each by its law and a random share of its own probability."""
-    at = law.pmf(counts) * rng.random(len(counts))
-    below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
-    tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
-    return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
-
-
-def chi_squared(value: float, freedom: int) -> float:
-    """The two-sided p-value of a sum of so many squares."""
-    return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))
-
-
-def _beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
-    """Two-sided p-values of shares."""
-    share = np.clip(share, 0.0, 1.0)
-    below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
-    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
-
-
-def _binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:
-    """The two-sided p-value of a count, uniform by a random share of its own probability."""
-    if trials == 0:
-        return float(rng.random())
-    at = float(np.exp(stats.binom.logpmf(count, trials, chance))) * float(rng.random())
-    below = float(special.bdtr(count - 1, trials, chance)) if count > 0 else 0.0
-    above = float(special.bdtrc(count, trials, chance)) if count < trials else 0.0
-    whole = float(np.exp(stats.binom.logpmf(count, trials, chance)))
-    return min(1.0, 2 * min(below + at, above + whole - at))
-
-
-def _signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Floats:
-    """Two-sided p-values of sums of so many fair signs, uniform as above."""
-    more = (trials + np.abs(sums)) / 2
-    beyond = np.where(more < trials, special.bdtrc(more, trials, 0.5), 0.0)
-    at = np.exp(stats.binom.logpmf(more, trials, 0.5))
-    both = np.where(sums == 0, 1.0, 2.0)
-    return np.minimum(1.0, 2 * beyond + rng.random(len(sums)) * both * at)
-
-
-def _extreme_sum(size: float, trials: int, ties: int, rng: np.random.Generator) -> float:
-    """The smallest p-value of the sums of fair signs that are as large as the largest one, so many."""
-    # The smallest of `ties` uniform random numbers.
-    drawn = -math.expm1(math.log1p(-float(rng.random())) / max(ties, 1))
-    more = (trials + size) / 2
-    beyond = float(special.bdtrc(more, trials, 0.5)) if more < trials else 0.0
-    at = float(np.exp(stats.binom.logpmf(more, trials, 0.5)))
-    return min(1.0, 2 * beyond + drawn * (1.0 if size == 0 else 2.0) * at)

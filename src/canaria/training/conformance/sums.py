@@ -34,7 +34,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
 from canaria.training.canaries.sampling import POISSON, Chances, Sampling, Trials
-from canaria.training.conformance.noise import named
+from canaria.training.conformance.names import named
 
 FEWEST: Final = 4
 """Fewer coordinates leave nothing to test."""

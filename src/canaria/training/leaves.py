@@ -1,0 +1,117 @@
+"""Parameters of any framework: an array of NumPy, torch or JAX, or a list, tuple or dict of arrays."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core.arrays import Floats, Integers
+from canaria._core.errors import InputError, shown
+from canaria.training.conformance.names import numbered
+
+_PRECISE: Final = 4
+"""Sums in fewer bytes than this to a number would round canaries away."""
+
+
+class Leaves:
+    """The form of the parameters: their names, or numbers, and their shapes."""
+
+    def __init__(self, parameters: object) -> None:
+        self._names, leaves = _leaves("parameters", parameters)
+        self.shapes = [tuple(np.shape(leaf)) for leaf in leaves]
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+
+    def read(self, name: str, values: object) -> list[Floats]:
+        """Arrays of this form, in double precision; `name` is for the error."""
+        names, leaves = _leaves(name, values)
+        shapes = [tuple(np.shape(leaf)) for leaf in leaves]
+        if names != self._names or shapes != self.shapes:
+            raise InputError(f"{name} must be shaped as parameters are, {self.shapes}, got {shown(shapes)}")
+        return [_numbers(leaf) for leaf in leaves]
+
+    def shaped(self, arrays: list[Floats]) -> Any:
+        """Arrays in this form; NumPy's."""
+        if self._names is None:
+            return arrays[0]
+        if all(isinstance(name, int) for name in self._names):
+            return arrays
+        return dict(zip(self._names, arrays, strict=True))
+
+    @property
+    def in_reports(self) -> tuple[str, ...]:
+        """The parameters by name; those of a list have a number."""
+        names = tuple(one for one in self._names or () if isinstance(one, str))
+        return names or numbered(self.shapes)
+
+    @property
+    def in_messages(self) -> list[str]:
+        """The parameters by name, within a sentence."""
+        if self._names is None:
+            return ["the parameter"]
+        return [f"parameter {one + 1 if isinstance(one, int) else repr(one)}" for one in self._names]
+
+
+def like(template: Any, arrays: list[Floats]) -> Any:
+    """Arrays in the form, of the framework and in the precision of others."""
+    names, leaves = _leaves("clipped_sum", template)
+    made = [_made(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
+    if names is None:
+        return made[0]
+    return dict(zip(names, made, strict=True)) if isinstance(template, Mapping) else type(template)(made)
+
+
+def precisions(values: object) -> list[type[np.floating[Any]]]:
+    """The precision of each array of a clipped sum, as a type of NumPy; half precision is refused."""
+    return [_precision(leaf) for leaf in _leaves("clipped_sum", values)[1]]
+
+
+def spacing(values: object) -> float:
+    """The relative spacing of numbers in the coarsest precision among the arrays."""
+    names = [str(leaf.dtype).removeprefix("torch.") for leaf in _leaves("noisy_sum", values)[1]]
+    return max(2.0**-7 if name == "bfloat16" else float(np.finfo(name).eps) for name in names)
+
+
+def at(arrays: list[Floats], places: tuple[Integers, ...]) -> Floats:
+    """The values at these places of each array, one after the other."""
+    parts = [array.reshape(-1)[some] for array, some in zip(arrays, places, strict=True)]
+    return np.concatenate(parts)
+
+
+def _leaves(name: str, values: object) -> tuple[list[Any] | None, list[Any]]:
+    """The names and the arrays of a dict or a list; no names for a single array."""
+    if isinstance(values, Mapping):
+        names, leaves = list(values), list(values.values())
+    elif isinstance(values, Sequence) and not hasattr(values, "shape"):
+        names, leaves = list(range(len(values))), list(values)
+    else:
+        return None, [values]
+    if not leaves or not all(hasattr(leaf, "shape") for leaf in leaves):
+        raise InputError(f"{name} must be an array, or a list or dict of arrays, got {shown(values)}")
+    return names, leaves
+
+
+def _precision(leaf: Any) -> type[np.floating[Any]]:
+    size = leaf.dtype.itemsize
+    if "float" not in str(leaf.dtype) or size < _PRECISE:
+        raise InputError(
+            f"clipped_sum must be in single or double precision, got {leaf.dtype}: cast it first"
+        )
+    return np.float32 if size == _PRECISE else np.float64
+
+
+def _made(leaf: Any, array: Floats) -> Any:
+    """An array of the framework, on the device and in the precision of another one."""
+    values = array.astype(_precision(leaf))
+    if hasattr(leaf, "new_tensor"):  # torch
+        return leaf.new_tensor(values)
+    if hasattr(leaf, "__array_namespace__"):  # JAX, and NumPy from version 2 on
+        return leaf.__array_namespace__().asarray(values)
+    return values
+
+
+def _numbers(leaf: Any) -> Floats:
+    """An array of NumPy, JAX or torch, which may be on another device, or have a gradient."""
+    if hasattr(leaf, "detach"):
+        leaf = leaf.detach().cpu().double()
+    return np.asarray(leaf, dtype=np.float64)

@@ -1,0 +1,277 @@
+"""An audited training loop, one step after the other: canaries join the clipped sum, the noisy sum is read.
+
+No framework is needed. Arrays may be NumPy's, torch's or JAX's; parameters are one array, or a list, tuple or
+dict of them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from canaria._core import checks, seeds
+from canaria._core.arrays import Floats, Integers
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed
+from canaria.bounds.result import Result
+from canaria.claims import Claim
+from canaria.training.canaries.designs import (
+    DRAWS,
+    PLACES,
+    Dirac,
+    clipped_apart,
+    derived,
+    hidden_bits,
+    raw_norm,
+    too_heavy_in,
+)
+from canaria.training.canaries.witnesses import layout
+from canaria.training.clipper import Clipper, Row
+from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.coincidences import FIRST
+from canaria.training.leaves import Leaves, at, like, precisions, spacing
+from canaria.training.recorded import Recorded
+from canaria.training.recording import UNITS, Recording
+
+_ATTACH: Final = 0x72656364
+_MISSING: Final = "the recorder was not shown the others, so it says nothing about them"
+
+
+class Contribution(NamedTuple):
+    """What a canary that takes part brings to a step: a gradient with one weight that is not 0, or nothing.
+
+    Attributes:
+        parameter: The number of the array that holds the weight.
+        place: The weight, in the flattened array.
+        included: Whether the canary is included; an excluded one takes part, and adds nothing.
+        gradient: The gradient of that weight before clipping: 10 clip norms, so that clipping is exercised,
+            or 0 for an excluded canary. Clipped, it must weigh one clip norm.
+
+    """
+
+    parameter: int
+    place: int
+    included: bool
+    gradient: float
+
+
+class Loop(Recorded):
+    """A loop that its author drives; subclasses say when canaries take part, and how sums are scored."""
+
+    def __init__(
+        self,
+        parameters: object,
+        *,
+        canaries: int,
+        clip_norm: float,
+        steps: int | None,
+        unit: str,
+        rows: int,
+        rng: Seed,
+    ) -> None:
+        self._planned = None if steps is None else checks.integer("steps", steps, 1)
+        self._leaves = Leaves(parameters)
+        self._design = Dirac(canaries)
+        self._clip = checks.nonnegative("clip_norm", clip_norm)
+        if self._clip == 0:
+            raise InputError("clip_norm must be positive, got 0")
+        self._rows = checks.integer("rows", rows, 1)
+        if unit not in UNITS:
+            raise InputError(f"unit must be {', '.join(UNITS[:-1])} or {UNITS[-1]}, got {shown(unit)}")
+        if self._rows > 1 and unit != "user":
+            raise InputError(f"several rows are a user: give unit='user', got {shown(unit)}")
+        self._unit = unit
+        weights = sum(self._leaves.sizes)
+        if canaries > weights:
+            raise InputError(f"canaries must be at most the number of weights, {weights}, got {canaries}")
+        self.seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
+        self._bits = hidden_bits(canaries, self.seed)
+        self._laid = layout(self._leaves.shapes, canaries, np.random.default_rng(derived(self.seed, PLACES)))
+        self._coins = np.random.default_rng(derived(self.seed, DRAWS))
+        self._added: list[Floats] | None = None
+        # The largest weight of a canary in each parameter, and of a gradient over all of them, in clip norms.
+        self._weighed, self._whole = np.zeros(len(self._leaves.shapes)), 0.0
+        self._clipped = 0
+        self._held: list[Floats] = []
+        self._sums_of_first: list[Floats] = []
+        self._rounding = 0.0
+        self._witnessed: list[Floats] = []
+        self._totals: list[Floats] = []
+
+    @property
+    def steps(self) -> int:
+        """How many steps were seen."""
+        return len(self._witnessed)
+
+    @abstractmethod
+    def recording(self, *, unfinished: bool = False) -> Recording:
+        """What was seen so far; see `report` for what is `unfinished`."""
+
+    @abstractmethod
+    def _often(self) -> Integers:
+        """How often each canary takes part in the next step, by coins of our own."""
+
+    def _add_held(self) -> None:
+        """Add steps that are held back to what is kept, if there are enough of them; by default never."""
+
+    def draw(self) -> Any:
+        """What canaries that take part in the next step add to the clipped sum, shaped as parameters are."""
+        self._draw()
+        assert self._added is not None
+        return self._leaves.shaped(self._added)
+
+    def step(
+        self,
+        clipped_sum: Any,
+        add_noise: Callable[[Any], Any],
+        *,
+        clip: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """A whole step: `noisy = recorder.step(clipped_sum, add_noise)` for `noisy = add_noise(clipped_sum)`.
+
+        Args:
+            clipped_sum: The sum of the clipped gradients of your rows, shaped as parameters are.
+            add_noise: Your function that adds the noise to a sum.
+            clip: Your function that clips the gradients of rows, one to each entry of the first axis, and
+                returns their sum. With it, canaries are rows of 10 clip norms that it must clip, and an audit
+                is about the clipper too. Without it, they join the sum as if they had been clipped.
+
+        Returns:
+            The noisy sum, canaries in it; train with that.
+
+        Raises:
+            InputError: If a function returns other arrays, if `clip` does not return a sum of gradients that
+                are clipped to the clip norm, or if the sum is in half precision.
+
+        """
+        clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
+        if clipper is not None and self._whole == 0:
+            self._weighed, self._whole = clipper.tried()
+        often = self._draw()
+        assert self._added is not None
+        if clipper is not None:
+            taking = [one for one in self._contributions(often) if one.included]
+            self._added = clipper.sum_of([Row(one.parameter, one.place, one.gradient) for one in taking])
+        joined = self._joined(clipped_sum, self._added)
+        noisy = add_noise(like(clipped_sum, joined))  # a copy: the function may work in place
+        self._see(noisy, clipped_sum, None if clip is None else joined)
+        return noisy
+
+    def draw_each(self) -> list[Contribution]:
+        """The canaries that take part in the next step, one by one, in the place of `draw`.
+
+        For a loop that clips and adds canaries as it does rows. How many take part says nothing of the bits.
+        """
+        return self._contributions(self._draw())
+
+    def _contributions(self, often: Integers) -> list[Contribution]:
+        places = [(number, index) for number, some in enumerate(self._laid.canaries) for index in some]
+        return [
+            Contribution(number, int(index), bool(bit > 0), raw_norm(self._clip) * bool(bit > 0))
+            for (number, index), bit, times in zip(places, self._bits, often, strict=True)
+            for _ in range(times)
+        ]
+
+    def _joined(self, clipped_sum: Any, added: list[Floats]) -> list[Floats]:
+        """The sum with what canaries add, which rounding never makes more than it is."""
+        both = []
+        real = self._leaves.read("clipped_sum", clipped_sum)
+        for one, more, kind in zip(real, added, precisions(clipped_sum), strict=True):
+            near = (one + more).astype(kind)
+            over = abs(near - one) > abs(more)
+            both.append(np.where(over, np.nextafter(near, one.astype(kind)), near))
+        return both
+
+    def _draw(self) -> Integers:
+        """How often each canary takes part, included or not; what included ones add is kept."""
+        if self._added is not None:
+            raise InputError("call see() for the previous step before calling draw() again")
+        often = self._often()
+        values = self._clip * often * (self._bits > 0)
+        self._added = [np.zeros(shape) for shape in self._leaves.shapes]
+        numbers = np.cumsum([0, *map(len, self._laid.canaries)])
+        for array, places, first in zip(self._added, self._laid.canaries, numbers, strict=False):
+            array.reshape(-1)[places] = values[first : first + len(places)]
+        return often
+
+    def see(self, noisy_sum: object, *, real: object, clipped: object = None) -> None:
+        """Read a step.
+
+        Args:
+            noisy_sum: The sum of what rows and canaries contribute, with noise, before it is averaged.
+            real: The clipped sum of your own rows alone. Whoever audits knows them.
+            clipped: After `draw_each`, the clipped sum of rows and canaries before the noise. With it, the
+                report says if your loop clipped a canary to more than the clip norm.
+
+        Raises:
+            InputError: If nothing was drawn for this step, or if an argument has another shape.
+
+        """
+        self._see(noisy_sum, real, None if clipped is None else self._leaves.read("clipped", clipped))
+
+    def _see(self, noisy_sum: object, real: object, clipped: list[Floats] | None) -> None:
+        if self._added is None:
+            raise InputError("draw what canaries add before every step that is seen")
+        noisy, own = self._leaves.read("noisy_sum", noisy_sum), self._leaves.read("real", real)
+        left = [(one - other) / self._clip for one, other in zip(noisy, own, strict=True)]
+        added, self._added = self._added, None
+        if clipped is not None:
+            self._weigh(clipped, own)
+            added = [one - other for one, other in zip(clipped, own, strict=True)]
+        self._held.append(at(left, self._laid.canaries))
+        self._witnessed.append(at(left, self._laid.witnesses))
+        if len(self._sums_of_first) < FIRST:
+            self._sums_of_first.append(at(own, self._laid.witnesses) / self._clip)
+            self._rounding = max(self._rounding, spacing(noisy_sum))
+        noise = [float((one - more / self._clip).sum()) for one, more in zip(left, added, strict=True)]
+        self._totals.append(np.array(noise)[self._laid.roles.whole])
+        self._add_held()
+
+    def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
+        """Note what canaries weigh in each parameter at most, less what rounding may have added."""
+        self._clipped += 1
+        for number, (one, other, some) in enumerate(zip(clipped, real, self._laid.canaries, strict=True)):
+            with_canaries, without = one.reshape(-1)[some], other.reshape(-1)[some]
+            rounded = np.finfo(np.float32).eps * (abs(with_canaries) + abs(without))
+            weights = (abs(with_canaries - without) - rounded) / (self._clip * self._rows)
+            self._weighed[number] = max(self._weighed[number], weights.max(initial=0.0))
+
+    def report(
+        self,
+        claimed: float | Claim | None = None,
+        delta: float | None = None,
+        confidence: float = 0.95,
+        *,
+        unfinished: bool = False,
+        **how: Any,
+    ) -> Result:
+        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`.
+
+        `unfinished` says that training was stopped early or goes on, so that it made fewer steps than stated.
+        """
+        return self.recording(unfinished=unfinished).report(claimed, delta, confidence, **how)
+
+    def _recorded(self, unfinished: bool, **seen: Any) -> Recording:
+        count = counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
+        weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
+        return Recording(
+            contradictions=(
+                *count.contradictions,
+                *(too_heavy_in(weighed) or clipped_apart(self._whole)),
+            ),
+            remarks=count.remarks,
+            untested={"steps": count.untested},
+            design=self._design,
+            bits=self._bits.copy(),
+            steps=self.steps,
+            injection="gradients" if self._clipped == self.steps else "sum",
+            seed=self.seed,
+            layers=self._laid.layers,
+            parameters=self._leaves.in_reports,
+            roles=self._laid.roles,
+            by_the_optimizer=False,
+            unit=self._unit,
+            rows=self._rows,
+            **seen,
+        )
