@@ -1,5 +1,7 @@
 """A result as text for people: what `print` and the command line show."""
 
+from collections.abc import Iterator
+
 from canaria._core.rounding import percent, rounded_down
 from canaria.bounds.result import Result
 
@@ -20,9 +22,46 @@ def text_of(result: Result) -> str:
         'ε ≥ 1.630 at δ = 0, with 95% confidence'
 
     """
+    return "\n".join([*_verdicts(result), *_rungs(result), *_facts(result)])
+
+
+def _verdicts(result: Result) -> Iterator[str]:
+    """The lines that decide, the gravest first."""
+    bound = result.bound
+    yield from (f"training was NOT what was stated: {one}" for one in result.contradictions)
+    if result.misstated is not None:
+        yield result.misstated.answer
+        yield from (f"  what to do: {advice}" for advice in result.misstated.advice)
+    yield from (f"note: {remark}" for remark in result.remarks)
+    shown = f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {percent(bound.confidence)}% confidence"
+    yield bound.sentence if bound.condition else shown
+    if result.coverage:
+        yield result.coverage
+    if result.claim is not None:
+        rung = result.refuting_rung
+        refuted = "" if rung is None else f"; it is refuted {rung.assumes}"
+        yield f"{result.promise} is {result.answer}{result.reserved}{refuted}"
+    # Beside a note, "matches" would be read as if the note did not matter.
+    silent = not result.contradictions and not result.remarks
+    if result.conformance is not None and result.conformance.conforms and silent:
+        yield result.conformance.answer
+    if result.diagnosis:
+        yield f"why no more: {result.diagnosis}"
+
+
+def _rungs(result: Result) -> Iterator[str]:
+    if result.rungs:
+        bound, width = result.bound, max(len(rung.epsilon) for rung in result.rungs)
+        sure = f"{percent(bound.confidence)}% confidence"
+        yield f"what is shown at δ = {bound.delta:g}, each line with {sure}"
+        yield from (f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in result.rungs)
+
+
+def _facts(result: Result) -> Iterator[str]:
+    """A line for each fact; a name is shown once for all lines below each other that have it."""
     bound = result.bound
     right, taken = bound.tally
-    rows = [
+    facts = [
         ("guesses", f"{right} of {taken} right, {bound.evidence.elements} elements"),
         ("estimate", f"{rounded_down(bound.estimate)} (no guarantee)"),
         ("method", bound.method),
@@ -34,33 +73,8 @@ def text_of(result: Result) -> str:
         *result.facts.items(),
         *(("assumes", line) for line in bound.assumptions),
     ]
-    sure = f"{percent(bound.confidence)}% confidence"
-    lines = [f"training was NOT what was stated: {one}" for one in result.contradictions]
-    if result.misstated is not None:
-        lines.append(result.misstated.answer)
-        lines += [f"  what to do: {advice}" for advice in result.misstated.advice]
-    lines += [f"note: {remark}" for remark in result.remarks]
-    shown = f"ε ≥ {bound.epsilon_text} at δ = {bound.delta:g}, with {sure}"
-    lines.append(bound.sentence if bound.condition else shown)
-    if result.coverage:
-        lines.append(result.coverage)
-    if result.claim is not None:
-        lines.append(f"{result.promise} is {result.answer}{result.reserved}")
-    if (rung := result.refuting_rung) is not None:
-        lines[-1] += f"; it is refuted {rung.assumes}"
-    # Beside a note, "matches" would be read as if the note did not matter.
-    silent = not result.contradictions and not result.remarks
-    if result.conformance is not None and result.conformance.conforms and silent:
-        lines.append(result.conformance.answer)
-    if result.diagnosis:
-        lines.append(f"why no more: {result.diagnosis}")
-    if result.rungs:
-        width = max(len(rung.epsilon) for rung in result.rungs)
-        lines.append(f"what is shown at δ = {bound.delta:g}, each line with {sure}")
-        lines += [f"  {rung.epsilon:<{width}}  {rung.reason}" for rung in result.rungs]
     shown = ""
-    for name, value in rows:
+    for name, value in facts:
         if value is not None:
-            lines.append(f"  {name if name != shown else '':<11} {value}")
+            yield f"  {name if name != shown else '':<11} {value}"
             shown = name
-    return "\n".join(lines)

@@ -280,43 +280,51 @@ class Audit:
             raise InputError(
                 "the state is of another audit; attach with the same arguments and rng as where it began"
             )
-        sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
-        steps, noise = int(ours.accumulated.steps), self.noise_multiplier
-        made, contradictions = steps, self._training.contradictions
-        table = accumulator.table_of(likelihoods) if len(likelihoods) else None
-        correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
-        if correlation is not None and self._whitening is not None and isinstance(ours.readings, Readings):
-            noise = correlation.mechanism.noise_multiplier
-            squares = self._whitening.squares(ours.readings)
-            witnessed = witnessed._replace(released=correlation.released(squares))
-            table = correlation.table(self._whitening.seen(ours.readings), witnessed)
+        contradictions, made = self._training.contradictions, int(ours.accumulated.steps)
+        if isinstance(ours.readings, Readings):
             made = int(ours.readings.steps)
         if self.injection == "head":
             contradictions += too_heavy(float(ours.heaviest), self.design)
         count = counted(made, self._training.steps, _MISSING, unfinished=unfinished)
         contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
         return Recording(
+            **self._seen(ours),
             design=self.design,
             bits=self._bits.copy(),
-            sums=sums,
-            table=table,
-            steps=steps,
             sample_rate=self.sample_rate,
-            sampling=correlation or POISSON,
-            noise_multiplier=noise,
             injection=self.injection,
             seed=self.seed,
             layers=self._injection.places.layers,
             parameters=numbered(self._injection.shapes),
-            witnessed=witnessed,
             roles=self._injection.places.roles,
             by_the_optimizer=False,
             contradictions=contradictions,
             remarks=(*self._training.remarks, *count.remarks),
             untested={"steps": count.untested},
             doubts=(_STEPS_UNKNOWN,) * bool(count.untested and not unfinished),
-            ended="" if steps else _UNSEEN,
+            ended="" if made else _UNSEEN,
         )
+
+    def _seen(self, ours: AuditState) -> dict[str, Any]:
+        """What the sums up to this state show, by the fields of a recording."""
+        sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
+        steps = int(ours.accumulated.steps)
+        seen: dict[str, Any] = {"sums": sums, "steps": steps}
+        correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
+        if correlation is None or self._whitening is None or not isinstance(ours.readings, Readings):
+            table = accumulator.table_of(likelihoods) if len(likelihoods) else None
+            independent = {"noise_multiplier": self.noise_multiplier, "sampling": correlation or POISSON}
+            return {**seen, **independent, "table": table, "witnessed": witnessed}
+        squares = self._whitening.squares(ours.readings)
+        witnessed = witnessed._replace(released=correlation.released(squares))
+        table = correlation.table(self._whitening.seen(ours.readings), witnessed)
+        return {
+            **seen,
+            "noise_multiplier": correlation.mechanism.noise_multiplier,
+            "sampling": correlation,
+            "table": table,
+            "witnessed": witnessed,
+        }
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
         """The lower bound on epsilon that training proves up to this state; see `Recording.bound`."""

@@ -244,6 +244,21 @@ def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Fl
     )
 
 
+def _within_layers(
+    normal: Floats, columns: Sequence[Floats], layers: tuple[int, ...]
+) -> tuple[Floats, Integers, float, int]:
+    """The squares of z outside the U_l, by parameter, with their degrees of freedom; and inside all U_l."""
+    bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
+    rests, freedoms, inside, inner = [], [], 0.0, 0
+    for first, last in pairwise(bounds):
+        local = _orthonormal([column[first:last] for column in columns])
+        part, shared = normal[first:last], local.T @ normal[first:last]
+        rests.append(max(float(part @ part - shared @ shared), 0.0))
+        freedoms.append(len(part) - local.shape[1])
+        inside, inner = inside + float(shared @ shared), inner + local.shape[1]
+    return np.array(rests), np.array(freedoms), inside, inner
+
+
 def _joined(
     normal: Floats,
     directions: dict[str, Floats],
@@ -272,18 +287,11 @@ def _joined(
         name: Part(_two_sided_normal(value), *causes[name])
         for name, value in zip(directions, along, strict=False)
     }
-    bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
-    rests, freedoms, inside, inner = [], [], 0.0, 0
-    for first, last in pairwise(bounds):
-        local = _orthonormal([column[first:last] for column in columns])
-        part, shared = normal[first:last], local.T @ normal[first:last]
-        rests.append(max(float(part @ part - shared @ shared), 0.0))
-        freedoms.append(len(part) - local.shape[1])
-        inside, inner = inside + float(shared @ shared), inner + local.shape[1]
+    rests, freedoms, inside, inner = _within_layers(normal, columns, layers)
     if inner > len(along):
         apart = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
         parts["layers"] = Part(apart, "the weight of canaries differs between parameters")
-    p_value, worst = _smallest(np.array(rests), np.array(freedoms))
+    p_value, worst = _smallest(rests, freedoms)
     varies = math.sqrt(rests[worst] / max(freedoms[worst], 1))
     where = f" of {named(worst, names)}" if len(rests) > 1 else ""
     text = f"the sums{where} vary {varies:.3g} times as much as the stated noise makes them"
