@@ -19,7 +19,7 @@ from canaria.claims.families import DpSgdFamily, Family, parse_family
 from canaria.mechanisms.dpsgd import SCORES, SubsampledGaussian
 from canaria.mechanisms.interference import Interference
 from canaria.training.canaries.designs import Dense, Design, Dirac
-from canaria.training.canaries.sampling import Sampling
+from canaria.training.canaries.sampling import Sampling, Schedule
 from canaria.training.canaries.witnesses import Roles, Seen
 from canaria.training.conformance.accounts import Account
 from canaria.training.conformance.draws import Drawn
@@ -128,7 +128,7 @@ class Recording(Recorded):
     account: Account | None = None
     ended: str = ""
     excuse: str = ""
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Schedule = field(default_factory=Sampling)
     real_rows: int = 0
     unit: str = "row"
     rows: int = 1

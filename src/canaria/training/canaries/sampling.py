@@ -1,6 +1,7 @@
 """How rows are stated to take part in steps."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -70,8 +71,72 @@ class Chances(NamedTuple):
         return counts, np.log(self.each[counts])
 
 
+class Schedule(ABC):
+    """How rows are stated to take part in steps, and what follows for sums, claims and conformance."""
+
+    kind: str
+
+    @property
+    @abstractmethod
+    def is_poisson(self) -> bool:
+        """Whether it is what accountants of DP-SGD take it for."""
+
+    @property
+    @abstractmethod
+    def caveat(self) -> str:
+        """What to know about claims for this sampling; empty if there is nothing."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The sampling in words."""
+
+    @abstractmethod
+    def family(self, steps: int, sample_rate: float) -> Family | None:
+        """The claims that are about training of this kind; None if there are none."""
+
+    @abstractmethod
+    def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
+        """How often this many rows take part, all together: a sum of independent numbers."""
+
+    @property
+    def noise_words(self) -> str:
+        """Where the noise multiplier of a run comes from, in words."""
+        return "as stated"
+
+    @property
+    def reached(self) -> float:
+        """The share of the sensitivity that rows with some gradients surely reach."""
+        return 1.0
+
+    def require_own(self, steps: int | None, sample_rate: float | None) -> None:  # noqa: B027 (by default none)
+        """Refuse to test other steps, or another rate, than were stated, where everything depends on them."""
+
+    def timing(
+        self,
+        table: Floats | None,
+        included: Hits,
+        noise_multiplier: float,
+        witnessed: Seen | None,
+        rng: np.random.Generator,
+    ) -> Part | None:
+        """Whether canaries took part when they should, under this noise; None where that makes no difference.
+
+        `table` is that of a `Recording`.
+        """
+        return None
+
+    def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
+        """The sums as if every canary had taken part by one law, where it is known that they did not."""
+        return sums
+
+    def noise_of_sums(self, steps: int) -> float:
+        """The noise of the sum over this many steps, over the root of their number, in noise multipliers."""
+        return 1.0
+
+
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Schedule):
     """How rows are stated to take part in steps.
 
     Attributes:
@@ -108,49 +173,19 @@ class Sampling:
 
     @property
     def is_poisson(self) -> bool:
-        """Whether it is what accountants of DP-SGD take it for."""
         return self.kind == "poisson" and self.accumulated == 1
 
     @property
     def caveat(self) -> str:
-        """What to know about claims for this sampling; empty if there is nothing."""
         return "" if self.is_poisson else _OF_POISSON
 
     @property
     def words(self) -> str:
-        """The sampling in words."""
         each = f", {self.accumulated} batches to a step" if self.accumulated > 1 else ""
         return f"{_WORDS[self.kind]}{each}"
 
-    @property
-    def noise_words(self) -> str:
-        """Where the noise multiplier of a run comes from, in words."""
-        return "as stated"
-
-    @property
-    def reached(self) -> float:
-        """The share of the sensitivity that rows with some gradients surely reach."""
-        return 1.0
-
     def family(self, steps: int, sample_rate: float) -> Family | None:
-        """The claims that are about training of this kind; None if there are none."""
         return DpSgdFamily(steps, sample_rate) if self.is_poisson else None
-
-    def require_own(self, steps: int | None, sample_rate: float | None) -> None:
-        """Refuse to test other steps, or another rate, than were stated, where everything depends on them."""
-
-    def timing(
-        self,
-        table: Floats | None,
-        included: Hits,
-        noise_multiplier: float,
-        witnessed: Seen | None,
-        rng: np.random.Generator,
-    ) -> Part | None:
-        """Whether canaries took part when they should, under this noise; None where that makes no difference.
-
-        `table` is that of a `Recording`.
-        """
 
     def steps_of_a_pass(self, sample_rate: float) -> int:
         """How many steps a pass of shuffled batches has; a row is in one of them at most."""
@@ -162,21 +197,12 @@ class Sampling:
         return min(1.0, sample_rate * self.accumulated * self.steps_of_a_pass(sample_rate))
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
-        """How often so many rows take part, all together: a sum of independent numbers."""
         if self.kind != "shuffled":
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
         # Of a pass that training is within, the batches seen are whole: only the last one may be short.
         return Trials(rows * passes, once), Trials(rows, min(once, left * self.accumulated * sample_rate))
-
-    def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
-        """The sums as if every canary had taken part by one law, where it is known that they did not."""
-        return sums
-
-    def noise_of_sums(self, steps: int) -> float:
-        """The noise of the sum over so many steps, over the root of their number, in noise multipliers."""
-        return 1.0
 
 
 POISSON: Final = Sampling()

@@ -18,7 +18,7 @@ from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
 from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, Part, sidak
-from canaria.training.canaries.sampling import POISSON, Sampling
+from canaria.training.canaries.sampling import POISSON, Schedule
 from canaria.training.conformance.laws import chi_squared, normal_scores
 
 _MOST_ROWS: Final = 2**22
@@ -123,7 +123,7 @@ def _repeated(this: Pass, before: Pass, rows: int) -> tuple[int, float]:
 
 
 def part_of(
-    drawn: Drawn, sample_rate: float, rng: np.random.Generator, stated: Sampling = POISSON
+    drawn: Drawn, sample_rate: float, rng: np.random.Generator, stated: Schedule = POISSON
 ) -> Part | None:
     """The part of conformance that the draws show; None if there are too few, or all rows are taken."""
     batches = len(drawn.sizes)
@@ -205,7 +205,7 @@ def _looks_like(drawn: Drawn) -> str:
     return f" (they look shuffled, {round(drawn.rows / float(np.median(drawn.sizes)))} batches to a pass)"
 
 
-def contradictions(drawn: Drawn, stated: Sampling) -> tuple[str, ...]:
+def contradictions(drawn: Drawn, stated: Schedule) -> tuple[str, ...]:
     """What cannot be, if batches are drawn as stated."""
     sizes = np.unique(drawn.sizes)
     if stated.kind == "fixed-size" and len(sizes) > 1:

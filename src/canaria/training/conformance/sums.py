@@ -33,7 +33,7 @@ from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
-from canaria.training.canaries.sampling import POISSON, Chances, Sampling, Trials
+from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trials
 from canaria.training.conformance.names import named
 
 FEWEST: Final = 4
@@ -72,7 +72,7 @@ def of_dirac(
     noise_multiplier: float,
     layers: tuple[int, ...] = (),
     noise: dict[str, Part] | None = None,
-    sampling: Sampling = POISSON,
+    sampling: Schedule = POISSON,
     *,
     rounding: Rounding | None = None,
     names: Sequence[str] = (),

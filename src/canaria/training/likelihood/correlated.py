@@ -21,7 +21,7 @@ from canaria.bounds.conformance import Part
 from canaria.claims.families import Family, Gaussian
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
-from canaria.training.canaries.sampling import Chances, Sampling
+from canaria.training.canaries.sampling import Chances, Schedule
 from canaria.training.canaries.witnesses import Roles, Seen
 from canaria.training.likelihood.accumulator import CLEAR, LEAST_NOISE
 
@@ -33,7 +33,7 @@ these, and fewer if they would be more numbers than the last."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Correlation(Sampling):
+class Correlation(Schedule):
     """How rows take part, and how the noise of steps depends on that of the steps before.
 
     Attributes:
