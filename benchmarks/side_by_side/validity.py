@@ -17,8 +17,8 @@ from side_by_side.field import RANKED, Answer, Auditor, Field, Task
 CONFIDENCE = 0.95
 PLAYED = (
     CASES["rr-0-1000"],
-    Case("rr-1-1000", "randomized response, 1,000", 1.0, 0.0, randomised_response(1.0), 1000),
-    Case("rr-3-2000", "randomized response, 2,000", 3.0, 0.0, randomised_response(3.0), 2000),
+    Case("rr-1-1000", "randomized response, 1,000", randomised_response(1.0), 1.0, n=1000),
+    Case("rr-3-2000", "randomized response, 2,000", randomised_response(3.0), 3.0, n=2000),
     *(CASES[name] for name in ("rr-0", "ties-0", "laplace-2", "one-sided-1")),
     *(CASES[name] for name in ("extremal-half", "all-or-nothing-0", "leaky-1")),
 )

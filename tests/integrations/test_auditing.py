@@ -225,7 +225,7 @@ def test_several_trainings_have_several_reports() -> None:
     with pytest.raises(InputError, match=r"made 2 trainings: ask for reports\(\)"):
         audit.report(delta=1e-5)
     assert len({result.bound.evidence for result in audit.reports(delta=1e-5, rungs=False)}) == 2
-    assert audit.audits[0].seed != audit.audits[1].seed
+    assert audit.audits[0].recording().seed != audit.audits[1].recording().seed
 
 
 def test_what_cannot_be_audited_goes_on_and_says_why() -> None:
