@@ -358,7 +358,8 @@ class TestCoverage:
         lines = str(result).splitlines()
         assert lines[1] == (
             "tested: sampling, noise, accounting, weights; not tested: clipping (canaries join the sum after it), "
-            "isolation (whether a row changes what others contribute: see check_isolation)"
+            "isolation (whether a row changes what others contribute: see check_isolation), other uses of the "
+            "data (preprocessing, first weights, chosen settings and checkpoints)"
         )
         assert lines.index(lines[1]) < next(i for i, line in enumerate(lines) if "matches" in line)
 

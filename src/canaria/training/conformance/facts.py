@@ -22,6 +22,8 @@ _CLIPPING: Final = {
 """Why clipping is not tested, by injection."""
 _ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
+_OTHER_USES: Final = "preprocessing, first weights, chosen settings and checkpoints"
+"""An audit sees private steps. It cannot know what else was learned from the rows, before, between or after."""
 _SAMPLING: Final = {
     "sum": "its draws were not seen; canaries are drawn by the audit itself",
     "gradients": "canaries are drawn by the audit itself",
@@ -48,6 +50,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "accounting": accounting,
         "weights": "the audit sees noisy sums, not what is done with them",
         "isolation": _ISOLATION,
+        "other uses of the data": _OTHER_USES,
         **run.untested,
     }
 
