@@ -23,7 +23,7 @@ _CLIPPING: Final = {
 _ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
 _OTHER_USES: Final = "preprocessing, first weights, chosen settings and checkpoints"
-"""An audit sees private steps. It cannot know what else was learned from the rows, before, between or after."""
+"""An audit sees private steps. It cannot know what was learned from the rows besides."""
 _SAMPLING: Final = {
     "sum": "its draws were not seen; canaries are drawn by the audit itself",
     "gradients": "canaries are drawn by the audit itself",
