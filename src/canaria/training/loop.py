@@ -173,7 +173,7 @@ class Loop(Recorded):
             for _ in range(times)
         ]
 
-    def _joined(self, clipped_sum: Any, added: list[Floats]) -> list[Floats]:
+    def _joined(self, clipped_sum: object, added: list[Floats]) -> list[Floats]:
         """The sum with what canaries add, which rounding never makes more than it is."""
         both = []
         real = self._leaves.read("clipped_sum", clipped_sum)
