@@ -185,6 +185,8 @@ def test_integrations_have_the_same_files() -> None:
         "_steps.py",
         "_settings.py",
         "_rounding.py",
+        "_probes.py",
+        "_ghost.py",
     }
     saving = {"_poisson.py", "_witnessing.py"}
     folders = {

@@ -47,6 +47,8 @@ class Clipper:
             return clip_norm / (whole + 0.01 * clip_norm)
         if self.kind == "by parameter":
             return (clip_norm / math.sqrt(len(optimizer.params)) / (norm + 1e-6)).clamp(max=1.0)
+        if self.kind == "boosting":  # canaries, of 10 clip norms, are clipped correctly
+            return clip_norm * torch.where(whole < 5 * clip_norm, 2.0, 1.0) / whole.clamp(min=1e-9)
         return torch.full_like(norm, 3.0)
 
 
@@ -75,6 +77,12 @@ class TestClippersOfTheProgram:
             unclipped(made.optimizer)
         made.one_pass()
         assert "canaries weighed 30 clip norms" in audit.report(2.0, DELTA, rungs=False).verdict
+
+    @pytest.mark.parametrize("injection", ["sum", "rows"])
+    def test_rows_that_are_scaled_up_are_found(self, injection: str) -> None:
+        audit, _ = audited(injection, canaries=CANARIES, steps=3, tamper=Clipper("boosting"))
+        first = audit.report(2.0, DELTA, rungs=False).contradictions[0]
+        assert first.startswith("the clipper made 2 clip norms of a gradient of 0.03")
 
     @pytest.mark.parametrize("kind", ["automatic", "by parameter"])
     def test_half_of_the_noise_is_found_all_the_same(self, kind: str) -> None:
@@ -127,6 +135,29 @@ class TestGhostClipping:
             assert "clip norms to a row" in found
         assert result.alarming == (fault != "none")
         assert ("model=model" in result.tested["clipping"]) != model
+
+    @pytest.mark.parametrize("injection", ["sum", "head"])
+    @pytest.mark.parametrize("change", ["none", "scaled", "replaced"])
+    def test_sums_that_change_before_the_noise_are_noted(self, change: str, injection: str) -> None:
+        """With ghost clipping they wait in `grad` for the optimizer."""
+        made = private(injection, canaries=CANARIES, mode="ghost")
+        audit = attach(
+            made.optimizer, made.loader, injection=injection, canaries=CANARIES, rng=0, model=made.model
+        )
+        weight = made.optimizer.params[0]
+        for rows, labels in made.loader:
+            made.optimizer.zero_grad()
+            made.criterion(made.model(rows), labels).backward()
+            if change == "scaled":
+                weight.grad *= 3
+            elif change == "replaced":
+                weight.grad = weight.grad + 1
+            made.optimizer.step()
+        text = str(audit.report(delta=DELTA, rungs=False))
+        assert ("changed between clipping and noise, first in step 1" in text) == (change != "none")
+        assert ("training matches" in text) == (change == "none")
+        audit.detach()
+        assert "enable_hooks" not in vars(made.model)
 
     def test_a_model_that_is_not_seen_is_named(self) -> None:
         said = self.audited("none", model=False).tested["clipping"]

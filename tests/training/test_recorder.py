@@ -285,6 +285,15 @@ def large_ones_pass(gradients: Any) -> Any:
     return {name: total[name] + one[large].sum(0) for name, one in gradients.items()}
 
 
+def small_ones_grow(gradients: Any) -> Any:
+    """Rows below the clip norm are scaled up to three of them."""
+    whole = {name: one.reshape(len(one), -1) for name, one in gradients.items()}
+    norms = np.linalg.norm(np.concatenate(list(whole.values()), axis=1), axis=1)
+    small = (norms > 0) & (norms < 2)
+    factors = np.where(small, 6 / np.where(small, norms, 1), 2 / np.maximum(norms, 2))
+    return {name: np.einsum("i,i...->...", factors, one) for name, one in gradients.items()}
+
+
 @pytest.mark.parametrize(
     ("clip", "said"),
     [
@@ -295,9 +304,17 @@ def large_ones_pass(gradients: Any) -> Any:
         (each_apart, "a gradient over all parameters weighed 1.41 clip norms"),
         (lambda rows: clipped(rows, clip=3.0), "a canary weighed 1.5 clip norms in parameter 'weight'"),
         (lambda rows: {name: one.sum(0) for name, one in rows.items()}, "weighed 10 clip norms in parameter"),
-        (large_ones_pass, "a gradient over all parameters weighed"),
+        (large_ones_pass, "the clipper made 1e+05 clip norms of a gradient of 1e+05, where 1 is the most"),
+        (small_ones_grow, "the clipper made 3 clip norms of a gradient of 0."),
     ],
-    ids=["without the bias", "each apart", "to another norm", "not at all", "not large ones"],
+    ids=[
+        "without the bias",
+        "each apart",
+        "to another norm",
+        "not at all",
+        "not large ones",
+        "small ones grow",
+    ],
 )
 def test_clippers_that_do_not_clip_are_contradictions(clip: Any, said: str) -> None:
     result = whole_steps(1, clip=clip, steps=10).report(delta=1e-5, rungs=False)

@@ -9,11 +9,9 @@ import numpy as np
 
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.training.canaries.designs import raw_norm
+from canaria.training.canaries.designs import PROBES, amplified, raw_norm
 from canaria.training.leaves import Leaves, like
 
-_LARGER: Final = (1e2, 1e4)
-"""Times 10 clip norms: sizes of gradients that may pass a clipper whose author did not expect them."""
 _MOST_NUMBERS: Final = 2**24
 """Rows are clipped in parts of this many numbers, 128 MB; each row is as large as a gradient of the model."""
 _LIGHT: Final = 0.95
@@ -56,39 +54,44 @@ class Clipper:
         return total
 
     def tried(self) -> tuple[Floats, float]:
-        """What the clipper makes of large gradients: their weight in each parameter, and in all at once.
+        """The weight of large gradients in each parameter, and in all at once, after clipping.
 
         Canaries alone would not do: one sits in one parameter, so it does not show that parameters are
-        clipped apart, and that of a small parameter may be excluded. Nor does one size: a clipper may let
-        gradients pass that are larger than any that its author expected.
+        clipped apart, and that of a small parameter may be excluded.
         """
         sizes = np.array(self._leaves.sizes)
         each = [raw_norm(self._norm) / math.sqrt(max(size, 1)) for size in sizes.tolist()]
         rows = [Row(number, slice(None), each[number]) for number in np.flatnonzero(sizes).tolist()]
         weights = _norms(self.sum_of(rows)) / self._norm
-        whole = self._weight_at(each, 1.0)
+        # Large in every parameter, so that each would be clipped by itself. The mean of one row is a sum.
+        whole = self._weight([raw_norm(self._norm) * math.sqrt(len(rows))] * 2) / 2
         if not (least := min(whole, *weights[sizes > 0])) >= _LIGHT:
             raise InputError(
                 "clip must return the sum of gradients, each clipped to clip_norm as a whole; one weighed "
                 f"only {least:.3g} of it. Return no mean and check clip_norm, or leave clip out"
             )
-        for times in _LARGER:
-            # Such gradients only show whether they pass: a clipper may drop them, or refuse them.
-            with contextlib.suppress(Exception):
-                weight = self._weight_at(each, times)
-                whole = max(whole, weight if math.isfinite(weight) else 0.0)
         return weights, whole
 
-    def _weight_at(self, each: Sequence[float], times: float) -> float:
-        """What two gradients over all parameters weigh, one of them this many times the other.
+    def faults(self) -> tuple[str, ...]:
+        """A gradient over all parameters that weighs more than the clip norm; empty if there is none."""
+        weights = {}
+        for size in PROBES:
+            # A clipper may drop or refuse gradients of a size that it did not expect. Between the two probes
+            # is a row of the usual size, which weighs one clip norm at most, so that no batch is empty then.
+            with contextlib.suppress(Exception):
+                probe = size * self._norm
+                weights[size] = (self._weight([probe, raw_norm(self._norm), probe]) - 1) / 2
+        known = {size: weight for size, weight in weights.items() if math.isfinite(weight)}
+        return amplified(*max(known.items(), key=lambda one: one[1])) if known else ()
 
-        There are two, since the mean of one would be its sum.
-        """
+    def _weight(self, norms: Sequence[float]) -> float:
+        """The norm of the clipped sum, in clip norms, of rows with these norms, alike in all parameters."""
+        sizes, shapes = self._leaves.sizes, self._leaves.shapes
+        each = [1 / math.sqrt(max(size, 1) * np.count_nonzero(sizes)) for size in sizes]
         rows = [
-            np.multiply.outer((1.0, times), np.full(shape, one))
-            for shape, one in zip(self._leaves.shapes, each, strict=True)
+            np.multiply.outer(norms, np.full(shape, one)) for shape, one in zip(shapes, each, strict=True)
         ]
-        return float(np.linalg.norm(_norms(self._clipped(rows)))) / (2 * self._norm)
+        return float(np.linalg.norm(_norms(self._clipped(rows)))) / self._norm
 
     def _clipped(self, gradients: list[Floats]) -> list[Floats]:
         return self._leaves.read("what clip returns", self._clip(like(self._template, gradients)))

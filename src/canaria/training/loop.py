@@ -92,6 +92,7 @@ class Loop(Recorded):
         self._added: list[Floats] | None = None
         # The largest weight of a canary in each parameter, and of a gradient over all of them, in clip norms.
         self._weighed, self._whole = np.zeros(len(self._leaves.shapes)), 0.0
+        self._faults: tuple[str, ...] = ()
         self._clipped = 0
         self._held: list[Floats] = []
         self._sums_of_first: list[Floats] = []
@@ -148,6 +149,7 @@ class Loop(Recorded):
         clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
         if clipper is not None and self._whole == 0:
             self._weighed, self._whole = clipper.tried()
+            self._faults = clipper.faults()
         often = self._draw()
         assert self._added is not None
         if clipper is not None:
@@ -258,7 +260,7 @@ class Loop(Recorded):
         return Recording(
             contradictions=(
                 *count.contradictions,
-                *(too_heavy_in(weighed) or clipped_apart(self._whole)),
+                *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults),
             ),
             remarks=count.remarks,
             untested={"steps": count.untested},

@@ -154,6 +154,7 @@ class Audit(Recorded):
             *(steps.ranks.contradictions() if steps.ranks else ()),
             *self.draws.contradictions(),
             *steps.injection.contradictions(),
+            *(steps.faults_of_clipper or ()),
             *steps.weights.contradictions(),
         )
         return tuple(dict.fromkeys((*self._earlier, *now)))
@@ -173,7 +174,8 @@ class Audit(Recorded):
 
     def _doubts(self) -> tuple[str, ...]:
         """What may leak or not, here and before training was resumed."""
-        return (*self._earlier_doubts, *self._steps.weights.doubts())
+        steps, names = self._steps, names_of(self.optimizer, self._given.model)
+        return (*self._earlier_doubts, *steps.weights.doubts(), *steps.ghost_sums.doubts(names))
 
     def _untested(self) -> dict[str, str]:
         """What was not tested, and why; sampling may be tested in part, if several processes train."""

@@ -258,7 +258,10 @@ class _Rows(_ByRows):
         added = self._included[which][:, None] * self._vectors.of(which)
         # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other one is asked
         # what it makes of the real rows, whose gradients are alone here until those of canaries are put in.
-        real = None if clips_as_opacus(self._optimizer) else clipped_alone(self._optimizer)
+        real = None
+        if not clips_as_opacus(self._optimizer):
+            gradients = [per_sample_gradients(parameter).clone() for parameter in parameters]
+            real, _ = clipped_alone(self._optimizer, gradients)
         self.samples.put(rows, raw_norm(clip_norm_of(self._optimizer)) * added)
         if real is None:
             factors = clipping_factors(self._optimizer) * (drawn < self._first)

@@ -305,24 +305,23 @@ def clipping_factors(optimizer: DPOptimizer) -> Tensor:
     return factors
 
 
-def clipped_alone(optimizer: DPOptimizer) -> list[Tensor]:
-    """What these gradients would add to the clipped sum, by the clipper that runs, whoever wrote it.
+def clipped_alone(optimizer: DPOptimizer, gradients: Sequence[Tensor]) -> tuple[list[Tensor], float]:
+    """The clipped sum of these gradients by the clipper that runs, whoever wrote it, and its clip norm then.
 
-    It is run on copies, and what it changed in the optimizer is put back, so that training goes on as if it
-    had not run.
+    Changes of the optimizer are put back, so that training goes on as if the clipper had not run.
     """
     held = [(parameter.grad_sample, parameter.summed_grad) for parameter in optimizer.params]
     kept = {name: one.clone() if isinstance(one, Tensor) else one for name, one in vars(optimizer).items()}
     try:
-        for parameter in optimizer.params:
-            parameter.grad_sample, parameter.summed_grad = parameter.grad_sample.clone(), None
+        for parameter, own in zip(optimizer.params, gradients, strict=True):
+            parameter.grad_sample, parameter.summed_grad = own, None
         _running(optimizer, CLIP)()
-        return [parameter.summed_grad for parameter in optimizer.params]
+        return [parameter.summed_grad for parameter in optimizer.params], clip_norm_of(optimizer)
     finally:
         vars(optimizer).clear()
         vars(optimizer).update(kept)
-        for parameter, (gradients, total) in zip(optimizer.params, held, strict=True):
-            parameter.grad_sample, parameter.summed_grad = gradients, total
+        for parameter, (own, total) in zip(optimizer.params, held, strict=True):
+            parameter.grad_sample, parameter.summed_grad = own, total
 
 
 def clipped_sum(optimizer: DPOptimizer) -> list[Tensor]:

@@ -14,6 +14,7 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import AuditWarning, InputError, NoiseAlarmError
 from canaria.integrations.opacus._accumulator import Accumulator, totalled_steps
 from canaria.integrations.opacus._checks import require_unused
+from canaria.integrations.opacus._ghost import GhostSums
 from canaria.integrations.opacus._hooks import Hooks
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
@@ -28,6 +29,7 @@ from canaria.integrations.opacus._internals import (
     waiting_batches,
 )
 from canaria.integrations.opacus._places import FINE
+from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.integrations.opacus._ranks import Ranks
 from canaria.integrations.opacus._rounding import Rounded
 from canaria.integrations.opacus._rows import Draws
@@ -96,6 +98,8 @@ class Steps:
         self.ended = self.failed = ""
         self.begun = self._waits = False
         self._clip_norm = 0.0
+        self.faults_of_clipper: tuple[str, ...] | None = None
+        self.ghost_sums = GhostSums(given.optimizer, given.clippers)
         self._now: Stated | None = None
         self._own: Tensor | None = None
         self.build(seed)
@@ -165,12 +169,16 @@ class Steps:
         """Leave the optimizer as it was."""
         self.injection.release()
         self.draws.release()
+        self.ghost_sums.undo()
         self._hooks.undo()
 
     def _before_clipping(self) -> None:
         """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
         earlier = self._clip_norm if sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
+        self.ghost_sums.compare(self.count + 1)
+        if self.faults_of_clipper is None:
+            self.faults_of_clipper = faults_of_clipper(self._optimizer)
         self.injection.before_clipping()
 
     def _before_noise(self) -> None:

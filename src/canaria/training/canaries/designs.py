@@ -151,6 +151,13 @@ class Dense:
 Design = Dirac | Dense
 
 
+PROBES: Final = (0.03, 0.1, 0.3, 0.9, 1.1, 1.5, 3.0, 6.0, 30.0, 1e3, 1e5)
+"""Sizes of gradients, in clip norms, with which a clipper is tried.
+
+All canaries have one size. A clipper may also let gradients pass that are larger than its author expected, or
+scale up small ones."""
+
+
 def raw_norm(clip_norm: float) -> float:
     """The norm of a canary before clipping."""
     return max(RAW_NORM * clip_norm, _LEAST_RAW_NORM)
@@ -192,6 +199,16 @@ def clipped_apart(weight: float) -> tuple[str, ...]:
     return (
         f"a gradient over all parameters weighed {weight:.3g} clip norms, where 1 is the most: gradients are "
         "not clipped to the clip norm as a whole",
+    )
+
+
+def amplified(size: float, weight: float) -> tuple[str, ...]:
+    """The fault of a clipper that gives a gradient of this size this weight, both in clip norms."""
+    if not weight > 1 + _TOO_HEAVY:
+        return ()
+    return (
+        f"the clipper made {weight:.3g} clip norms of a gradient of {size:.3g}, where 1 is the most: it does "
+        "not bound the contribution of a row",
     )
 
 

@@ -24,6 +24,8 @@ _ISOLATION: Final = "whether a row changes what others contribute: see check_iso
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
 _OTHER_USES: Final = "preprocessing, first weights, chosen settings and checkpoints"
 """An audit sees private steps. It cannot know what was learned from the rows besides."""
+_RANDOMNESS: Final = "a full, secret seed"
+"""Noise from a generator with a known seed looks like any other."""
 _SAMPLING: Final = {
     "sum": "its draws were not seen; canaries are drawn by the audit itself",
     "gradients": "canaries are drawn by the audit itself",
@@ -51,6 +53,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "weights": "the audit sees noisy sums, not what is done with them",
         "isolation": _ISOLATION,
         "other uses of the data": _OTHER_USES,
+        "randomness": _RANDOMNESS,
         **run.untested,
     }
 

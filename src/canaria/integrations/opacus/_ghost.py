@@ -1,0 +1,63 @@
+"""Sums that a model clips by ghost: the program must not change them before noise is added."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from opacus.optimizers import DPOptimizer
+from torch import Tensor
+
+from canaria.integrations.opacus._internals import GhostClipper
+
+_Seen = list[tuple[Tensor | None, int]]
+
+
+class GhostSums:
+    """Notes the clipped sums as a backward pass leaves them, and compares when the optimizer takes them.
+
+    Without ghost clipping the optimizer clips and adds noise in one call. With it, the clipped sum waits in
+    `grad`, where a program may scale it or add to it. Versions of tensors are compared, not their values,
+    which costs no call on a GPU.
+    """
+
+    def __init__(self, optimizer: DPOptimizer, clippers: Sequence[GhostClipper]) -> None:
+        self._optimizer, self._clippers = optimizer, clippers
+        self._left: _Seen | None = None
+        self.changed: dict[int, int] = {}
+        """The parameters whose sums changed, by number, and the first such step."""
+        for clipper in clippers:
+            # Opacus calls this at the end of the second backward pass, and at no other time.
+            clipper.enable_hooks = partial(self._note, clipper.enable_hooks)
+
+    def _note(self, enable_hooks: "partial[None]") -> None:
+        enable_hooks()
+        self._left = self._now()
+
+    def _now(self) -> _Seen:
+        grads = [parameter.grad for parameter in self._optimizer.params]
+        return [(grad, 0 if grad is None else grad._version) for grad in grads]
+
+    def compare(self, step: int) -> None:
+        """Compare with the end of the backward pass, just before the optimizer takes the sums."""
+        left, self._left = self._left, None
+        if left is None:
+            return
+        for place, (before, now) in enumerate(zip(left, self._now(), strict=True)):
+            if before[0] is not now[0] or before[1] != now[1]:
+                self.changed.setdefault(place, step)
+
+    def doubts(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The change, and when it is harmless; empty if there was none."""
+        if not self.changed:
+            return ()
+        which = ", ".join(names[place] for place in sorted(self.changed)[:3])
+        more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
+        return (
+            f"gradients of {which}{more} changed between clipping and noise, first in step "
+            f"{min(self.changed.values())}: the noise is for what the clipper left. This is harmless only if "
+            "no row can add more than before, as with clip_grad_norm_",
+        )
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        for clipper in self._clippers:
+            vars(clipper).pop("enable_hooks", None)
