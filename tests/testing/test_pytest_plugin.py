@@ -17,7 +17,7 @@ from canaria.evidence import Evidence, Split
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.files.read import read_result
 from canaria.files.verify import check
-from canaria.testing.assertions import examine
+from canaria.testing.examine import examine
 from tests.testing.correct_mechanisms import (
     BROKEN,
     CORRECT,

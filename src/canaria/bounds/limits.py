@@ -1,4 +1,4 @@
-"""What a result may hold so that anyone can check it within seconds; used for writing and for reading."""
+"""The limits of a result, so that anyone can check it within seconds; used for writing and for reading."""
 
 import json
 import math
@@ -105,8 +105,13 @@ def quick(record: dict[str, Any], evidence: Evidence, source: str) -> Iterator[N
 def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> InputError:
     """The error for evidence that takes too long."""
     return InputError(
-        f"{source} would take {seconds} s to recompute ({evidence.words}); at most {most:.0f} s are allowed"
+        f"{source} would take {seconds} s to recompute ({_named(evidence)}); at most {most:.0f} s are allowed"
     )
+
+
+def _named(evidence: Evidence) -> str:
+    guesses = f" of {evidence.most_guesses} guesses" if evidence.most_guesses else ""
+    return f"a {type(evidence).__name__}{guesses}, {evidence.elements} elements"
 
 
 def _of_family(record: object) -> bool:

@@ -22,8 +22,10 @@ from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, DpSgd, GaussianDP
 from canaria.claims.families import DpSgdFamily, Family, parse_family
+from canaria.game.guesser import batched
 from canaria.game.ladders import ladder_of_dpsgd
-from canaria.game.play import Transcript, batched, replay_own
+from canaria.game.replay import replay_own
+from canaria.game.transcript import Transcript
 from canaria.mechanisms.dpsgd import SCORES, SubsampledGaussian
 from canaria.mechanisms.interference import Interference
 from canaria.rules import AdaptiveRule, Matched, Rule
