@@ -1,4 +1,4 @@
-"""Which claims a bound can refute: those of its own adjacency, at its own delta, or of its own family."""
+"""The claims that a bound can refute: of its own adjacency, and at its delta or of its family."""
 
 import math
 from typing import TYPE_CHECKING

@@ -146,7 +146,7 @@ def _too_few_elements(bound: "Bound") -> str:
 
 
 def _elements_needed(bound: "Bound") -> int | None:
-    """With how many elements the same accuracy, less a standard error, shows enough; None if not found."""
+    """The number of elements at which the same accuracy, less a standard error, is enough; else None."""
     # The same accuracy at larger sizes, in steps of 25%, as a count alone. Evidence of another kind needs a
     # share of the level for its looks.
     evidence = bound.clearest
@@ -176,7 +176,7 @@ def _bound_within_reason(evidence: Evidence, delta: float, confidence: float) ->
 
 
 def _rounded_up(size: int) -> int:
-    """To two digits, upward.
+    """A number rounded up to two digits.
 
     >>> _rounded_up(1234), _rounded_up(99)
     (1300, 99)

@@ -13,7 +13,7 @@ from canaria.evidence import Evidence
 
 LARGEST_FILE: Final = 64 * 2**20
 MOST_STEPS: Final = 20
-"""Of a ladder: each is a bar of the report."""
+"""The most steps of a ladder: each is a bar of the report."""
 MOST_LINES: Final = 200
 _LONGEST_TEXT: Final = 20_000
 _LARGEST_EPSILON: Final = 1e6

@@ -1,4 +1,4 @@
-"""Which cap of the losses gives weighted guesses the most power (Theorem 9, "The weights").
+"""The cap of the losses that gives weighted guesses the most power (Theorem 9, "The weights").
 
 A heavy guess may have more sway than it is worth: delta pays for flips by the heaviest weights. With T the
 right weight, the claim is refuted at level b if A(T) <= 0.4 b and B D(T) <= 0.6 b (Theorem 6 (c)), so T must
@@ -63,7 +63,7 @@ def best_cap(sizes: Floats, believed: tuple[Floats, Floats], epsilon: float, bud
 
 
 def _excess_for_sway(most: float, heaviest: Floats, spread: Floats) -> Floats:
-    """About how far above its mean a total weight must be for a flip to sway it by `most` at most.
+    """The excess of a total weight over its mean at which a flip sways it by at most about `most`.
 
     At the mean a flip of the heaviest guess sways by about its share of the spread; far above, by its share
     of the excess, times a factor that grows with how coarse the weights are. The numbers are fitted to

@@ -19,7 +19,7 @@ from canaria.claims.lines import Lines
 _PIECES: Final = 400
 """Equally likely pieces into which the range of u is cut."""
 _SMALLEST: Final = 1e-12
-"""Of u, by which the mean accuracy divides."""
+"""The smallest u, as the mean accuracy divides by it."""
 _IN_A_BLOCK: Final = 8
 """Wrong guesses that are expected in each block of ranks."""
 

@@ -92,7 +92,7 @@ def corners(hits: Hits) -> tuple[Integers, Integers]:
 
 
 def _above(x: Integers, y: Integers) -> Integers:
-    """Which points, x rising, are corners of the hull seen from above.
+    """The points, with rising x, that are corners of the upper hull.
 
     A point on or below the line between two others is not a corner. Points below the line between their
     neighbours are left out all at once, again and again; when few are left out, the rest goes one by one.

@@ -35,7 +35,7 @@ _GAIN: Final = 0.1
 _HIGHEST: Final = 1 - 1e-15
 """The highest confidence that a cap allows: one of 1 would make every miss cost the whole wealth."""
 _LARGEST_WEALTH: Final = 600.0
-"""Of the logarithm of the wealth: a p-value beyond it would be below `SMALLEST_TAIL`."""
+"""The largest logarithm of the wealth: beyond it, a p-value would be below `SMALLEST_TAIL`."""
 
 
 @dataclass(frozen=True, eq=False, init=False)

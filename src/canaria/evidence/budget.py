@@ -119,7 +119,7 @@ class Budget(Evidence):
         return Tally(self.correct, self.taken)
 
     def effort(self, delta: float) -> Effort:
-        """With delta, thousands of tails; if hedged, also two prices for a claim, a dozen for a bound."""
+        """Thousands of tails; if prices are searched, two more of those for a claim, a dozen for a bound."""
         if delta == 0:
             return Effort(2 * effort.CALL, 50 * effort.CALL)
         tails = 30 * effort.CALL

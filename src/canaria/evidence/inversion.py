@@ -32,7 +32,7 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
 _AS_CLOSE: Final = 1.001
-"""To this factor the parameter of the last refuted claim of a family is found."""
+"""The factor within which the parameter of the last refuted claim of a family is found."""
 _BELOW_CEILING: Final = 1e-8
 """How far below its ceiling a bound is tried, relative to it: the closed form may be rounded."""
 _PART_LEVEL: Final = 1 - 2.0**-48
