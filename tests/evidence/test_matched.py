@@ -231,7 +231,7 @@ def test_claims_of_another_family_are_refused() -> None:
     ):
         with pytest.raises(InputError, match="claim must be of the family of Gaussian DP"):
             evidence.p_value(claim)
-        with pytest.raises(InputError, match="refutes claims of it alone"):
+        with pytest.raises(InputError, match="refutes only claims of that family"):
             bound.refutes(claim)
     with pytest.raises(InputError, match="no finite epsilon at delta = 0"):
         lower_bound(evidence)

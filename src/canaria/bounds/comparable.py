@@ -20,8 +20,8 @@ def require_comparable(bound: "Bound", claim: Claim) -> None:
             bound.family.parameter(claim)
         except InputError:
             raise InputError(
-                f"the bound is against the family of {bound.family}, and refutes claims of it alone, got "
-                f"{claim}; audit without a family to refute epsilon at delta for every mechanism"
+                f"the bound is against the family of {bound.family}, and refutes only claims of that family, "
+                f"got {claim}; audit without a family to refute epsilon at delta for every mechanism"
             ) from None
     elif isinstance(claim, ApproximateDP):
         claim.require_comparable(bound.delta, bound.adjacency)

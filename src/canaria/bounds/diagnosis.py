@@ -92,7 +92,7 @@ def _poor_weights(bound: "Bound") -> str:
         return ""
     right, taken = bound.tally
     return (
-        f"the losses promise more than they keep, or there are too few: {right} of {taken} guesses are right"
+        f"the losses overstate how sure the guesses are, or there are too few: {right} of {taken} are right"
     )
 
 

@@ -104,7 +104,7 @@ class Bets(Evidence):
             if bad.any():
                 raise InputError(
                     f"confidences must be at least 0 and below 1, got {stated[bad][0]:g}; "
-                    "a bet that stakes everything can never be won back"
+                    "after a bet with confidence 1, one wrong guess would lose everything"
                 )
         checks.assign(
             self,

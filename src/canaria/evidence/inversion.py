@@ -31,7 +31,7 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 """The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
-_AS_CLOSE: Final = 1.001
+_WITHIN: Final = 1.001
 """The factor within which the parameter of the last refuted claim of a family is found."""
 _BELOW_CEILING: Final = 1e-8
 """How far below its ceiling a bound is tried, relative to it: the closed form may be rounded."""
@@ -76,7 +76,7 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     if run < len(ends) and monotone:
         kept = ends[run]
         # By ratios, as parameters range over several powers of ten.
-        while kept > last * _AS_CLOSE:
+        while kept > last * _WITHIN:
             middle = math.sqrt(last * kept)
             if evidence.refutes(family.claim(middle), level):
                 last = middle

@@ -122,8 +122,8 @@ def _unmoved(losses: Losses) -> Losses:
         first = scores if first is None else first
         if (scores != first)[known == 0].any():
             raise InputError(
-                "score must not use revealed bits where the list is sorted by the bits: neighbours tell each "
-                "other; shuffle the elements before the audit"
+                "score must not use revealed bits if the list is sorted by the bits, because a bit then "
+                "tells those of its neighbours; shuffle the elements before the audit"
             )
         return scores
 

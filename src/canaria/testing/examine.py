@@ -78,8 +78,8 @@ def examine_training(
     level = (1 - checks.confidence(confidence)) / (2 if conformance else 1)
     if conformance and level < LEAST_LEVEL:
         raise InputError(
-            f"conformance would be held at {level:.2g}, where nothing could fail; {LEAST_LEVEL:g} is the "
-            "least: ask for less confidence, or for conformance=False"
+            f"conformance would be tested at level {level:.2g}, where nothing could fail; it must be "
+            f"at least {LEAST_LEVEL:g}: lower the confidence, or pass conformance=False"
         )
     test = getattr(audit, "conformance", None)
     if not callable(test):
@@ -156,9 +156,9 @@ def _require_unbelieving(mechanism: Any, game: Mapping[str, Any], claimed: float
     believing = game.get("score") is None and isinstance(rule, Soft | Bet | SurestFirst)
     if believing and isinstance(stated, int | float) and stated <= claimed:
         raise InputError(
-            f"this test cannot fail: {rule!r} believes the losses that the mechanism states, which are at "
-            f"most its own epsilon = {stated:g}, where {claimed:g} is claimed; count guesses instead, as "
-            "Ranked(), Surest(k), UpTo(budget) and All() do"
+            f"this test cannot fail: {rule!r} trusts the losses that the mechanism states, which are at "
+            f"most its own epsilon = {stated:g}, where {claimed:g} is claimed; use a rule that counts "
+            "guesses, such as Ranked(), Surest(k), UpTo(budget) or All()"
         )
 
 
@@ -178,15 +178,15 @@ def _idle(bound: Bound, claim: Claim) -> tuple[str, ...]:
         return ()
     best = bound.evidence.with_all_right()
     if bound.tally.taken == 0 and (best is None or best.tally(PERFECT_PRIVACY).taken == 0):
-        return ("no guess was taken, so nothing could be refuted: do the scores say anything?",)
+        return ("no guess was taken, so nothing could be refuted: are all scores equal?",)
     if best is not None:
         most = lower_bound(
             best, bound.delta, bound.confidence, adjacency=bound.adjacency, family=bound.family
         )
         if not most.refutes(claim):
             return (
-                "with these scores even right guesses alone would not refute the claim: the rule stakes what "
-                "the scores say, which is too little",
+                "with these scores the claim would not be refuted even if every guess were right: the rule "
+                "takes its stakes from the scores, and they are too small",
             )
     return ()
 

@@ -131,7 +131,7 @@ class Suite:
             for note in line["notes"]:
                 terminalreporter.write_line(f"        {note}")
         terminalreporter.write_line(
-            f"{_audits(len(lines))} made, seed {self.seed}, each held at a false-alarm probability of "
+            f"{_audits(len(lines))} made, seed {self.seed}, each at a false-alarm probability of "
             f"{self.rate / self.audits:.3g}: a suite of correct mechanisms with up to {self.audits} audits "
             f"fails with probability at most {100 * self.rate:.6g}%. Passing is not a proof of privacy."
         )
