@@ -54,7 +54,8 @@ def tutorial() -> Any:
         )
         .properties(width=300, height=220)
     )
-    (part,) = (part for part in bound.evidence.parts if part.tally(bound.epsilon) == bound.tally)
+    claim = ApproximateDP(bound.epsilon, delta=0)
+    (part,) = (part for part in bound.evidence.parts if part.tally(claim) == bound.tally)
     right = np.cumsum(part.hits)
     places = np.unique(np.geomspace(8, len(right), 80).astype(int))
     accuracy = [{"k": int(k), "right": float(right[k - 1] / k)} for k in places]

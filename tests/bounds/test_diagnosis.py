@@ -39,7 +39,7 @@ def _audited(n: int, shift: float, seed: int, delta: float = 1e-5, **how: object
         (lower_bound(Counts(50_250, 100_000, 100_000), 0.01), "alone lets 50.5% of guesses be right"),
         (
             lower_bound(Weighted([1] * 50 + [0], weights=[0.1] * 50 + [9.0])),
-            "the losses promise more than they keep",
+            "the losses overstate how sure the guesses are",
         ),
         (lower_bound(Counts(8, 8, 8)), "all of the 8 surest guesses are right"),
         (lower_bound(Counts(0, 0, 100)), "no guess was made: the scores are all equal"),

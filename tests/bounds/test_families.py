@@ -88,7 +88,7 @@ def test_a_result_is_read_back_as_it_was(claim: GaussianDP | None, tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"family": {"kind": "laplace"}}, "refutes claims of it alone"),
+        ({"family": {"kind": "laplace"}}, "refutes only claims of that family"),
         ({"family": None}, "family is stored as None"),
         ({"evidence__family": {"kind": "laplace"}}, "claim must be of the family of Laplace noise"),
         ({"evidence__independent": True}, "epsilon is stored as"),
@@ -98,10 +98,10 @@ def test_a_result_is_read_back_as_it_was(claim: GaussianDP | None, tmp_path: Pat
         ({"epsilon": 9.0}, "epsilon is stored as 9"),
         ({"claimed": 1.0}, "claimed is stored as 1.0"),
         ({"claim": {"kind": "GaussianDP", "mu": 5.0, "adjacency": "unspecified"}}, "claimed is stored as"),
-        ({"claim": None}, "refutes claims of it alone"),
+        ({"claim": None}, "refutes only claims of that family"),
         (
             {"claim": {"kind": "LaplaceDP", "epsilon": 5.0, "adjacency": "unspecified"}},
-            "refutes claims of it",
+            "refutes only claims of that family",
         ),
         ({"refuted": False}, "refuted is stored as False"),
     ],
@@ -258,7 +258,7 @@ def test_a_curve_is_held_against_a_plain_bound() -> None:
     assert bound.refutes(GaussianDP(0.5))
     assert not bound.refutes(GaussianDP(5.0))
     assert Result(bound, GaussianDP(0.5)).refuted
-    with pytest.raises(InputError, match="refutes claims of it alone"):
+    with pytest.raises(InputError, match="refutes only claims of that family"):
         Result(lower_bound(MatchedCounts(families.Gaussian(), [1] * 99), 1e-5), ApproximateDP(1.0, 1e-5))
 
 
@@ -479,7 +479,7 @@ def test_an_infinite_epsilon_is_no_claim_of_a_family() -> None:
 
 def test_more_elements_are_the_remedy_against_a_curve() -> None:
     """Against epsilon at delta nothing is refuted at a level below delta; a curve has no such delta."""
-    with pytest.raises(InputError, match="elements would do for perfect guesses"):
+    with pytest.raises(InputError, match="elements would be enough for perfect guesses"):
         assert_private(noisy, claim=GaussianDP(1.0), n=800, score=score, confidence=0.999999)
 
 

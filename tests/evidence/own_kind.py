@@ -24,11 +24,8 @@ class Streak(Evidence):
         right = 1 / (1 + np.exp(-claim.epsilon))
         return float(min(1.0, right**self.length * (1 + 1e-12) + self.elements * claim.delta * (1 - right)))
 
-    def tally(self, epsilon: float) -> Tally:
+    def tally(self, claim: ApproximateDP) -> Tally:
         return Tally(self.length, self.length)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"length": self.length, "elements": self.elements}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def test_pinned_wealth() -> None:
     expected = [1.445878, 0.765945, 0.765945, 1.168989, 1.784116, 2.780250]
     assert evidence.wealth(0.5) == pytest.approx(expected, abs=1e-6)
     assert evidence.p_value(ApproximateDP(0.5, delta=0)) == pytest.approx(1 / 2.780250, abs=1e-6)
-    assert evidence.tally(0.5) == (4, 5)
+    assert evidence.tally(ApproximateDP(0.5, delta=0)) == (4, 5)
 
 
 def test_pinned_mixture() -> None:

@@ -158,11 +158,9 @@ def test_the_clearest_part_has_the_smallest_p_value(epsilon: float) -> None:
         inner = Split((long_ranking(rng, 10**5), long_ranking(rng, 10**5)), (0.7, 0.3))
         parts = (long_ranking(rng), Counts(500_800, 10**6, 10**6), inner, long_ranking(rng, 3000))
         split = Split(parts, (0.1, 0.4, 0.3, 0.2))
-        found = [
-            part.p_value(ApproximateDP(epsilon, delta=0)) / share
-            for part, share in zip(parts, split.shares, strict=True)
-        ]
-        assert split.clearest(epsilon) is parts[int(np.argmin(found))].clearest(epsilon)
+        claim = ApproximateDP(epsilon, delta=0)
+        found = [part.p_value(claim) / share for part, share in zip(parts, split.shares, strict=True)]
+        assert split.clearest(claim) is parts[int(np.argmin(found))].clearest(claim)
 
 
 def test_parts_that_show_less_do_not_change_the_bound() -> None:

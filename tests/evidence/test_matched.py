@@ -167,7 +167,7 @@ def test_looks_are_fixed_in_advance(n: int) -> None:
             for stretch in plan:
                 assert 1 <= len(stretch.looks) <= 4
                 assert all(1 <= look.taken <= n and look.share > 0 for look in stretch.looks)
-                assert math.fsum(look.share for look in stretch.looks) <= _looks.MOST_SHARES
+                assert math.fsum(look.share for look in stretch.looks) <= _looks.MOST_OF_LOOKS
             again = _looks._plan(family, n, confidence)
             assert [row[0] for row in again.tolist()] == [stretch.last for stretch in plan]
 
@@ -231,7 +231,7 @@ def test_claims_of_another_family_are_refused() -> None:
     ):
         with pytest.raises(InputError, match="claim must be of the family of Gaussian DP"):
             evidence.p_value(claim)
-        with pytest.raises(InputError, match="refutes claims of it alone"):
+        with pytest.raises(InputError, match="refutes only claims of that family"):
             bound.refutes(claim)
     with pytest.raises(InputError, match="no finite epsilon at delta = 0"):
         lower_bound(evidence)

@@ -19,7 +19,7 @@ from canaria._core.files import checksum
 from canaria.bounds import limits
 from canaria.bounds.bound import Bound
 from canaria.bounds.parts import Histogram
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim
 from canaria.evidence import (
     Bets,
     Budget,
@@ -87,14 +87,14 @@ def test_conformance_that_nothing_could_fail_is_refused(field: dict[str, float],
 
 def test_what_is_clearest_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report of parts that are all alike would walk each of them, again and again."""
-    found: list[float] = []
-    once = Split._find_clearest
+    found: list[Claim] = []
+    once = Split.clearest
 
-    def counted(self: Split, epsilon: float) -> Any:
-        found.append(epsilon)
-        return once(self, epsilon)
+    def counted(self: Split, claim: Claim) -> Any:
+        found.append(claim)
+        return once(self, claim)
 
-    monkeypatch.setattr(Split, "_find_clearest", counted)
+    monkeypatch.setattr(Split, "clearest", counted)
     explain(scored())
     assert len(found) == len(set(found)) == 1
 
@@ -139,15 +139,15 @@ def many_looks(number: int, most: int) -> dict[str, Any]:
                 "elements": 10**15,
                 "committed": 10**15,
             },
-            r"json would take about \d+ s to recompute \(a Ranking with 1 looks up to 1000000000000000 guesses\)",
+            r"json would take about \d+ s to recompute \(a Ranking of 1000000000000000 guesses",
         ),
         (
             {"kind": "Ranking", **many_looks(400, 10**8)},
-            r"a Ranking with 38\d looks up to 100000000 guesses\); at most 6 s are allowed",
+            r"a Ranking of 100000000 guesses, 100000000 elements\); at most 6 s are allowed",
         ),
         (
             parts([to_dict(Budget(1200 + k % 700, 2000, 2000, 10**6)) for k in range(999)]),
-            r"about \d\d s to recompute \(a Split of 999 parts\)",
+            r"about \d\d s to recompute \(a Split of",
         ),
     ],
     ids=["deep", "very deep", "wide", "ranking", "looks", "budgets"],
@@ -198,7 +198,7 @@ def test_what_its_reader_would_refuse_is_not_written(tmp_path: Path) -> None:
     path, rng = tmp_path / "result.json", np.random.default_rng(3)
     one = audit_scores(rng.normal(size=4000), rng.integers(0, 2, 4000), rng=1)
     many = Bound(0.0, 0.0, 0.95, Split((one.evidence,) * 300, (1 / 301,) * 300))
-    with pytest.raises(InputError, match=r"would take about \d+ s to recompute \(a Split of 300 parts\)"):
+    with pytest.raises(InputError, match=r"would take about \d+ s to recompute \(a Split of"):
         Result(many).save(path)
     deep = one.evidence
     for _ in range(11):
@@ -217,9 +217,7 @@ def test_what_takes_longer_than_is_likely_is_refused_on_the_way(
     assert check(read_result(path)).recomputed > 0
     monkeypatch.setattr(limits, "ALLOWED", 0.3)
     for read in (lambda path: check(read_result(path)), read_checked):
-        with pytest.raises(
-            InputError, match=r"a result would take more than 0 s to recompute \(a Split of 99 parts\)"
-        ):
+        with pytest.raises(InputError, match=r"a result would take more than 0 s to recompute \(a Split of"):
             read(path)
 
 
@@ -343,7 +341,7 @@ def read_and_show(path: Path) -> str:
 @pytest.mark.parametrize("evidence", ALL, ids=lambda evidence: f"{type(evidence).__name__}-{evidence.method}")
 def test_every_kind_explains_itself(evidence: Any) -> None:
     assert evidence.fixed()
-    progress = evidence.progress(0.1)
+    progress = evidence.progress(ApproximateDP(0.1, delta=0))
     assert (np.diff(progress.taken) > 0).all()
     assert (progress.correct <= progress.taken).all()
     section = explain(Result(lower_bound(evidence, 1e-6)))

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError, audit_scores, many_runs, play
+from canaria.claims import ApproximateDP
+from canaria.claims.base import PERFECT_PRIVACY
 from canaria.evidence import Bets, Budget, Ranking
 from canaria.game import play_many, replay
 from canaria.mechanisms import (
@@ -32,7 +34,7 @@ def test_adaptive_guessing_solves_xor_in_pairs() -> None:
     """One run: half right. Adaptively: every second of a pair is certain."""
     mechanism = XorInPairs()
     blind = play(mechanism, None, All(), 2000, rng=0)
-    assert 0.45 < blind.evidence.tally(0).correct / 2000 < 0.55
+    assert 0.45 < blind.evidence.tally(PERFECT_PRIVACY).correct / 2000 < 0.55
     seeing = play(mechanism, None, UpTo(1000, math.inf), 2000, mechanism.rounds(2000), rng=0)
     assert seeing.evidence == Budget(1000, 1000, 1000, 2000)
     assert seeing.bound().epsilon > 5
@@ -194,14 +196,14 @@ def test_rules_may_choose_the_next_element(mechanism: Any) -> None:
 def test_choosing_unravels_parities() -> None:
     """In pairs of bits nothing is certain until one of each pair is revealed; then its partner is next."""
     game = play(XorInPairs(), None, SurestFirst(), 40, rng=0)
-    assert game.evidence.tally(3.0) == (20, 20)
+    assert game.evidence.tally(ApproximateDP(3.0, delta=0)) == (20, 20)
 
 
 def test_nothing_to_guess() -> None:
     """No loss, no guess: the bound is 0, not an error."""
     for rule in (Bet(), UpTo(3), All(), Soft(), Threshold(1.0)):
         assert play(Xor(), None, rule, 9, rng=1).bound(1e-5).epsilon == 0
-    assert play(NameAndShame(), None, Threshold(math.inf), 9, rng=1).evidence.tally(0) == (1, 1)
+    assert play(NameAndShame(), None, Threshold(math.inf), 9, rng=1).evidence.tally(PERFECT_PRIVACY) == (1, 1)
 
 
 class Speechless:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from canaria import Counts, InputError
+from canaria.claims.base import PERFECT_PRIVACY
 from canaria.evidence import Bets, Ranking, Split
 from canaria.rules import Around, Online, Ranked, Soft, Tails, Threshold, Top, parse_rule
 from canaria.rules._guesses import falling
@@ -71,7 +72,7 @@ def test_ranked_commits_to_three_orders() -> None:
     evidence = Ranked()(SCORES, rng()).reveal(BITS)
     assert isinstance(evidence, Split)
     assert evidence.shares == (0.7, 0.15, 0.15)
-    assert [part.tally(0.0).taken for part in evidence.parts] == [6, 6, 6]
+    assert [part.tally(PERFECT_PRIVACY).taken for part in evidence.parts] == [6, 6, 6]
 
 
 def test_ties_are_broken_by_the_generator_alone() -> None:

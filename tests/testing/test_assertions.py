@@ -42,7 +42,7 @@ from canaria.files.read import read_result
 from canaria.files.verify import check, read_checked
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
 from canaria.rules import All, Bet, Online, Soft, Surest, Threshold, UpTo
-from canaria.testing.assertions import examine, examine_training
+from canaria.testing.examine import examine, examine_training
 from canaria.training.canaries.designs import Dirac
 from tests.training.simulated import simulated, watched
 
@@ -175,8 +175,8 @@ def test_a_test_that_cannot_fail_is_an_error_with_a_way_out(
     with pytest.raises(InputError, match="this test cannot fail: even") as caught:
         at(rule, n, confidence)
     assert "\n" not in str(caught.value)
-    level = re.search(r"probability of ([\d.e-]+) would do for perfect", str(caught.value))
-    size = re.search(r"; (\d+) (elements|guesses) would do for perfect", str(caught.value))
+    level = re.search(r"probability of ([\d.e-]+) would be enough for perfect", str(caught.value))
+    size = re.search(r"; (\d+) (elements|guesses) would be enough for perfect", str(caught.value))
     if level:
         confidence = 1 - 2 * float(level[1])
     elif size and size[2] == "elements":
@@ -191,7 +191,7 @@ def test_a_test_that_cannot_fail_is_an_error_with_a_way_out(
 def test_nothing_is_refuted_at_a_level_of_delta() -> None:
     with pytest.raises(InputError, match=r"at a false-alarm probability of delta or less, here 0\.001"):
         assert_private(RandomizedResponse(1.0), 1.0, delta=0.0011)
-    with pytest.raises(InputError, match=r"cannot fail.*no bound goes so far"):
+    with pytest.raises(InputError, match=r"cannot fail.*bounds end at 700"):
         assert_private(RandomizedResponse(1.0), math.inf, 0)
     for n in (1, 10, 1000, 100_000):
         assert reach(Counts(n, n, n), 1.1e-3, 0.999) == 0
@@ -199,9 +199,9 @@ def test_nothing_is_refuted_at_a_level_of_delta() -> None:
 
 @pytest.mark.parametrize("rule", [Soft(), Bet()], ids=str)
 def test_a_rule_that_believes_the_mechanism_cannot_convict_it(rule: Any) -> None:
-    with pytest.raises(InputError, match=r"this test cannot fail: .* believes the losses"):
+    with pytest.raises(InputError, match=r"this test cannot fail: .* trusts the losses"):
         assert_private(RandomizedResponse(1.0), 1.0, 0, rule=rule)
-    with pytest.raises(InputError, match=r"Bet\(\) believes the losses"):
+    with pytest.raises(InputError, match=r"Bet\(\) trusts the losses"):
         assert_private(XorRandomizedResponse(1.0), 1.0, 0, n=4, rounds=[[0, 1, 2], [3]])
     with pytest.raises(AssertionError, match="REFUTED"):
         assert_private(RandomizedResponse(4.0), 1.0, 0, rule=rule)
@@ -216,7 +216,9 @@ def test_guesses_that_were_too_timid_leave_a_note_and_no_warning() -> None:
     game = {"score": lambda output, known: np.where(output, 1.0, -1.0), "rule": Bet(), "n": 1000}
     verdict = examine(response, ApproximateDP(1.0, 1e-5), game, 0.999, rng=0)
     assert verdict.passed
-    assert verdict.notes[0].startswith("with these scores even right guesses alone would not refute")
+    assert verdict.notes[0].startswith(
+        "with these scores the claim would not be refuted even if every guess were right"
+    )
     assert str(verdict).endswith(verdict.notes[0])
 
 
@@ -258,9 +260,9 @@ def test_the_size_of_what_took_no_guess_is_not_known() -> None:
 def test_a_remedy_is_found() -> None:
     """More guesses where they are too few; another level where no number of them would do."""
     few, many = lower_bound(Counts(0, 5, 5)), lower_bound(Counts(0, 70_000, 70_000), 1e-5)
-    assert remedy(few, 1.0) == "10 elements would do for perfect guesses"
-    assert remedy(many, 10.2) == "a false-alarm probability of 0.1 would do for perfect guesses"
-    assert remedy(many, 12.0) == "no audit of this kind would do"
+    assert remedy(few, 1.0) == "10 elements would be enough for perfect guesses"
+    assert remedy(many, 10.2) == "a false-alarm probability of 0.1 would be enough for perfect guesses"
+    assert remedy(many, 12.0) == "no audit of this kind is enough"
 
 
 def test_a_verdict_on_training_says_what_was_not_tested() -> None:
@@ -293,7 +295,7 @@ def test_training_is_held_to_its_claim_and_to_its_word() -> None:
 def test_training_with_another_rule() -> None:
     recording = simulated(Dirac(800, 4), 0)
     how: dict[str, Any] = {"adaptive": True, "conformance": False}
-    with pytest.warns(AuditWarning, match="the rule stakes what the scores say"):
+    with pytest.warns(AuditWarning, match="the rule takes its stakes from the scores"):
         bound = assert_private_training(recording, 2.1, 1e-6, confidence=0.95, **how)
     assert bound.rule == "Bet()"
     assert bound.confidence == 0.95
@@ -360,11 +362,11 @@ def test_rules_that_believe_losses_cannot_refute_what_is_stated(rule: Any, delta
 
 
 def test_stakes_that_are_too_small_are_noted() -> None:
-    """Passing says nothing where even right guesses alone would not refute the claim, or none was taken."""
+    """Passing says nothing if even right guesses alone would not refute the claim, or none was taken."""
     game = {"score": lambda output, known: 2.0 * output - 1, "rule": Bet(), "n": 500}
     shown = examine(lambda data, rng: data, ApproximateDP(1.5, 0), game, 0.999, rng=0)
     assert shown.passed
-    assert any("even right guesses alone would not refute" in note for note in shown.notes)
+    assert any("even if every guess were right" in note for note in shown.notes)
     silent = examine(audit_scores(np.zeros(100), np.arange(100) < 50), ApproximateDP(1.0, 0), {}, 0.95)
     assert any("no guess was taken" in note for note in silent.notes)
 
@@ -417,5 +419,5 @@ def test_the_plain_function_warns_of_what_training_did_not_test() -> None:
 def test_conformance_held_where_nothing_could_fail_is_refused() -> None:
     """An attack found result files that `verify` refused to read."""
     recording = simulated(Dirac(1000), 1)
-    with pytest.raises(InputError, match="held at 5e-13, where nothing could fail"):
+    with pytest.raises(InputError, match="tested at level 5e-13, where nothing could fail"):
         assert_private_training(recording, 2.0, 1e-5, confidence=1 - 1e-12)

@@ -17,7 +17,7 @@ from canaria.evidence import Evidence, Split
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.files.read import read_result
 from canaria.files.verify import check
-from canaria.testing.assertions import examine
+from canaria.testing.examine import examine
 from tests.testing.correct_mechanisms import (
     BROKEN,
     CORRECT,
@@ -86,7 +86,7 @@ def test_the_summary_lists_failures_first_and_states_the_rate(pytester: pytest.P
             "=+ privacy audits =+",
             r"FAILED  epsilon >= 2\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_broken",
             r"passed  epsilon >= 0\.\d+, claimed 1 at delta 0 \(\d+ of \d+ right\)  .*test_right",
-            r"2 audits made, seed 0, each held at a false-alarm probability of 0\.0002: a suite of correct mechanisms "
+            r"2 audits made, seed 0, each at a false-alarm probability of 0\.0002: a suite of correct mechanisms "
             r"with up to 100 audits fails with probability at most 2%\. "
             r"Passing is not a proof of privacy\.",
         ],

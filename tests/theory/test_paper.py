@@ -8,6 +8,7 @@ import pytest
 from scipy import special, stats
 
 from canaria import many_runs
+from canaria.claims.base import PERFECT_PRIVACY
 from canaria.game import play_many
 from canaria.mechanisms import (
     AllOrNothing,
@@ -36,7 +37,7 @@ by_mechanism = pytest.mark.parametrize("mechanism", PRIVATE, ids=lambda m: repr(
 def test_right_guesses_are_dominated_by_a_binomial(mechanism: Mechanism, k: int) -> None:
     """Stochastic dominance, the condition for validity: every tail, 4 standard errors, 5,000 games."""
     games = play_many(mechanism, None, Surest(k), 20, 5_000, rng=1)
-    right = np.array([game.evidence.tally(0.0).correct for game in games])
+    right = np.array([game.evidence.tally(PERFECT_PRIVACY).correct for game in games])
     for count in range(k + 1):
         allowed = stats.binom.sf(count - 1, k, special.expit(mechanism.epsilon))
         assert (right >= count).mean() <= allowed + 4 * math.sqrt(allowed * (1 - allowed) / 5_000) + 1e-9

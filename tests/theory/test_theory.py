@@ -8,6 +8,7 @@ import pytest
 from scipy import special, stats
 
 from canaria import Counts, InputError, lower_bound
+from canaria.claims.base import PERFECT_PRIVACY
 from canaria.game import play_many
 from canaria.mechanisms import (
     AllOrNothing,
@@ -80,7 +81,7 @@ def test_closed_forms_are_what_games_show(
     from canaria.rules import Surest
 
     games = play_many(mechanism, None, Surest(k or n), n, 2000, rng=3)
-    accuracy = np.array([game.evidence.tally(0.0).correct / (k or n) for game in games])
+    accuracy = np.array([game.evidence.tally(PERFECT_PRIVACY).correct / (k or n) for game in games])
     assert accuracy.mean() == pytest.approx(expected, abs=4 * accuracy.std() / math.sqrt(2000) + 1e-12)
 
 
@@ -172,8 +173,8 @@ def test_certain_guesses_of_count_in_sets(size: int) -> None:
         (one_run, certain_elements(n, size)),
         (adaptive, certain_elements(n, size, adaptive=True)),
     ):
-        taken = np.array([game.evidence.tally(0.0).taken for game in games])
-        right = np.array([game.evidence.tally(0.0).correct for game in games])
+        taken = np.array([game.evidence.tally(PERFECT_PRIVACY).taken for game in games])
+        right = np.array([game.evidence.tally(PERFECT_PRIVACY).correct for game in games])
         assert (taken == right).all()
         assert taken.mean() == pytest.approx(expected, abs=4 * taken.std() / math.sqrt(trials) + 1e-9)
     assert certain_elements(10, 10) == pytest.approx(0.01953125)

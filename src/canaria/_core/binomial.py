@@ -19,6 +19,8 @@ ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
 NEGLIGIBLE: Final = 1e-280
 """What is smaller is rounded up to it, so that its logarithm keeps its digits."""
+NOT_ZERO: Final = 1e-300
+"""In place of a 0 that something is divided by, or whose logarithm is taken; below every level."""
 _DELICATE: Final = 1e8
 _CORRECTED_UP_TO: Final = 1e9
 _ROUND_MORE: Final = 2e-14

@@ -4,7 +4,8 @@ A file names a kind. The registry holds classes only, so the worst that a made-u
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
+from dataclasses import fields
 from typing import Any, Final, Self
 
 from canaria._core.errors import InputError, nearest, shown
@@ -13,7 +14,7 @@ KINDS: Final[dict[str, type["Kind"]]] = {}
 """Every kind by its name; `Claim.kinds()` has those of one sort."""
 
 
-class Kind(ABC):
+class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract methods
     """Something that is written as plain data with the name of its class, and read back by it.
 
     A class is added when it is defined, unless its name starts with an underscore. Its name is that of the
@@ -31,9 +32,13 @@ class Kind(ABC):
             raise TypeError(f"there is a kind named {name_of(cls)} already")
         KINDS[name_of(cls)] = cls
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data for JSON; `read`, by default the constructor, takes them back."""
+        """The fields as plain data for JSON; `read`, by default the constructor, takes them back.
+
+        This default is for a dataclass whose fields are numbers, texts and truth values.
+        """
+        stored = fields(self)  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in stored if field.init}
 
     @classmethod
     def read(cls, **fields: Any) -> Self:
@@ -71,11 +76,11 @@ class Kind(ABC):
                 f"{sort} must be of a kind out of {', '.join(sorted(known))}, got {shown(name)}"
                 f"{nearest(name, sorted(known))}"
             )
-        fields = {key: value for key, value in record.items() if key != "kind"}
+        given = {key: value for key, value in record.items() if key != "kind"}
         try:
-            return known[name].read(**fields)
+            return known[name].read(**given)
         except TypeError:
-            raise InputError(f"{name} cannot be read from the fields {shown(list(fields))}") from None
+            raise InputError(f"{name} cannot be read from the fields {shown(list(given))}") from None
         except RecursionError:
             raise InputError(f"{sort} must not be nested so deeply") from None
 

@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from canaria._core import binomial, checks, markup
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError
 from canaria._core.extras import needed_for
 from canaria._core.kinds import plain, to_dict
 from canaria._core.rounding import percent, rounded_down
+from canaria.bounds.comparable import require_comparable
 from canaria.bounds.diagnosis import diagnosis
 from canaria.bounds.parts import Ladder
 from canaria.bounds.result import Result
@@ -82,32 +83,30 @@ class Bound:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the bound to hold."""
+        """The assumptions under which the bound holds."""
         return self.evidence.assumptions
 
     @cached_property
     def tally(self) -> Tally:
         """The number of right guesses and of guesses taken, at the point where the evidence is strongest."""
-        if self.family is None:
-            return self.evidence.tally(self.epsilon)
-        return self.clearest.tally_against(self._claim_or_first)
+        return self.clearest.tally(self._shown_at)
 
     @cached_property
     def clearest(self) -> Evidence:
-        """The part of the evidence that speaks most clearly; evidence of one piece is its own."""
-        if self.family is None:
-            return self.evidence.clearest(self.epsilon)
-        return self.evidence.clearest_against(self._claim_or_first)
+        """The part with the strongest evidence; evidence without parts is its own."""
+        return self.evidence.clearest(self._shown_at)
 
     @property
-    def _claim_or_first(self) -> Claim:
-        assert self.family is not None
+    def _shown_at(self) -> Claim:
+        """The claim at which guesses are counted: the last refuted one, or the first that was tested."""
+        if self.family is None:
+            return ApproximateDP(self.epsilon, delta=0)
         first = tested(self.family, self.evidence.elements)[0]
         return self.claim or self.family.claim(float(first))
 
     @property
     def estimate(self) -> float:
-        """The epsilon at which the observed accuracy is the expected one; it comes without any confidence."""
+        """The epsilon at which the observed accuracy is the expected one; it has no confidence."""
         if self.family is None:
             return binomial.estimate(*self.tally)
         claim = expected_at(self.family, self.evidence.elements, self.tally)
@@ -115,7 +114,7 @@ class Bound:
 
     @property
     def condition(self) -> str:
-        """What must be true for epsilon to be bounded, beyond what every audit assumes; empty if nothing."""
+        """The condition on the mechanism under which epsilon is bounded; empty if there is none."""
         of_family = "" if self.family is None else self.family.condition
         return " and ".join(filter(None, (self.evidence.assumed, of_family)))
 
@@ -141,7 +140,7 @@ class Bound:
                 the bound, no finite epsilon at its delta, or another adjacency.
 
         """
-        self.require_comparable(claim)
+        require_comparable(self, claim)
         if self.family is not None:
             # Only the run that the bound reports: a weaker claim may have a small p-value of its own, but
             # then the verdict would contradict the epsilon that is printed beside it.
@@ -149,33 +148,6 @@ class Bound:
             return last is not None and self.family.parameter(claim) <= self.family.parameter(last)
         promised = claim.epsilon if isinstance(claim, ApproximateDP) else claim.epsilon_at(self.delta)
         return self.epsilon > promised
-
-    def require_comparable(self, claim: Claim) -> None:
-        """Check that the bound can refute the claim; see `refutes`."""
-        if not isinstance(claim, Claim):
-            raise InputError(
-                f"claim must be a claim, such as ApproximateDP(2.0, delta=1e-5), got {shown(claim)}"
-            )
-        require_same_adjacency(self.adjacency, claim.adjacency)
-        if self.family is not None:
-            self._require_of_family(self.family, claim)
-        elif isinstance(claim, ApproximateDP):
-            claim.require_comparable(self.delta, self.adjacency)
-        elif math.isinf(claim.epsilon_at(self.delta)):
-            # Every bound lies below infinity, so "not refuted" would be said whatever the audit saw.
-            raise InputError(
-                f"no bound at delta = {self.delta:g} can refute the claim of {claim}, which has no finite "
-                "epsilon there; ask for the bound at a larger delta, such as delta=1e-5, or with a family"
-            )
-
-    def _require_of_family(self, family: Family, claim: Claim) -> None:
-        try:
-            family.parameter(claim)
-        except InputError:
-            raise InputError(
-                f"the bound is against the family of {family}, and refutes claims of it alone, got {claim}; "
-                "audit without a family to refute epsilon at delta for every mechanism"
-            ) from None
 
     def result(self, claim: Claim | None = None, *, name: str = "audit") -> Result:
         """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
@@ -243,7 +215,7 @@ class Bound:
 
     @property
     def short(self) -> str:
-        """Epsilon, delta, what is assumed of the mechanism, and the confidence."""
+        """Epsilon, delta, the condition on the mechanism, and the confidence."""
         if self.evidence.withdrawn:
             return self.sentence.removesuffix(".")
         given = f", if {self.condition}" if self.condition else ""
@@ -258,7 +230,7 @@ class Bound:
 
     @property
     def explanation(self) -> str:
-        """The bound in a sentence, with what was seen, by which method, and what is assumed."""
+        """The bound in a sentence, with the guesses, the method and the assumptions."""
         right, taken = self.tally
         return (
             f"{self.sentence} Seen: {right} of {taken} guesses right among {self.evidence.elements} elements "
@@ -268,7 +240,7 @@ class Bound:
 
     @property
     def sentence(self) -> str:
-        """What is refuted of the family, and what follows; never a bound for every mechanism."""
+        """The result of the audit in a sentence; against a family it never reads as a bound for all."""
         sure, family = f"{percent(self.confidence)}%", self.family
         if family is None or not self.condition:
             shown = f"ε is at least {self.epsilon_text}" if self.epsilon > 0 else "no ε above 0 is shown"
@@ -287,13 +259,6 @@ class Bound:
             f"{refuted} If {family.condition}, {family.consequence(self.claim)}, where the accountant gives "
             f"ε = {self.epsilon_text} at δ = {self.delta:g}."
         )
-
-    def with_epsilon(self, epsilon: float) -> "Bound":
-        """The same with this epsilon; a claim that was searched for is not searched for again."""
-        changed = replace(self, epsilon=epsilon)
-        if self.family is not None:
-            changed.__dict__["claim"] = self.claim
-        return changed
 
     @property
     def epsilon_text(self) -> str:
@@ -365,6 +330,7 @@ def lower_bound(
     against = family or evidence.family
     if against is not None:
         against.require_delta(delta)
+        # A claim of the family has an adjacency of its own if its curve is for one, as that of DP-SGD.
         first = float(tested(against, evidence.elements)[0])
         of_family = against.claim(first).adjacency
         if of_family != "unspecified":  # a profile, such as that of Gaussian noise, is for any neighbours
@@ -387,7 +353,21 @@ def lower_bound(
             f"delta must be larger, such as 1e-5: claims of the family of {against} have no finite epsilon "
             f"at delta = {delta:g}"
         )
-    return bound.with_epsilon(epsilon)
+    return with_epsilon(bound, epsilon)
+
+
+def bound_again(bound: Bound, delta: float, confidence: float) -> Bound:
+    """The bound from the same evidence at another delta and confidence."""
+    names = ("adjacency", "rule", "about", "family")
+    return lower_bound(bound.evidence, delta, confidence, **{name: getattr(bound, name) for name in names})
+
+
+def with_epsilon(bound: Bound, epsilon: float) -> Bound:
+    """The same bound with this epsilon; its claim is not searched for again."""
+    changed = replace(bound, epsilon=epsilon)
+    if bound.family is not None:
+        changed.__dict__["claim"] = bound.claim
+    return changed
 
 
 def delta_of(claim: Claim | None, delta: float | None) -> float:

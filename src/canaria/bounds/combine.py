@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from canaria._core import checks, markup
 from canaria._core.errors import InputError, shown
 from canaria._core.rounding import percent
-from canaria.bounds.bound import Bound, lower_bound
+from canaria.bounds.bound import Bound, bound_again, lower_bound
 from canaria.claims import Claim
 from canaria.claims.adjacency import common_adjacency
 from canaria.evidence.base import Evidence
@@ -18,8 +18,8 @@ from canaria.evidence.split import MOST_SHARES, Split
 if TYPE_CHECKING:
     from canaria.bounds.result import Result
 
-_BELOW_ONE: Final = 1 - 2.0**-50
-"""So that the levels of the parts add up to no more than that of the whole, in floating point too."""
+_AUDIT_LEVEL: Final = 1 - 2.0**-50
+"""The level of an audit over its share of beta: then levels add up to at most beta in floating point."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,12 @@ def combine(
     """
     if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
         raise InputError(f"audits must be a dict from names to audits, got {shown(audits)}")
+    # A part's level is a little below its share, so that the levels add up to at most beta as computed.
     at = _common_delta(audits) if delta is None else checks.delta(delta)
     parts = _shares(list(audits), shares)
     beta = 1 - checks.confidence(confidence)
     bounds = {
-        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES * _BELOW_ONE))
+        name: bound_of(audit, at, confidence_at(beta * parts[name] / MOST_SHARES * _AUDIT_LEVEL))
         for name, audit in audits.items()
     }
     return Combined(bounds, _joint(bounds, parts, at, confidence))
@@ -187,15 +188,7 @@ def bound_of(audit: object, delta: float, confidence: float, **how: object) -> B
     `how` holds further arguments for the `bound` method of the audit, such as those of training audits.
     """
     if (made := made_bound(audit)) is not None:
-        return lower_bound(
-            made.evidence,
-            delta,
-            confidence,
-            adjacency=made.adjacency,
-            rule=made.rule,
-            about=made.about,
-            family=made.family,
-        )
+        return bound_again(made, delta, confidence)
     ask = getattr(audit, "bound", None)
     if callable(ask):
         try:
@@ -222,6 +215,7 @@ def made_bound(audit: object) -> Bound | None:
 
 def confidence_at(level: float) -> float:
     """The confidence that errs with probability at most `level`: 1 - level, rounded up if it is not exact."""
+    # The level that a bound is made at is 1 - confidence, in floating point, which must not exceed `level`.
     confidence = 1 - level
     while 1 - confidence > level:
         confidence = math.nextafter(confidence, 2)

@@ -18,12 +18,12 @@ SAFE: Final = "costs accuracy, not privacy"
 OPEN: Final = "may leak more than stated"
 EXTRA: Final = "costs accuracy if this is noise, and leaks if it is data"
 EFFECTS: Final = (LEAKS, OPEN, EXTRA, SAFE)
-"""What a difference does to privacy."""
-_TELLING: Final = (
+"""The effects that a difference may have on privacy."""
+_SHOWN_FIRST: Final = (
     *("sampling", "copies", "repeats", "ties", "size", "steps", "places", "shape", "weight", "timing"),
     *("totals", "layers", "noise", "offset"),
 )
-"""Parts in the order in which failures are shown: those first that say most about what is wrong."""
+"""Parts in the order in which failures are shown: the most specific faults first."""
 _FOLLOW: Final = {
     "noise": {"copies", "repeats", "size", "steps", "places", "totals"},
     "totals": {"copies", "repeats", "size", "steps", "places", "weight"},
@@ -36,7 +36,7 @@ _FOLLOW: Final = {
 }
 """Parts that fail as a consequence when one of these others fails."""
 _OF_SILENCE: Final = {"copies", "repeats", "size", "shape", "totals", "noise", "layers"}
-"""Parts that fail where noise is missing: zeros are all alike, and no normal numbers."""
+"""Parts that fail if noise is missing: zeros are all alike, and not normal."""
 ADVICE: Final = {
     "sampling": "check how the data loader draws its batches",
     "copies": "draw fresh noise for every weight",
@@ -53,7 +53,7 @@ ADVICE: Final = {
     "noise": "check the noise multiplier and the scaling of each parameter",
     "offset": "check what is added to the sum besides rows and noise",
 }
-"""What to do when a part fails."""
+"""The advice for a part that fails."""
 
 
 class Part(NamedTuple):
@@ -75,7 +75,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """What is wrong with training if a part of the test fails.
+    """A fault of training: the reason why a part of the test fails.
 
     Attributes:
         text: The cause, as a clause.
@@ -139,13 +139,15 @@ class Conformance:
             return {}
         if self.explained_by:
             return {self.explained_by: self._cause(self.explained_by)}
+        # A part fails if its p-value alone makes the joint one fail. By rounding there may be none; then the
+        # part with the smallest p-value fails.
         limit = max(needed(len(self.parts), self.level), min(self.parts.values()))
         failing = {name for name, p_value in self.parts.items() if p_value <= limit}
         causes = failing - {part for part, others in _FOLLOW.items() if others & failing}
         # That noise is missing is certain and says most, so no other failure may hide it.
         if silent := {name for name in failing if self._cause(name).unbounded}:
             causes = causes - _OF_SILENCE | silent
-        found = {name: self._cause(name) for name in (*_TELLING, *self.parts) if name in causes}
+        found = {name: self._cause(name) for name in (*_SHOWN_FIRST, *self.parts) if name in causes}
         return dict(sorted(found.items(), key=lambda one: not one[1].unbounded))
 
     def _cause(self, part: str) -> Cause:
@@ -180,7 +182,7 @@ class Conformance:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to do about each failure."""
+        """The advice for each failure."""
         return tuple(dict.fromkeys(ADVICE[name] for name in self.failures if name in ADVICE))
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,7 +209,7 @@ def in_words(p_value: float) -> str:
 
 
 def needed(parts: int, level: float) -> float:
-    """The p-value that one of so many parts must have for the joint one to be at most the level."""
+    """The p-value of one part at which the joint p-value is the level: 1 - (1 - level)^(1 / parts)."""
     return -math.expm1(math.log1p(-level) / parts)
 
 
@@ -217,5 +219,6 @@ def joined(parts: dict[str, float]) -> float:
 
 
 def sidak(smallest: float, tests: int) -> float:
-    """The smallest p-value of so many independent tests, corrected for their number."""
+    """The smallest p-value of independent tests, corrected for their number: 1 - (1 - p)^tests."""
+    # By log1p and expm1, as p may be far below the rounding of 1.
     return -math.expm1(tests * math.log1p(-min(smallest, 1 - 1e-16)))

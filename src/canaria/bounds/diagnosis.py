@@ -9,8 +9,8 @@ from scipy import special
 
 from canaria._core import effort
 from canaria._core.rounding import percent, rounded_down
-from canaria.claims import ApproximateDP
-from canaria.evidence.base import Evidence, Progress, Tally
+from canaria.claims.base import PERFECT_PRIVACY
+from canaria.evidence.base import Evidence, Progress, Tally, count_alone
 from canaria.evidence.inversion import last_refuted
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ _CHANCE: Final = 0.1
 _SURELY: Final = 3e-7
 """The level, that of five standard errors, at which guesses are wrong more often than right."""
 _LOOKS_COST: Final = 4.0
-"""Evidence that looks at many numbers of guesses has about this fraction of the level for each."""
+"""Evidence with many looks tests each of them at about the level divided by this."""
 _LARGEST: Final = 10_000_000
 """Audits of more elements are not proposed."""
 _PATIENCE: Final = 1.0
-"""Seconds of an ordinary core that may be spent on how many elements would do."""
+"""Seconds of an ordinary core for the search for a sufficient number of elements."""
 
 
 def diagnosis(bound: "Bound") -> str:
-    """What keeps the bound down.
+    """Name the first cause that keeps the bound low.
 
     Args:
         bound: The bound.
@@ -67,7 +67,7 @@ def _all_right(bound: "Bound") -> str:
 
 
 def _wrong_sign(bound: "Bound") -> str:
-    wrong = None if bound.epsilon else _mostly_wrong(bound.clearest.progress(0.0))
+    wrong = None if bound.epsilon else _mostly_wrong(bound.clearest.progress(PERFECT_PRIVACY))
     if wrong is None:
         return ""
     return (
@@ -92,12 +92,13 @@ def _poor_weights(bound: "Bound") -> str:
         return ""
     right, taken = bound.tally
     return (
-        f"the losses promise more than they keep, or there are too few: {right} of {taken} guesses are right"
+        f"the losses overstate how sure the guesses are, or there are too few: {right} of {taken} are right"
     )
 
 
 def _mostly_wrong(progress: Progress) -> Tally | None:
     """The number of guesses at which it is clearest that more are wrong than by chance; None if it is not."""
+    # At many numbers of guesses: the smallest tail times their number is a p-value (Bonferroni).
     tails = special.bdtr(progress.correct, progress.taken, 0.5)
     worst = int(np.argmin(tails))
     if tails[worst] * len(tails) >= _SURELY:
@@ -108,7 +109,7 @@ def _mostly_wrong(progress: Progress) -> Tally | None:
 def _against_coins(bound: "Bound") -> float:
     """The p-value against guesses that are right by chance alone."""
     if bound.family is None:
-        return bound.evidence.p_value(ApproximateDP(0.0, delta=0))
+        return bound.evidence.p_value(PERFECT_PRIVACY)
     right, taken = bound.tally
     return float(special.bdtrc(right - 1, taken, 0.5)) if right else 1.0
 
@@ -145,7 +146,9 @@ def _too_few_elements(bound: "Bound") -> str:
 
 
 def _elements_needed(bound: "Bound") -> int | None:
-    """With how many elements the same accuracy, less a standard error, shows enough; None if not found."""
+    """The number of elements at which the same accuracy, less a standard error, is enough; else None."""
+    # The same accuracy at larger sizes, in steps of 25%, as a count alone. Evidence of another kind needs a
+    # share of the level for its looks.
     evidence = bound.clearest
     kind = evidence.count_kind
     if kind is None or bound.family is not None:
@@ -159,8 +162,8 @@ def _elements_needed(bound: "Bound") -> int | None:
         larger = size / evidence.elements
         guesses = round(taken * larger)
         unlucky = max(0, int(right / taken * guesses - math.sqrt(guesses) / 2))
-        count = Evidence.kinds()[kind].of_count(unlucky, guesses, size, evidence.one_sided)
-        if _bound_within_reason(count, bound.delta, sure) >= enough:
+        count = count_alone(evidence, unlucky, guesses, size)
+        if count and _bound_within_reason(count, bound.delta, sure) >= enough:
             return _rounded_up(size)
     return None
 
@@ -173,7 +176,7 @@ def _bound_within_reason(evidence: Evidence, delta: float, confidence: float) ->
 
 
 def _rounded_up(size: int) -> int:
-    """To two digits, upward.
+    """A number rounded up to two digits.
 
     >>> _rounded_up(1234), _rounded_up(99)
     (1300, 99)

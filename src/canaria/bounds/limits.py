@@ -1,4 +1,4 @@
-"""What a result may hold so that anyone can check it within seconds; used for writing and for reading."""
+"""The limits of a result, so that anyone can check it within seconds; used for writing and for reading."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from canaria.evidence import Evidence
 
 LARGEST_FILE: Final = 64 * 2**20
 MOST_STEPS: Final = 20
-"""Of a ladder: each is a bar of the report."""
+"""The most steps of a ladder: each is a bar of the report."""
 MOST_LINES: Final = 200
 _LONGEST_TEXT: Final = 20_000
 _LARGEST_EPSILON: Final = 1e6
@@ -105,8 +105,13 @@ def quick(record: dict[str, Any], evidence: Evidence, source: str) -> Iterator[N
 def too_long(source: str, seconds: str, most: float, evidence: Evidence) -> InputError:
     """The error for evidence that takes too long."""
     return InputError(
-        f"{source} would take {seconds} s to recompute ({evidence.words}); at most {most:.0f} s are allowed"
+        f"{source} would take {seconds} s to recompute ({_named(evidence)}); at most {most:.0f} s are allowed"
     )
+
+
+def _named(evidence: Evidence) -> str:
+    guesses = f" of {evidence.most_guesses} guesses" if evidence.most_guesses else ""
+    return f"a {type(evidence).__name__}{guesses}, {evidence.elements} elements"
 
 
 def _of_family(record: object) -> bool:

@@ -1,4 +1,4 @@
-"""What a result shows besides its bound: the histogram of the scores, and the ladder down from a claim."""
+"""Parts of a result beside its bound: the histogram of the scores, and the ladder down from a claim."""
 
 import math
 from dataclasses import dataclass
@@ -92,6 +92,7 @@ class Histogram:
             edges = np.linspace(low, high, bins + 1)
         if not _rising(edges):
             return None
+        # Scores beyond the ends, infinite ones too, count in the outermost bins.
         clipped = np.clip(values, low, high)
         counts = [np.histogram(clipped[side], edges)[0] for side in (included, ~included)]
         return cls(tuple(edges.tolist()), *(tuple(side.tolist()) for side in counts))
@@ -125,7 +126,7 @@ class Ladder:
     """The steps from an epsilon down to the bound, which show how much each gap takes.
 
     Attributes:
-        top: What the first epsilon is, such as "the claim".
+        top: The name of the first epsilon, such as "the claim".
         epsilon: The epsilon at the top.
         steps: The steps, from the top down.
         how: Where the numbers come from.
@@ -157,7 +158,7 @@ class Ladder:
     def falling(
         cls, top: str, epsilon: float, levels: dict[str, float], bound: float, how: str
     ) -> Self | None:
-        """Steps that never go up, and a last one to the bound; None where the bound is infinite."""
+        """Steps that never go up, and a last one to the bound; None if the bound is infinite."""
         if math.isinf(bound):
             return None
         steps, left = [], epsilon

@@ -1,4 +1,4 @@
-"""Where a result comes from: what ran, and when."""
+"""The origin of a result: the versions that ran, and the date."""
 
 import platform
 import sys
@@ -18,7 +18,7 @@ def _installed(name: str) -> str:
 
 
 def running() -> dict[str, str]:
-    """What this Python runs: ours, and of the trainers those that are loaded."""
+    """The versions of canaria and of what it needs, and of the training frameworks that are loaded."""
     loaded = [name.replace("_", "-") for name in _TRAINERS if name in sys.modules]
     names = ("numpy", "scipy", *loaded)
     return {

@@ -62,15 +62,15 @@ def remedy(bound: Bound, claimed: float) -> str:
     if level <= delta and family is None:
         return f"nothing is ever refuted at a false-alarm probability of delta or less, here {level:.3g}"
     if claimed >= EPSILON_GRID[-1]:
-        return "no bound goes so far"
+        return f"bounds end at {EPSILON_GRID[-1]:g}"
     unit = "elements" if evidence.most_guesses == evidence.elements else "guesses"
     for guesses in _other_sizes(evidence.most_guesses):
         if (reach(evidence, delta, bound.confidence, guesses, family=family) or 0.0) > claimed:
-            return f"{guesses} {unit} would do for perfect guesses"
+            return f"{guesses} {unit} would be enough for perfect guesses"
     while (level := 2 * level) <= _LARGEST_LEVEL:
         if (reach(evidence, delta, 1 - level, family=family) or 0.0) > claimed:
-            return f"a false-alarm probability of {level:.2g} would do for perfect guesses"
-    return "no audit of this kind would do"
+            return f"a false-alarm probability of {level:.2g} would be enough for perfect guesses"
+    return "no audit of this kind is enough"
 
 
 def _other_sizes(guesses: int) -> Iterator[int]:

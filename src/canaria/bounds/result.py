@@ -16,6 +16,7 @@ from canaria._core.files import checksum, write_atomically
 from canaria._core.kinds import plain, to_dict
 from canaria._version import __version__
 from canaria.bounds import limits
+from canaria.bounds.comparable import require_comparable
 from canaria.bounds.conformance import Conformance
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.provenance import running, today
@@ -33,18 +34,18 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What an audit found.
+    """The findings of an audit, with the claim that they are compared with.
 
     Attributes:
         bound: The bound.
-        claim: What was promised, at the delta of the bound; None if nothing was.
+        claim: The promise, at the delta of the bound; None if there is none.
         name: What was audited.
         histogram: The scores; None if they are not known.
-        ladder: How much each gap takes between the claim and the bound; None if that is not known.
+        ladder: The part of epsilon that each gap takes between claim and bound; None if it is not known.
         conformance: Whether training follows its stated law; None if it was not tested.
-        rungs: What follows if more is assumed than the bound does.
-        contradictions: What training did otherwise than was stated, for certain.
-        remarks: What else a reader must know before the verdict, such as differences on the safe side.
+        rungs: Bounds that follow from more assumptions than those of the bound.
+        contradictions: The ways in which training certainly differs from what was stated.
+        remarks: Further facts that a reader must know before the verdict, such as safe differences.
         tested: For each topic, such as "clipping", why the audit did not test it; empty if it did.
         facts: Further lines for the reader, by name.
         seed: The seed that repeats the audit.
@@ -93,7 +94,7 @@ class Result:
                 limits.text(name, text)
         if self.claim is None:
             return
-        self.bound.require_comparable(self.claim)
+        require_comparable(self.bound, self.claim)
         if not isinstance(self.claim, ApproximateDP):
             return
         limits.epsilon("claimed", plain(self.claim.epsilon))
@@ -109,11 +110,6 @@ class Result:
         if self.claim is None:
             return None
         return self.claim.epsilon if isinstance(self.claim, ApproximateDP) else self._promised_epsilon
-
-    @property
-    def plain_claimed(self) -> float | str | None:
-        """The same for JSON."""
-        return None if self.claimed is None else plain(self.claimed)
 
     @cached_property
     def _promised_epsilon(self) -> float:
@@ -148,14 +144,14 @@ class Result:
 
     @property
     def reserved(self) -> str:
-        """What to add to "not refuted" so that it does not reassure above a fault; empty if there is none."""
+        """Words that keep "not refuted" from reassuring if there is a fault; empty if there is none."""
         if self.refuting_rung is not None:
             return " without assumptions"
         return " by the guesses alone" if self.alarming and self.refuted is False else ""
 
     @property
     def coverage(self) -> str:
-        """What was tested and what was not, in one line; empty if the audit tested nothing but the claim."""
+        """The topics that were tested and those that were not, in one line; empty for a bound alone."""
         done = [topic for topic, reason in self.tested.items() if not reason]
         left = [f"{topic} ({reason})" for topic, reason in self.tested.items() if reason]
         parts = [f"tested: {', '.join(done)}"] * bool(done) + [f"not tested: {', '.join(left)}"] * bool(left)
@@ -211,7 +207,7 @@ class Result:
             "canaria": __version__,
             "name": self.name,
             **self.bound.to_dict(),
-            "claimed": self.plain_claimed,
+            "claimed": None if self.claimed is None else plain(self.claimed),
             "claim": None if self.claim is None or not self._is_curve else to_dict(self.claim),
             "refuted": self.refuted,
             "histogram": None if self.histogram is None else asdict(self.histogram),

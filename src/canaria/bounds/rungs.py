@@ -1,8 +1,8 @@
-"""The ladder of assumptions: what a training run shows, and what must be assumed to be shown more.
+"""The ladder of assumptions: the bounds that a training run proves under more and more assumptions.
 
-Every rung assumes what those below it do, and something more. The first is the bound, which holds for any
-mechanism; the others stand beside it, never instead of it. A rung is withdrawn where what was seen speaks
-against what it assumes.
+Every rung makes the assumptions of those below it, and one more. The first rung is the bound, which holds for
+any mechanism. The others stand beside it, never instead of it. A rung is withdrawn if the observations
+contradict its assumption.
 """
 
 import math
@@ -20,7 +20,7 @@ WITHDRAWN: Final = "withdrawn"
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """What is shown of epsilon under an assumption.
+    """The bound on epsilon that holds under an assumption.
 
     Attributes:
         name: The rung in two words, for pictures.
@@ -59,7 +59,7 @@ class Rung:
 
     @property
     def epsilon(self) -> str:
-        """What is shown, as text: the lower end rounded down, the upper one up."""
+        """The bound as text: the lower end rounded down, the upper one up."""
         if self.least is None:
             return WITHDRAWN
         if self.most is None:

@@ -18,22 +18,23 @@ from canaria.claims.base import Claim, Profile, Signs
 from canaria.claims.lines import Lines
 
 INTERVAL: Final = 1e-3
-"""Losses are rounded to multiples of this; 1e-4 lowers deltas by up to 0.2%, and takes ten times as long."""
+"""Losses are rounded to multiples of this. 1e-4 would lower deltas by up to 0.2%, in ten times the time."""
 _MOST_STEPS: Final = 300_000
 _LONGEST: Final = 60.0
-"""Seconds of an ordinary core."""
+"""Seconds of an ordinary core that a curve may take."""
 _PER_CELL, _PER_COMPOSED_CELL = 1.3e-5, 3e-6
+"""Seconds for a cell of one step, and of the composition."""
 _PER_STEP: Final = 1e-2
 """Seconds for a distribution of few cells."""
 _PER_OUTCOME, _PER_JOINED_CELL, _PER_READ_CELL = 7e-6, 5e-7, 5e-8
 """Seconds for a line that becomes an outcome, and for a cell that is convolved, or summed for a profile."""
 _OVER_ALL_STEPS: Final = 0.05
-"""What roundings may add up to, as a standard deviation: of many steps each is rounded less."""
+"""The standard deviation of the sum of all roundings: with many steps each loss is rounded less."""
 FFT_NOISE: Final = 1e-11
 """Added to every delta: transforms leave up to 2e-11 where there is nothing (docs/proofs.md, Rounding 11)."""
 NEGLIGIBLE: Final = 1e-10
 SMALLEST_DELTA: Final = 1e-9
-"""Below, the epsilon of a distribution would tell more about transforms than about the mechanism."""
+"""Below it, the epsilon of a distribution depends more on the error of transforms than on the mechanism."""
 
 
 def profile(distribution: Any, epsilons: Floats) -> Profile:
@@ -44,6 +45,8 @@ def profile(distribution: Any, epsilons: Floats) -> Profile:
 
 def _deltas(side: Any, epsilons: Floats) -> Floats:
     """Pr[infinite loss] + sum over losses l > epsilon of Pr[l] (1 - e^(epsilon - l)), summed from the end."""
+    # As sums from the end, all epsilons cost one pass: with H = sum Pr[l] and L = sum Pr[l] e^-l over the
+    # losses above epsilon, delta is Pr[infinite loss] + H - e^epsilon L.
     dense = side.to_dense_pmf()
     losses = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
     heavier, lighter = (
@@ -61,13 +64,13 @@ def reach(distribution: Any) -> float:
 
 
 def interval_for(steps: int) -> float:
-    """The interval for so many steps: roundings of single steps add up like a random walk."""
+    """The interval for a number of steps: roundings of single steps add up like a random walk."""
     return min(INTERVAL, _OVER_ALL_STEPS / math.sqrt(steps))
 
 
 @lru_cache(maxsize=16)
 def of_dpsgd(noise_multiplier: float, sample_rate: float, steps: int, interval: float = INTERVAL) -> Any:
-    """The distribution of so many steps of subsampled Gaussian noise."""
+    """The distribution of all steps of subsampled Gaussian noise."""
     from dp_accounting.pld import privacy_loss_distribution
 
     needed = seconds(noise_multiplier, sample_rate, steps, interval)
@@ -84,7 +87,7 @@ def of_dpsgd(noise_multiplier: float, sample_rate: float, steps: int, interval: 
 
 
 def seconds(noise: float, rate: float, steps: int, interval: float) -> float:
-    """About how long a distribution takes: cells of one step, and of the composition by its mean loss."""
+    """The seconds that a distribution takes, by the cells of one step and of the composition."""
     one = (0.5 / noise**2 + 8 / noise) / interval
     mean = steps * min(rate**2 * math.expm1(min(1 / noise**2, 50.0)) / 2, rate / (2 * noise**2))
     return _PER_CELL * one + _PER_COMPOSED_CELL * (mean + 8 * math.sqrt(2 * mean)) / interval
@@ -118,10 +121,18 @@ def _cells(distribution: Any) -> int:
 
 
 def _of_lines(lines: Lines) -> Any:
-    """The pair of laws whose Neyman-Pearson curve the lines are: an outcome for each line."""
+    """The pair of laws whose Neyman-Pearson curve consists of the lines.
+
+    A piece of the curve on the line (kappa, delta) is an outcome with likelihood ratio kappa. Its two
+    probabilities are the lengths of the piece along Q and along P. At Q = 0 the curve begins at P = delta of
+    the steepest line, which is an outcome that only occurs with the element. The curve ends at P = 1, and
+    what is left of Q is an outcome that only occurs without it.
+    """
     from dp_accounting.pld import privacy_loss_distribution
 
     effort.spend(_PER_OUTCOME * lines.kappas.size)
+    # Lines are listed from the flattest; the curve begins with the steepest. Each piece ends where it meets
+    # the next line, or at P = 1, or at Q = 1.
     meet_q = np.append(lines.corners_q[::-1], np.inf)
     meet_p = np.append(lines.corners_p[::-1], np.inf)
     with np.errstate(divide="ignore"):

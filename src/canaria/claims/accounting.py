@@ -1,6 +1,6 @@
-"""What DP-SGD promises: epsilon from noise and back, by the accountants of dp-accounting.
+"""The promise of DP-SGD: epsilon from noise and back, by the accountants of dp-accounting.
 
-dp-accounting is imported when a function is called. Poisson sampling, add-remove adjacency.
+Sampling is Poisson and adjacency is add-remove. dp-accounting is imported when a function is called.
 """
 
 import math
@@ -14,6 +14,7 @@ from scipy import optimize
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 
+# Renyi orders of the first search; integer orders have a closed form.
 _QUICK_ORDERS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 26, 32, 44, 64, 128, 256, 512)
 _LARGEST_NOISE: Final = 1e5
 
@@ -53,8 +54,8 @@ def dpsgd_noise_multiplier(
 ) -> float:
     """The noise multiplier at which an accountant gives this epsilon.
 
-    For "rdp" a first search over few integer orders finds the region and the best order; the second uses all
-    of dp-accounting's own orders around it, which is where its minimum lies.
+    For "rdp", a first search with few integer orders finds the best order. The second one uses the orders of
+    dp-accounting near it, where its minimum lies: all orders would take many times as long.
 
     Args:
         epsilon: Positive and finite.
@@ -83,6 +84,7 @@ def dpsgd_noise_multiplier(
         return _epsilon(noise, delta, steps, sample_rate, accountant, orders)[0] - epsilon
 
     if accountant == "pld":
+        # The root is off by at most the tolerance, so the factor makes it an upper limit.
         return _root(lambda noise: excess(noise, None), 0.5, 2.0, epsilon, 1e-6) * (1 + 1e-6)
     near = _root(lambda noise: excess(noise, _QUICK_ORDERS), 0.5, 2.0, epsilon, 1e-3)
     best = _epsilon(near, delta, steps, sample_rate, accountant, _QUICK_ORDERS)[1]
@@ -100,7 +102,7 @@ def _own_orders(best: float) -> list[float]:
 def _root(
     excess: Callable[[float], float], low: float, high: float, epsilon: float, tolerance: float
 ) -> float:
-    """Where a falling function crosses 0; the bracket is widened until it holds the crossing."""
+    """The place where a falling function crosses 0; the bracket is widened until it holds the crossing."""
     while excess(high) > 0:
         low, high = high, 2 * high
         if high > _LARGEST_NOISE:

@@ -1,10 +1,10 @@
-"""What every claim offers: its privacy profile in both directions, and its points, which are claims too."""
+"""The interface of all claims: a privacy profile in both directions, points of it, and its lines."""
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -17,14 +17,15 @@ from canaria.claims.adjacency import require_same_adjacency
 from canaria.claims.lines import Lines
 
 _STEEPEST: Final = 700.0
-"""Beyond, e^epsilon is not a number of double precision."""
-_ROUNDING: Final = 1e-9
-FLIPS: Final = 0.07
-"""What delta may buy at the point that stands for a curve, at level 0.05; 0.02 to 0.2 are within 5%."""
+"""Above it e^epsilon overflows in double precision."""
+_EPSILON_ERROR: Final = 1e-9
+"""The relative error of an epsilon that was searched for."""
+FLIPS_AT_POINT: Final = 0.07
+"""Flips that delta may buy at the point that stands for a curve, at level 0.05; 0.02 to 0.2 are within 5%."""
 
 
 class Signs(Enum):
-    """What guesses say, fixed before the output was seen.
+    """The signs that guesses may have, fixed before the output was seen.
 
     Example:
         >>> from canaria.claims import Signs
@@ -34,21 +35,21 @@ class Signs(Enum):
     """
 
     BOTH = "both"
-    """Some say that their element is included, some that it is not; which, may depend on the output."""
+    """Guesses may say "included" or "excluded", depending on the output."""
     INCLUDED = "included"
-    """All say that their element is included."""
+    """All guesses say "included"."""
     EXCLUDED = "excluded"
-    """All say that it is not."""
+    """All guesses say "excluded"."""
     ONE = "one"
-    """All say the same, and it is not known which."""
+    """All guesses say the same, and it is not known which."""
 
 
 class Profile(NamedTuple):
     """The deltas that a claim promises at some epsilons, in both directions.
 
     Attributes:
-        included: What an event may be likelier with the element, beyond e^epsilon times without it.
-        excluded: The same the other way round.
+        included: The largest Pr[event with the element] - e^epsilon Pr[event without it].
+        excluded: The same with the two exchanged.
 
     """
 
@@ -59,8 +60,8 @@ class Profile(NamedTuple):
 class Claim(Kind):
     """A promise about a mechanism, for neighbours of some adjacency.
 
-    A new kind is one class that defines `profile`, `reach` and `to_dict`, and an `adjacency`; once it is
-    defined, `Claim.from_dict` reads it back.
+    A new kind is one frozen dataclass that defines `profile`, `reach` and an `adjacency`. `Claim.from_dict`
+    reads it back as soon as the class is defined. Fields that are not plain data need a `to_dict`.
 
     Attributes:
         adjacency: "add-remove", "replace" or "unspecified".
@@ -77,7 +78,7 @@ class Claim(Kind):
 
     adjacency: str
     points: ClassVar[int] = 300
-    """How many lines a curve is replaced by."""
+    """The number of lines that replace a curve."""
 
     @abstractmethod
     def profile(self, epsilons: Floats) -> Profile:
@@ -86,7 +87,7 @@ class Claim(Kind):
     @property
     @abstractmethod
     def reach(self) -> float:
-        """The epsilon beyond which lines add nothing: delta is 0 there, or far below any level."""
+        """The epsilon from which on lines add nothing: delta is 0 there, or far below any level."""
 
     def delta_at(self, epsilon: float) -> float:
         """The delta that the claim promises at this epsilon.
@@ -115,6 +116,7 @@ class Claim(Kind):
         asked = checks.delta(delta)
         if self.delta_at(0.0) <= asked:
             return 0.0
+        # Beyond `reach` delta may still be positive, if it is only negligible there.
         top = min(max(1.0, self.reach), _STEEPEST)
         while self.delta_at(top) > asked:
             if top >= _STEEPEST:
@@ -123,7 +125,7 @@ class Claim(Kind):
         return float(optimize.brentq(lambda epsilon: self.delta_at(epsilon) - asked, 0.0, top, xtol=1e-12))
 
     def least_epsilon_at(self, delta: float) -> float:
-        """`epsilon_at`, rounded down: what a mechanism of this very profile has at least.
+        """`epsilon_at`, rounded down: a lower limit for a mechanism that has exactly this profile.
 
         Args:
             delta: Between 0 and 1.
@@ -132,24 +134,27 @@ class Claim(Kind):
             The epsilon.
 
         """
-        return self.epsilon_at(delta) * (1 - _ROUNDING)
+        return self.epsilon_at(delta) * (1 - _EPSILON_ERROR)
 
-    def point(self, charged: float, flips: float = FLIPS) -> "ApproximateDP":
-        """The point of the curve at which evidence of many kinds tests it (Theorem 28).
+    def point(self, charged: float, flips: float = FLIPS_AT_POINT) -> "ApproximateDP":
+        """The point of the curve at which it is tested by evidence that knows (epsilon, delta) alone.
 
-        A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`. The
-        point depends on the claim, on the number of elements and on how many flips delta may buy there.
+        A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`, so
+        any point that is fixed in advance is valid (Theorem 28). The point depends on the claim, on the
+        number of elements and on the flips that delta may buy there.
 
         Args:
             charged: The number of elements that delta is charged for.
-            flips: How many flips delta buys at the point, fixed in advance; by default as many as suit tests
-                of level 0.05.
+            flips: The flips that delta buys at the point, fixed in advance; the default suits tests of level
+                0.05.
 
         Returns:
             The point, which is a weaker claim.
 
         """
 
+        # B = n delta (1 - p) falls with epsilon. Without delta a smaller epsilon would be easier to refute,
+        # but B takes from the level, so the epsilon is the one at which B is as large as it may be.
         def excess(epsilon: float) -> float:
             return charged * self.delta_at(epsilon) / (1 + math.exp(epsilon)) - flips
 
@@ -163,11 +168,11 @@ class Claim(Kind):
     def lines(self, signs: Signs = Signs.BOTH) -> Lines:
         """The claim as lines P <= delta + kappa Q for guesses of these signs (Lemma 4, Theorem 14).
 
-        Where both signs occur, the deltas of the two directions are averaged. Slopes below 1 come from the
-        other direction: P <= delta + kappa Q for all events is Q <= 1 - (1 - delta) / kappa + P / kappa.
+        If both signs occur, the deltas of the two directions are averaged. Slopes below 1 come from the other
+        direction: P <= delta + kappa Q for all events is Q <= 1 - (1 - delta) / kappa + P / kappa.
 
         Args:
-            signs: What the guesses say.
+            signs: The signs that the guesses may have.
 
         Returns:
             The lines.
@@ -227,7 +232,7 @@ class ApproximateDP(Claim):
         """Epsilon: delta is the same from there on."""
         return self.epsilon
 
-    def point(self, charged: float, flips: float = FLIPS) -> "ApproximateDP":
+    def point(self, charged: float, flips: float = FLIPS_AT_POINT) -> "ApproximateDP":
         """The claim itself."""
         return self
 
@@ -235,15 +240,11 @@ class ApproximateDP(Claim):
         """Epsilon alone: all other lines follow."""
         return np.array([min(self.epsilon, 700.0)])
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
-
     def delta_at(self, epsilon: float) -> float:
         """The privacy profile: the delta that the claim promises at another epsilon.
 
-        The most that a mechanism can leak under the claim is known exactly (Kairouz, Oh, Viswanath 2015), and
-        so is its profile.
+        The worst mechanism under the claim is known (Kairouz, Oh, Viswanath 2015): with probability delta it
+        reveals the element, else it is randomized response. This is its profile.
 
         Args:
             epsilon: At least 0.
@@ -296,8 +297,8 @@ class ApproximateDP(Claim):
     def require_comparable(self, delta: float, adjacency: str) -> None:
         """Check that a bound at this delta and adjacency can refute the claim.
 
-        A smaller delta promises more, so a bound at a larger delta than the claim's refutes it too; one at a
-        smaller delta is about something that was never promised.
+        A smaller delta promises more, so a bound at a larger delta than the claim's refutes it too. A bound
+        at a smaller delta is about something that was never promised.
 
         Args:
             delta: The delta of the bound.
@@ -315,6 +316,10 @@ class ApproximateDP(Claim):
         require_same_adjacency(adjacency, self.adjacency)
 
 
+PERFECT_PRIVACY: Final = ApproximateDP(0.0, delta=0)
+"""The strongest claim: the output says nothing about the bits, so guesses are coin tosses."""
+
+
 def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:
     """The lines of a profile at these epsilons, as in `Claim.lines`."""
     kappas = np.exp(epsilons)
@@ -325,12 +330,13 @@ def lines_of(epsilons: Floats, profile: Profile, signs: Signs) -> Lines:
         toward, away = larger, larger
     else:
         toward, away = profile if signs is Signs.INCLUDED else reversed(profile)
+    # The factor covers the rounding of the difference, so that the line is never too low.
     flat = 1 - (1 - away) / kappas * (1 - 1e-15)
     return Lines(np.concatenate([kappas, 1 / kappas]), np.clip(np.concatenate([toward, flat]), 0.0, 1.0))
 
 
 def for_neighbours(claim: Claim, adjacency: str | None) -> Claim:
-    """The claim with its adjacency stated, where it does not state one itself; None leaves it as it is."""
+    """The claim with this adjacency, if it does not state one itself; None leaves it as it is."""
     fields = to_dict(claim)
     # A composition has no adjacency of its own: its parts state theirs.
     if adjacency is None or claim.adjacency != "unspecified" or "adjacency" not in fields:

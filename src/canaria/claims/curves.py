@@ -19,7 +19,7 @@ from canaria.claims.base import Claim, Profile
 from canaria.claims.noise import LARGEST_MU, GaussianDP
 
 _FAR, _NEARLY_ONE = 700.0, 0.99
-"""Where delta is so large at such an epsilon, nothing is promised."""
+"""A claim with a delta above the second at the first epsilon promises nothing."""
 _PER_PAIR: Final = 1e-7
 """Seconds of an ordinary core to follow one asked epsilon from one known pair, in both directions."""
 
@@ -30,8 +30,8 @@ class Curve(Claim):
 
     Attributes:
         epsilons: Epsilons of at least 0, rising.
-        deltas: The delta that is promised at each of them: for an event with the element, against without.
-        reverse: The same the other way round; by default equal to `deltas`.
+        deltas: The promised delta at each of them, for an event with the element compared with without.
+        reverse: The promised deltas in the other direction; by default equal to `deltas`.
         adjacency: "add-remove", "replace" or "unspecified".
 
     Raises:
@@ -70,8 +70,8 @@ class Curve(Claim):
     def profile(self, epsilons: Floats) -> Profile:
         """The least delta that follows from the listed pairs.
 
-        From (e, d)-DP follows delta d at every larger epsilon, and at a smaller one the delta of the line
-        through it.
+        (e, d)-DP implies delta d at every larger epsilon. At a smaller one it implies the delta of the line
+        P <= d + e^e Q, which at P = 1 has the largest P - e^epsilon Q.
         """
         known = np.asarray(self.epsilons)[:, None]
         effort.spend(_PER_PAIR * known.size * epsilons.size)
@@ -143,7 +143,7 @@ class Composed(Claim):
         return " and ".join(str(part) for part in self.parts)
 
     def profile(self, epsilons: Floats) -> Profile:
-        """The profile of the composition; a part that promises next to nothing leaves nothing."""
+        """The profile of the composition; one part that promises next to nothing leaves no promise."""
         if gaussian := self._only_gaussian:
             return gaussian.profile(epsilons)
         if self._nothing:
@@ -152,7 +152,7 @@ class Composed(Claim):
 
     @property
     def reach(self) -> float:
-        """Where delta is negligible."""
+        """The epsilon from which on delta is negligible."""
         if gaussian := self._only_gaussian:
             return gaussian.reach
         return 0.0 if self._nothing else _loss.reach(self._distribution)

@@ -1,4 +1,4 @@
-"""The claim of DP-SGD: what so many steps of subsampled Gaussian noise promise."""
+"""The claim of DP-SGD: the promise of many steps of subsampled Gaussian noise."""
 
 import math
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from canaria.claims.base import Claim, Profile, Signs, lines_of
 from canaria.claims.lines import Lines
 from canaria.claims.noise import LARGEST_MU, GaussianDP
 
-_ROUNDING: Final = 1e-7
-"""What other rounding may add to an epsilon, of it."""
+_OTHER_ERRORS: Final = 1e-7
+"""The relative error of an epsilon by other rounding than that of the grid."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DpSgd(Claim):
     """The promise of DP-SGD with Poisson sampling, for add-remove neighbours.
 
-    Its profile is that of dp-accounting's privacy loss distributions. Events may be much likelier with an
-    element than without it, and less so the other way round: the two directions are kept apart.
+    Its profile is that of dp-accounting's privacy loss distributions. With subsampling the two directions
+    differ: an event may be much likelier with an element than without it, but not the other way round.
 
     Attributes:
         noise_multiplier: The noise multiplier, positive.
@@ -72,15 +72,16 @@ class DpSgd(Claim):
 
     @property
     def reach(self) -> float:
-        """Where delta is below 1e-10."""
+        """The epsilon from which on delta is below 1e-10."""
         return self._gaussian.reach if self.sample_rate == 1 else _loss.reach(self._losses())
 
     def least_epsilon_at(self, delta: float) -> float:
-        """The epsilon at this delta, less three times what the discretisation of losses adds to it.
+        """The epsilon at this delta, less three times the error of the discretisation of losses.
 
-        It adds to epsilon in proportion to the square of the interval, which an interval twice as wide shows.
-        Where epsilon changes so fast with delta that an interval is coarse, up to an interval more is taken
-        off. Where delta is so small that transforms matter, there is none: infinity.
+        The error is proportional to the square of the interval. With the interval doubled it is four times as
+        large, so coarse - fine is three times the error. If epsilon changes so fast with delta that an
+        interval is coarse, up to an interval more is subtracted. If delta is so small that the error of
+        transforms matters, the answer is infinity.
         """
         if delta < _loss.SMALLEST_DELTA:
             return math.inf
@@ -94,7 +95,7 @@ class DpSgd(Claim):
         interval = _loss.interval_for(self.steps)
         change = fine - float(self._losses().get_epsilon_for_delta(min(2 * delta, 1.0)))
         coarseness = interval / max(change, interval)
-        return max(0.0, 2 * fine - max(coarse, fine) - interval * coarseness - _ROUNDING * fine)
+        return max(0.0, 2 * fine - max(coarse, fine) - interval * coarseness - _OTHER_ERRORS * fine)
 
     @property
     def effort(self) -> float:
@@ -117,14 +118,6 @@ class DpSgd(Claim):
         """The privacy loss distribution, at some times the interval that suits the number of steps."""
         interval = times * _loss.interval_for(self.steps)
         return _loss.of_dpsgd(self.noise_multiplier, self.sample_rate, self.steps, interval)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {
-            "noise_multiplier": self.noise_multiplier,
-            "sample_rate": self.sample_rate,
-            "steps": self.steps,
-        }
 
     @property
     def _gaussian(self) -> GaussianDP:

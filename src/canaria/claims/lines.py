@@ -1,4 +1,4 @@
-"""What a claim says about single events, as lines: P <= delta + kappa Q."""
+"""A claim as limits on the probabilities of single events: lines P <= delta + kappa Q."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from canaria._core.errors import InputError, shown
 class Lines:
     """The lower envelope of lines P <= delta + kappa Q, kappa rising and delta falling.
 
-    P and Q are the probabilities of one event under two neighbouring inputs. Every list of lines that hold,
-    or of larger deltas, is a claim that is no stronger, so that refuting it refutes more.
+    P and Q are the probabilities of one event under two neighbouring inputs. Some of the lines of a claim, or
+    lines with larger deltas, are a weaker claim, so refuting them refutes the claim too.
 
     Attributes:
         kappas: The slopes, rising.
-        deltas: What each line allows at Q = 0, falling.
-        corners_q: Where each line meets the next steeper one: Q.
-        corners_p: The same: P.
+        deltas: The largest P that each line allows at Q = 0, falling.
+        corners_q: The Q at which each line meets the next steeper one.
+        corners_p: The P at which it does.
 
     """
 
@@ -54,17 +54,20 @@ class Lines:
         return np.asarray(np.minimum(allowed, 1.0))
 
     def mean_accuracy(self, share: npt.ArrayLike) -> Floats:
-        """The largest mean accuracy of guesses about a share of the elements: P + Q = share on the curve."""
+        """The largest mean accuracy of guesses about a share of the elements: P / share, P + Q = share."""
         of_all = np.asarray(share)
+        # On a line P = delta + kappa Q, so Q = (share - delta) / (1 + kappa). The largest Q of a line holds.
         wrong = ((of_all[..., None] - self.deltas) / (1 + self.kappas)).max(axis=-1)
         return np.asarray((of_all - np.maximum(wrong, 0.0)) / of_all)
 
 
 def _envelope(slopes: Floats, allowed: Floats) -> npt.NDArray[np.int64]:
-    """Which lines are below all others somewhere on Q >= 0, by rising slope."""
+    """The lines that are below all others somewhere on Q >= 0, by rising slope."""
+    # A line is useless if one with a smaller slope has a delta that is no larger.
     order = np.lexsort((allowed, slopes))
     lower = np.minimum.accumulate(np.append(np.inf, allowed[order]))[:-1]
     order = order[allowed[order] < lower]
+    # If corners follow each other in the right order, as on every smooth curve, all lines are needed.
     falls = -np.diff(allowed[order]) / np.diff(slopes[order])
     if (falls[1:] < falls[:-1] * (1 - 1e-12)).all():
         return order
@@ -72,6 +75,7 @@ def _envelope(slopes: Floats, allowed: Floats) -> npt.NDArray[np.int64]:
     for line in order.tolist():
         while len(kept) > 1:
             first, last = kept[-2:]
+            # The last line is nowhere lowest if this one meets the line before it no later than it does.
             left = (allowed[last] - allowed[first]) * (slopes[line] - slopes[first])
             if left < (allowed[line] - allowed[first]) * (slopes[last] - slopes[first]):
                 break

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from scipy import special
@@ -13,12 +13,13 @@ from canaria._core.errors import InputError, shown
 from canaria.claims.base import Claim, Profile
 
 LARGEST_MU: Final = 1e6
-"""Of claims; long before, nothing is promised."""
+"""The largest mu of a claim; long before it, nothing is promised."""
 _SMALLEST_MU: Final = 1e-300
+"""Below it epsilon / mu may overflow; delta is at most mu, which is far below any level."""
 _DEVIATIONS: Final = 9.0
-"""So many times mu is far enough: delta is below 1e-18 there, for mu up to 1."""
+"""At this many times mu, delta is below 1e-18 for mu up to 1."""
 _CANCELLED: Final = 1e-13
-"""What the difference of two tails may lose, of the first."""
+"""The relative error of the first of two tails, of which the difference is taken."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class GaussianDP(Claim):
         if self.mu < _SMALLEST_MU:
             nothing = np.full_like(epsilons, self.mu)
             return Profile(nothing, nothing)
+        # e^eps times a tail: in logarithms, as one factor may overflow where the other underflows.
         first = special.ndtr(self.mu / 2 - epsilons / self.mu)
         second = np.exp(epsilons + special.log_ndtr(-self.mu / 2 - epsilons / self.mu))
         deltas = np.clip(first - second + _CANCELLED * first, 0.0, 1.0)
@@ -70,10 +72,6 @@ class GaussianDP(Claim):
     def reach(self) -> float:
         """Nine times mu, and mu^2 / 2 for large mu."""
         return _DEVIATIONS * self.mu + self.mu**2 / 2
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"mu": self.mu, "adjacency": self.adjacency}
 
 
 @dataclass(frozen=True)
@@ -114,10 +112,6 @@ class LaplaceDP(Claim):
     def reach(self) -> float:
         """Epsilon: delta is 0 from there on."""
         return self.epsilon
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"epsilon": self.epsilon, "adjacency": self.adjacency}
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

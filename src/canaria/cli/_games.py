@@ -10,7 +10,8 @@ from canaria.bounds.parts import Ladder
 from canaria.bounds.result import Result
 from canaria.cli._load import load_function
 from canaria.game.ladders import ladder_of_gaps
-from canaria.game.play import LARGEST_EXPLAINED, Transcript, play_many
+from canaria.game.play import play_many
+from canaria.game.transcript import LARGEST_EXPLAINED, Transcript
 from canaria.mechanisms import Function, parse_mechanism
 from canaria.rules import parse_rule
 from canaria.theory import gaps

@@ -13,25 +13,25 @@ import numpy as np
 
 from canaria._core import effort
 from canaria._core.arrays import Floats
+from canaria._core.binomial import ROUND_UP
 from canaria._core.compiled import compiled
 from canaria.claims.lines import Lines
 from canaria.evidence._curve_walk import Count, Envelope, Steps, multiply, reorder, start_of, walk
 
 SMALLEST: Final = 1e-9
-"""Lines end somewhere: far below, p-values would tell more about that than about the claim."""
-ROUND_UP: Final = 1 + 1e-9
+"""The least p-value. The lines of a claim end somewhere, and smaller p-values would depend on where."""
 _CLOSE, _FAR, _ROUNDS = 1.0005, 1.01, 7
-"""Above what is attained: close enough at once, and after so many rounds."""
+"""Rounds end at the first factor above what is attained; after `_ROUNDS` of them, at the second."""
 _CHANGES: Final = (0.5,) * 8 + (0.25,) * 5 + (0.12,) * 5
-"""How far steps are moved in each round; found by trying."""
+"""The share of the way that up steps are moved in each round, found by experiment."""
 _ROUGHLY, _CLOSELY = 1e-4, 1e-9
-"""To what of itself a bound is found: in the rounds, and at last."""
+"""The relative precision of a bound in the rounds, and at the end."""
 _FIRST: Final = 1e-2
 """A guess of Pr[V = v]; only speed depends on it."""
 _PER_GUESS: Final = 7e-6
 """Seconds for a certificate, compiled."""
 _SMALL, _AT_MOST = 0.1, 1.8
-"""At levels up to the first, the certificate is not so much smaller than the recursion."""
+"""At levels up to the first, a claim that the recursion keeps at the second times the level is kept."""
 
 
 def p_value(elements: float, taken: int, correct: int, lines: Lines) -> float:
@@ -52,6 +52,7 @@ def refutes(elements: float, taken: int, correct: int, lines: Lines, level: floa
     if _expected(elements, taken, correct, lines):
         return False
     count, curve = _asked(elements, taken, correct, lines)
+    # One run of the recursion tells whether its p-value is at most a level. Finding that p-value takes 35.
     if level >= SMALLEST and _impossible(count, curve, level / ROUND_UP**3):
         return True
     both_signs = lines.kappas[0] >= 1
@@ -78,7 +79,7 @@ def certified(elements: float, taken: int, correct: int, lines: Lines) -> tuple[
 
 
 def _expected(elements: float, taken: int, correct: int, lines: Lines) -> bool:
-    """Whether so many right guesses are no more than the best mean."""
+    """Whether the best mean number of right guesses is at least this; then the p-value is set to 1."""
     return correct <= taken * float(lines.mean_accuracy(taken / elements)) * (1 + 1e-12)
 
 

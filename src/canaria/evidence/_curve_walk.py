@@ -46,9 +46,9 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.compiled import compiled
 
 _NEVER: Final = 1e-17
-"""Of the mass of V >= v: a walk ends where what is left is smaller."""
+"""A walk ends when its last mass is below this share of the mass of V >= v."""
 _TOO_FAR: Final = 1.5
-"""Of the end of the walk: beyond it nothing is asked for."""
+"""A walk ends beyond this multiple of r / n: its start was too large, and no more is needed of it."""
 _LEAST, _MOST = -45.0, 0.7
 """Logarithms between which Pr[V = v] is sought."""
 _EXACT: Final = 1e-7

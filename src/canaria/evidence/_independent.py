@@ -1,8 +1,9 @@
 """Elements that do not influence each other: a count against a product of mechanisms (Theorem 30).
 
-Then no guesser does better than one who sees, for every element, the worst pair that a claim allows, and
-guesses those of largest loss. Its law is known, and much narrower than that of elements with shared luck. The
-assumption cannot be proved from one run, but hits can speak against it.
+Then no guesser does better than one that sees, for every element, an output of the worst pair of laws that a
+claim allows, and guesses the elements of largest loss. The law of its right guesses is known. It is much
+narrower than that of elements with shared luck. One run cannot prove the assumption, but hits can contradict
+it.
 """
 
 from typing import Final
@@ -16,8 +17,9 @@ from canaria._core.binomial import ROUND_UP
 from canaria.claims.lines import Lines
 
 _PIECES: Final = 400
-"""Into so many equally likely pieces the share of elements as good as those guessed is cut."""
+"""Equally likely pieces into which the range of u is cut."""
 _SMALLEST: Final = 1e-12
+"""The smallest u, as the mean accuracy divides by it."""
 _IN_A_BLOCK: Final = 8
 """Wrong guesses that are expected in each block of ranks."""
 
@@ -25,8 +27,10 @@ _IN_A_BLOCK: Final = 8
 def p_value(elements: float, taken: int, correct: int, lines: Lines) -> float:
     """Pr[V >= correct] for the surest guesses of independent elements, each the worst that the lines allow.
 
-    Given the share u of losses above the first that is not guessed, all guesses are independent and right
-    with the mean accuracy at u, which falls with u; u has a beta law. In each piece the smallest u counts.
+    Let u be the probability that the loss of one element exceeds the first loss that is not guessed. Given u,
+    all guesses are independent, and each is right with the mean accuracy of a share u of the elements, which
+    falls with u. As an order statistic of uniform variables, u has the law Beta(r + 1, n - r). Its range is
+    cut into equally likely pieces, and in each piece the smallest u counts, which errs upward.
     """
     effort.spend(effort.CALL + effort.RATIO * _PIECES * len(lines.kappas))
     shares = np.ones(1)
@@ -38,11 +42,11 @@ def p_value(elements: float, taken: int, correct: int, lines: Lines) -> float:
 
 
 def misfit(taken: Integers, correct: Integers, accuracies: Floats) -> float:
-    """The p-value of wrong guesses that are spread over the ranks otherwise than accuracies expect.
+    """The p-value of the way in which wrong guesses are spread over the ranks, given expected accuracies.
 
-    `accuracies` are the mean accuracies of the first k guesses, for k in `taken`. Two approximate tests, each
-    at half of the level: whether wrong guesses come too early on average, as where all share their luck; and
-    whether their numbers in blocks of ranks vary more than they may, as where some do.
+    `accuracies` are the mean accuracies of the first k guesses, for k in `taken`. There are two approximate
+    tests, each at half of the level. If all elements share their luck, wrong guesses come too early on
+    average. If only some elements share it, the numbers of wrong guesses in blocks of ranks vary too much.
     """
     wrong = np.diff(taken - correct, prepend=0)
     expected = np.maximum(np.diff(taken * (1 - accuracies), prepend=0.0), 0.0)

@@ -1,8 +1,8 @@
-"""Every claim its own looks: which numbers of guesses test which claims of a family (Theorem 29).
+"""The looks of each claim of a family: the numbers of guesses at which it is tested (Theorem 29).
 
 Looks and shares are fixed by the family, the number of elements and a confidence. Validity does not depend on
-how they are chosen. The main look of a claim is the number of guesses at which the smallest leak would be
-seen to break it; the others are for scores of another shape.
+how they are chosen. The main look of a claim is the number of guesses at which it can refute the smallest
+leak. The other looks are for scores that fall off in another way than those of the family.
 """
 
 import bisect
@@ -23,18 +23,20 @@ from canaria.evidence.base import Tally
 _MAIN, _SIDE, _ALL = 0.86, 0.05, 0.04
 """The shares of the main look, of each one three times as small or large, and of all guesses."""
 _APART: Final = 3.0
+"""The ratio of side looks to the main look."""
 _FEWEST: Final = 6
+"""The fewest guesses of a look."""
 _RATIO: Final = 1.2
-"""Of neighbouring numbers of guesses that are tried."""
+"""The ratio of neighbouring numbers of guesses that are tried."""
 _NEAR: Final = 1.2
 """How far the main look may be, in logarithms, from that of the stretch before."""
 _AS_GOOD: Final = 0.1
-"""Of the step from a leak to the next: numbers of guesses that need so little more are as good."""
+"""Numbers of guesses that need at most this much more leak are as good, in steps from a leak to the next."""
 _ABOVE, _LEAST = 0.2, 0.3
-"""Misses fewer than the most that refute, and the fewest, that a mean must reach."""
+"""A leak refutes if its mean misses are at most those that refute plus the first, or at most the second."""
 _MOST_LOOKS: Final = 4
-MOST_SHARES: Final = 1 + 2.0**-48
-"""Shares that were divided by their sum may add up to a little more than 1."""
+MOST_OF_LOOKS: Final = 1 + 2.0**-48
+"""The most that the shares of looks may add up to: they are divided by their sum, which rounds."""
 _METHOD: Final = 2
 """Another number for every change of how looks are chosen: plans are kept on disk."""
 
@@ -71,12 +73,13 @@ def planned(family: Family, elements: int, confidence: float) -> tuple[Stretch, 
     def good(rows: Floats) -> bool:
         taken, shares = rows[:, 1::2], rows[:, 2::2]
         whole = (taken >= 0) & (taken <= elements) & (taken == np.rint(taken))
-        fair = (shares >= 0).all() and (shares.sum(axis=1) <= MOST_SHARES).all()
+        fair = (shares >= 0).all() and (shares.sum(axis=1) <= MOST_OF_LOOKS).all()
         return bool(whole.all() and fair and np.array_equal(rows[:, 0], tested(family, elements)))
 
-    ours = type(family).__module__.startswith("canaria.")
+    # The name of a user's own family does not say what it is, so its plans are not kept on disk.
+    built_in = type(family).__module__.startswith("canaria.")
     key = (_METHOD, written(family), elements, confidence)
-    rows = kept("looks", key, made, good) if ours else made()
+    rows = kept("looks", key, made, good) if built_in else made()
     return tuple(
         Stretch(last, tuple(Look(int(k), w) for k, w in zip(row[::2], row[1::2], strict=True) if k > 0))
         for last, *row in rows.tolist()
@@ -107,6 +110,8 @@ def _main_looks(lines: list[Lines], leaks: list[Lines], elements: int, level: fl
     for of_end in lines:
         around = best[-1] if best else math.nan
         best.append(_best_size(of_end, elements, sizes, misses, level * _MAIN, around))
+    # Neighbouring claims have about the same best number, and single ones jump by the rounding of counts:
+    # claims without one are filled in by interpolation, and each takes the mean with those around it.
     logs = np.log(best)
     known = np.flatnonzero(np.isfinite(logs))
     if len(known) == 0:

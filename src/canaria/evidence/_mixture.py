@@ -10,18 +10,22 @@ from canaria._core import binomial, effort
 from canaria._core.arrays import Floats, Hits, Integers, Numbers
 
 _QUICKLY: Final = 0.9
+"""Points are left out all at once as long as a pass leaves at most this share of them."""
 _BETA_ERROR: Final = 1e-9
 """Relative, of an incomplete beta function (proofs, Rounding 1)."""
 _CHORDS: Final = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 20.0, math.inf)
+"""Ends of the chords, in units in which the integrand falls by a factor e; the last one reaches to p."""
 _ALIKE: Final = 1e-9
+"""Logarithms this close count as equal: a difference quotient would lose too many digits."""
 
 
 def log_mixture(correct: Numbers, taken: Numbers, epsilon: Numbers, highest: Numbers = 1.0) -> Floats:
-    """Ln of the average over q in [p, highest] of q^h (1-q)^m / (p^h (1-p)^m), from below.
+    """Ln of the average over q in [p, highest] of q^h (1-q)^m / (p^h (1-p)^m), from below (Theorem 11 (a)).
 
-    The integral of q^h (1-q)^m over [p, 1] is an incomplete beta function, and its complete part over p^h
-    (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]). Below 1 it is a difference of two, less what
-    rounding can have added; where that leaves nothing, ln q^h (1-q)^m lies above its chords.
+    The integral of q^h (1-q)^m over [p, 1] is B(h+1, m+1) Pr[Beta(h+1, m+1) >= p], and B(h+1, m+1) over
+    p^h (1-p)^m is 1 / ((h + m + 1) Pr[Binomial(h + m, p) = h]). If `highest` is below 1, a second tail is
+    subtracted. The two tails may be nearly equal, so the difference is lowered by their errors; if that
+    leaves little, the integral by chords is larger (Theorem 11 (c)).
     """
     wrong = binomial.failure(epsilon)
     possible = np.where(wrong > 0, wrong, 0.5)
@@ -46,9 +50,10 @@ def log_mixture(correct: Numbers, taken: Numbers, epsilon: Numbers, highest: Num
 
 
 def _by_chords(right: Numbers, wrong: Numbers, start: Floats, end: Floats) -> Floats:
-    """Ln of the average of the likelihood ratio, between failures `start` and `end` below it, by chords.
+    """Ln of the average of the likelihood ratio by chords, over failures 1 - q from `end` up to `start`.
 
-    The chords are close to each other where the ratio is largest: at the end, falling off by its slope.
+    h ln q + m ln(1 - q) is concave, so it lies above its chords. It is largest at `end` and falls off from
+    there by its slope, so there the chords are short.
     """
     slope = np.maximum(right / (1 - end) - wrong / end, 1 / (start - end))
     total, last = np.full(np.broadcast(slope, start).shape, -np.inf), _log_ratio(right, wrong, start, end)
@@ -87,10 +92,10 @@ def corners(hits: Hits) -> tuple[Integers, Integers]:
 
 
 def _above(x: Integers, y: Integers) -> Integers:
-    """Which points, x rising, are corners of the hull seen from above.
+    """The points, with rising x, that are corners of the upper hull.
 
-    One on or below the line between two others is none, so many can be left out at once; when that goes
-    slowly, one by one.
+    A point on or below the line between two others is not a corner. Points below the line between their
+    neighbours are left out all at once, again and again; when few are left out, the rest goes one by one.
     """
     kept, before = np.arange(len(x)), 2 * len(x)
     while 2 < len(kept) < _QUICKLY * before:

@@ -1,7 +1,7 @@
-"""How much delta can sway a verdict whose guesses come out of the output (Theorems 6 and 9, Lemma 6).
+"""The sway: the influence of a flip on a verdict whose guesses the output decides (Theorems 6, 9, Lemma 6).
 
-A verdict "right weight at least t" has probability at most A + D x given the output, where x is what is spent
-on flips there, on average at most B = n delta / (1 + e^epsilon). D, the sway, is at least
+Given the output, a verdict "right weight at least t" has probability at most A + D x, where x is the budget
+of flips that is spent there, on average at most B = n delta / (1 + e^epsilon). D, the sway, is at least
 
     sup over guesses k and hits x of the integral over s from 0 to 1 of Pr[t - w_k <= T_{-k}(x^s) < t],
 
@@ -24,12 +24,17 @@ _ANGLES: Final = math.pi * np.linspace(0, 1, 161) ** 2
 _LIFTS: Final = 1 - np.cos(_ANGLES[:-1])
 _STEPS: Final = np.diff(_ANGLES)
 _CELLS: Final = 20
-"""Cells of the high frequencies for each of their periods; of several weights, some count together."""
+"""Cells of the high frequencies for each period of the heaviest weight."""
 _TOGETHER: Final = 4
+"""Cells that count together, in units of a cell over the heaviest weight."""
 _GENTLE: Final = (0.8, 0.6)
+"""Further tilts eta, over the best one for light weights."""
 _STRONG: Final = (0.25, 0.5, 1.0, 1.6)
+"""Further tilts eta W."""
 _STEEPEST: Final = 3.0
+"""The largest eta W: beyond it e^(eta W), which the spread is divided by, spoils every bound."""
 _RATIO: Final = 1.12
+"""The ratio of the ends of a cell of V."""
 _ALIKE: Final = 1e-5
 """Exponents this close count as equal, at the lower: a difference quotient would lose too many digits."""
 

@@ -15,20 +15,20 @@ from canaria._core import binomial, effort
 from canaria._core.arrays import Floats, Integers, Numbers
 
 SLIVER: Final = 1e-22
-"""What a window leaves out, added to every crossing; far below any level."""
+"""The probability that a window leaves out, added to every crossing; far below any level."""
 _DIRECT: Final = 200_000
-"""Convolutions of so many products are made without Fourier transforms, which have no absolute error."""
+"""Up to this many products a convolution is made directly, without the error of Fourier transforms."""
 _FFT_ERROR: Final = 1e-15
-"""What a convolution leaves out, in all, measured as at most 6e-16 (proofs, Rounding 5)."""
+"""The total error of a convolution by transforms, measured as at most 6e-16 (proofs, Rounding 5)."""
 _FINE: Final = 128
 """Points of a rough law for each of its standard deviations."""
 _ROUGH_SLIVER, _OF_RAREST = 1e-16, 1e-6
-"""What a rough window leaves out: so much of the rarest crossing that matters, but at least the first."""
+"""A rough window leaves out the second times the rarest crossing that matters, or at least the first."""
 _THINNED: Final = 64
-"""At most so many places are dropped from the end of a rough walk at a look; more are rarely negligible."""
+"""The most places that are dropped from the end of a rough walk at a look; more are rarely negligible."""
 _ROUGH_ERROR: Final = 1e-8
 _ROUGH_UP_TO: Final = 10**10
-"""Beyond, adding up the logarithms of so many ratios could err by more."""
+"""Beyond this many trials, a sum of logarithms of ratios could err by more than `_ROUGH_ERROR`."""
 
 
 def windows(trials: Integers, epsilon: float) -> list[tuple[int, Floats]]:

@@ -1,4 +1,4 @@
-"""What every kind of evidence offers, how kinds are written and read, and what they assume in words."""
+"""The interface of all kinds of evidence, and the assumptions in words that they share."""
 
 from abc import abstractmethod
 from enum import Enum
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.kinds import Kind
-from canaria.claims import ApproximateDP, Claim
+from canaria.claims import Claim
 from canaria.claims.families import Family
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
@@ -21,11 +21,11 @@ NOT_ADAPTIVE: Final = (
     "a guess may use bits revealed before it, never its own"
 )
 LARGEST_EPSILON: Final = 750.0
-"""No bound goes further: beyond it e^epsilon is not a number of double precision."""
+"""The largest bound: above it e^epsilon overflows in double precision."""
 
 
 class Inversion(Enum):
-    """How `lower_bound` may search for the last refuted claim.
+    """The ways in which `lower_bound` may search for the last refuted claim.
 
     Example:
         >>> from canaria import Counts
@@ -37,11 +37,11 @@ class Inversion(Enum):
     BISECTION = "bisection"
     """The p-value is monotone in epsilon."""
     GRID = "grid"
-    """It is not monotone: walk a fixed grid upward from 0."""
+    """It is not monotone: a fixed grid is walked upward from 0."""
     STRETCHES = "stretches"
-    """It is monotone in each stretch of the family that the evidence is about: bisect the first one kept."""
+    """It is monotone within each stretch of a family: the first stretch that is not refuted is bisected."""
     PARTS = "parts"
-    """The largest bound of several parts, each at its share of the error probability."""
+    """The bound is the largest bound of several parts, each at its share of the error probability."""
 
 
 class Tally(NamedTuple):
@@ -63,11 +63,11 @@ class Tally(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Numbers of guesses, rising, and how many of so many were right.
+    """The number of right guesses as the number of guesses grows.
 
     Attributes:
         taken: Numbers of guesses, rising.
-        correct: How many of so many guesses were right.
+        correct: For each of them, the number of right guesses.
 
     Example:
         >>> import numpy as np
@@ -82,22 +82,22 @@ class Progress(NamedTuple):
 
 
 class Evidence(Kind):
-    """What an audit saw; it knows its p-value against a claim.
+    """The observations of an audit, with their p-value against a claim.
 
-    A new kind is one class that defines `method`, `assumptions`, `elements`, `p_value`, `tally` and
-    `to_dict`; once it is defined, `Evidence.from_dict` reads it back. All the rest has a default that is
-    valid, if slow or silent, for any kind: no formula is used that was proved for another (the grid of
-    Theorem 17 suits all).
+    A new kind is one frozen dataclass that defines `method`, `assumptions`, `elements`, `p_value` and
+    `tally`. `Evidence.from_dict` reads it back as soon as the class is defined. Fields that are not plain
+    data need a `to_dict`. Every other member has a default that is valid for any kind, though it may be slow
+    or say little: no formula is used that was proved for another kind (the grid of Theorem 17 suits all).
 
     Attributes:
-        elements: How many hidden bits the audit had.
+        elements: The number of hidden bits of the audit.
         inversion: How the last refuted claim may be found; by default on a fixed grid, which needs no
             monotone p-value.
-        count_kind: The kind of counts that holds for a number of these guesses by itself; None if none does.
+        count_kind: The kind of counts that is valid for the number of right guesses alone; None if there is
+            none.
         one_sided: Whether all guesses have one sign, fixed before the output was seen.
-        weighs: Whether guesses count for more or less, by their losses; then a number of right ones says
-            little.
-        family: The family of claims that it was made for; None if it is for any claim.
+        weighs: Whether guesses have weights or stakes; then the number of right guesses says little.
+        family: The family of claims that the evidence is for; None if it is for any claim.
 
     Example:
         >>> from canaria import Counts, lower_bound
@@ -125,67 +125,54 @@ class Evidence(Kind):
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the p-value to be one."""
+        """The assumptions under which the p-value is one."""
 
     @property
     def assumed(self) -> str:
-        """What is assumed of the mechanism and said wherever the bound is shown; empty if nothing is."""
+        """An assumption about the mechanism that is shown with every bound; empty if there is none."""
         return ""
 
     @property
     def withdrawn(self) -> str | None:
-        """Why it says nothing, if an assumption that it makes is seen to be wrong."""
+        """Why the evidence proves nothing, if the guesses contradict an assumption; else None."""
         return None
 
     @abstractmethod
     def p_value(self, claim: Claim) -> float:
         """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well.
 
-        A kind that knows (epsilon, delta) alone asks for `claim.point(self.charged)`.
+        A kind that knows (epsilon, delta) alone tests `claim.point(self.charged)`.
         """
 
     @abstractmethod
-    def tally(self, epsilon: float) -> Tally:
-        """Right guesses and guesses taken, where the evidence speaks most clearly against the claim."""
-
-    def tally_against(self, claim: Claim) -> Tally:
-        """The same for a claim that is a curve."""
-        return self.tally(claim.point(self.charged).epsilon)
+    def tally(self, claim: Claim) -> Tally:
+        """Right guesses and guesses taken, where the evidence against the claim is strongest."""
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most the level; some kinds can tell for less than a p-value costs."""
+        """Whether the p-value is at most the level; some kinds can decide this faster."""
         return self.p_value(claim) <= level
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle many claims at once: +1 where surely refuted, -1 where surely not, 0 where not known."""
+        """Settle many claims at once: +1 if surely refuted, -1 if surely not, 0 if not known."""
         return np.zeros(len(epsilons), dtype=np.int8)
-
-    def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0; they may be rough where it is above `beyond`."""
-        p_value = self.p_value(ApproximateDP(epsilon, delta=0))
-        return p_value, p_value
 
     def ceiling(self, level: float) -> float:
         """A value that the bound cannot exceed."""
         return LARGEST_EPSILON
 
-    def clearest(self, epsilon: float) -> "Evidence":
-        """The part that speaks most clearly against the claim; evidence of one piece is its own."""
-        return self
-
-    def clearest_against(self, claim: Claim) -> "Evidence":
-        """The same for a claim of a family."""
+    def clearest(self, claim: Claim) -> "Evidence":
+        """The part with the strongest evidence against the claim; by default the evidence itself."""
         return self
 
     def effort(self, delta: float) -> Effort:
-        """How long a claim, and a bound, are likely to take, known from the sizes alone."""
+        """The likely seconds for a claim and for a bound, from the sizes alone."""
         return Effort(0.0, 0.0)
 
     def holds_adaptively(self, guessed: int | None) -> bool:
         """Whether the p-value holds where revealed bits decide what is guessed next.
 
-        `guessed` is the number of elements in rounds that were fixed beforehand; None where bits also decide
-        the order.
+        `guessed` is the number of elements in rounds that were fixed beforehand; None if bits also decide the
+        order.
         """
         return False
 
@@ -197,18 +184,18 @@ class Evidence(Kind):
 
     @property
     def charged(self) -> float:
-        """The number of elements that delta is charged for: half of them where one sign is guessed."""
+        """The number of elements that delta is charged for: half of them if one sign is guessed."""
         return self.elements / 2 if self.one_sided else self.elements
 
     @property
     def most_guesses(self) -> int:
-        """How many guesses could have been taken; 0 where that is not known."""
+        """The number of guesses that could have been taken; 0 if it is not known."""
         return 0
 
     def best_of_size(self, guesses: int) -> "Evidence | None":
-        """An audit of this kind with so many guesses, all right and certain; None where that is not known.
+        """An audit of this kind with this many guesses, all right and certain; None if it is not known.
 
-        Elements stay as they are, or become as many as the guesses where every element is guessed.
+        The number of elements is that of `elements_for`.
         """
         return None
 
@@ -218,35 +205,30 @@ class Evidence(Kind):
         return cls.read(correct=correct, taken=taken, elements=elements)
 
     def with_all_right(self) -> "Evidence | None":
-        """The same guesses and stakes with every guess right; None where they are not known."""
+        """The same guesses and stakes with every guess right; None if they are not known."""
         return None
 
-    def count_alone(self, correct: int, taken: int) -> "Evidence | None":
-        """A count by itself, as evidence that is valid for the way in which these guesses were made."""
-        if self.count_kind is None:
-            return None
-        return Evidence.kinds()[self.count_kind].of_count(
-            correct, taken, max(self.elements, taken), self.one_sided
-        )
-
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         return "every guess"
 
-    def progress(self, epsilon: float) -> Progress:
-        """How guesses went as their number grew, for the eye; by default the one number that is known."""
-        correct, taken = self.tally(epsilon)
+    def progress(self, claim: Claim) -> Progress:
+        """Right guesses as their number grew, to be shown; by default the tally alone."""
+        correct, taken = self.tally(claim)
         return Progress(np.array([taken]), np.array([correct]))
 
-    @property
-    def words(self) -> str:
-        """What it is, and how large, for messages."""
-        guesses = f" of {self.most_guesses} guesses" if self.most_guesses else ""
-        return f"a {type(self).__name__}{guesses}"
 
-    def elements_for(self, guesses: int) -> int:
-        """The elements of an audit with so many guesses: see `best_of_size`."""
-        return guesses if self.most_guesses == self.elements else max(guesses, self.elements)
+def count_alone(evidence: Evidence, correct: int, taken: int, elements: int | None = None) -> Evidence | None:
+    """A number of right guesses as evidence by itself, valid for the way in which the guesses were made."""
+    if evidence.count_kind is None:
+        return None
+    total = max(evidence.elements if elements is None else elements, taken)
+    return Evidence.kinds()[evidence.count_kind].of_count(correct, taken, total, evidence.one_sided)
+
+
+def elements_for(evidence: Evidence, guesses: int) -> int:
+    """The elements of an audit with this many guesses: no fewer than now, unless every element is guessed."""
+    return guesses if evidence.most_guesses == evidence.elements else max(guesses, evidence.elements)
 
 
 def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:

@@ -15,15 +15,27 @@ from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import Claim
 from canaria.evidence import _mixture, _text
-from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally, progress_of
+from canaria.evidence.base import (
+    ALL_COUNTED,
+    FAIR_COINS,
+    Evidence,
+    Inversion,
+    Progress,
+    Tally,
+    elements_for,
+    progress_of,
+)
 
 _ROUND_DOWN: Final = 1e-9
+"""Subtracted from log-wealth: the error of one logarithm of a beta function (proofs, Rounding 1)."""
 _AT_ONCE: Final = 20_000
+"""Corners times claims that are computed in one array."""
 _GAIN: Final = 0.1
-"""Eta n delta, at most: two nats at a level of 0.05."""
-_BELOW_ONE: Final = 1 - 1e-15
+"""The largest eta n delta. At a level of 0.05 it costs two nats of wealth, whatever n."""
+_HIGHEST: Final = 1 - 1e-15
+"""The highest confidence that a cap allows: one of 1 would make every miss cost the whole wealth."""
 _LARGEST_WEALTH: Final = 600.0
-"""Beyond it a p-value is below `SMALLEST_TAIL`."""
+"""The largest logarithm of the wealth: beyond it, a p-value would be below `SMALLEST_TAIL`."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -45,7 +57,7 @@ class Bets(Evidence):
 
         ln(1 / beta) + eta n delta / beta = L
 
-    which is at most two nats dearer at beta = 0.05 than delta = 0, whatever n. Wealth is not monotone in
+    At beta = 0.05 this costs at most two nats more than delta = 0, whatever n. Wealth is not monotone in
     epsilon, so bounds are found on a fixed grid.
 
     Args:
@@ -92,7 +104,7 @@ class Bets(Evidence):
             if bad.any():
                 raise InputError(
                     f"confidences must be at least 0 and below 1, got {stated[bad][0]:g}; "
-                    "a bet that stakes everything can never be won back"
+                    "after a bet with confidence 1, one wrong guess would lose everything"
                 )
         checks.assign(
             self,
@@ -115,12 +127,8 @@ class Bets(Evidence):
         }
 
     @classmethod
-    def read(cls, **fields: Any) -> "Bets":
-        """Evidence from what `to_dict` wrote."""
-        return cls._of_text(**fields)
-
-    @classmethod
-    def _of_text(cls, confidences: object, hits: object, elements: int) -> "Bets":
+    def read(cls, confidences: object, hits: object, elements: int) -> "Bets":  # type: ignore[override]
+        """Evidence from the fields that `to_dict` wrote."""
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 
@@ -131,18 +139,18 @@ class Bets(Evidence):
             return Effort(10 * passed, 20 * passed)
         return Effort(passed, 40 * passed)
 
-    def tally(self, epsilon: float) -> Tally:
+    def tally(self, claim: Claim) -> Tally:
         """The guesses that were bet on against this claim."""
-        taken = self._taken(epsilon)
+        taken = self._taken(claim.point(self.charged).epsilon)
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
 
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         return "each guess and its stake before its own bit; bits revealed earlier were known"
 
-    def progress(self, epsilon: float) -> Progress:
+    def progress(self, claim: Claim) -> Progress:
         """The guesses that were bet on, in the order of guessing."""
-        taken = self._taken(epsilon)
+        taken = self._taken(claim.point(self.charged).epsilon)
         return progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
@@ -180,22 +188,23 @@ class Bets(Evidence):
         return self._p_value_of(np.cumsum(self._gains(epsilon, epsilon, spent)), 0.0, cap, spent)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
-        """Settle claims by the final wealth, which is at most the largest; then whole stretches of claims.
+        """Refute claims by the final wealth, then whole stretches of claims at once.
 
         The p-value needs the largest wealth along the path, which is a pass over all bets for each claim. Two
-        cheaper bounds refute most claims of the grid. Both replace L of Theorem 10 by something smaller, and
-        P falls with L, so what they refute is refuted:
+        cheaper bounds refute most claims of the grid. Both replace L of Theorem 10 by a smaller number. P
+        falls with L, so every claim that they refute is refuted by P:
 
-        1. The wealth after the last bet. Sums over all bets that a claim takes are differences of suffix sums
-           by confidence, so all claims together cost one sort. It is close where the guesser does well to the
-           end.
-        2. The least that each bet gains against any claim of a stretch (Theorem 11 (d)): one pass settles
-           the whole stretch.
+        1. The wealth after the last bet is at most the largest. Sums over all bets that a claim takes are
+           differences of suffix sums by confidence, so all claims together cost one sort. The two are close
+           if the guesser does well to the end.
+        2. The least that each bet gains against any claim of a stretch (Theorem 11 (d)): one pass over the
+           bets settles the whole stretch.
         """
         spent = self.elements * delta
         if self.confidences is None:
             return self._screen_mixture(epsilons, spent, level)
         final = self._final_log_wealth(epsilons, spent)
+        # Suffix sums cancel: their error grows with what was summed, not with what is left.
         sure = final - _ROUND_DOWN * (2 + np.abs(final)) * max(1.0, len(self.hits) / 1e5)
         verdict = np.asarray(_from_wealth(sure, _cap(epsilons, spent), spent) <= level, dtype=np.int8)
         self._settle_stretches(verdict, epsilons, spent, level)
@@ -215,12 +224,14 @@ class Bets(Evidence):
             cap = _cap(epsilons[some], spent)
             wealth = _mixture.log_mixture(right, guesses, epsilons[some], _highest(epsilons[some], cap))
             best = np.maximum(wealth.max(axis=0), 0.0)
+            # Refuted with both errors against it, kept with both in its favour; what is between stays open.
             rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * np.maximum(
                 best, _mixture.most_lost(len(self.hits))
             )
             least, most = (_from_wealth(best - less, cap, spent) for less in (0.0, 2 * rounding))
             verdict[some] = -(least > level * binomial.ROUND_UP).astype(np.int8)
             verdict[some][most <= level] = 1
+            # The initial run of refuted claims ends here, so no later claim is asked for.
             if (verdict[some] < 0).any():
                 break
         return verdict
@@ -228,10 +239,10 @@ class Bets(Evidence):
     def _settle_stretches(
         self, verdict: npt.NDArray[np.int8], epsilons: Floats, spent: float, level: float
     ) -> None:
-        """Mark claims as refuted, from the first that is open, in stretches that double while they are.
+        """Mark claims as refuted, from the first open one, in stretches that double while they are refuted.
 
-        A stretch that is not refuted as a whole is halved, and tried again. One of a single claim that is not
-        refuted leaves it and all later claims open, of which `p_value` decides the first ones.
+        A stretch that is not refuted as a whole is halved and tried again. If a stretch of one claim is not
+        refuted, it and all later claims stay open, and `p_value` decides about the first of them.
         """
         done, width = 0, 1
         while width > 0 and done < len(epsilons):
@@ -240,6 +251,7 @@ class Bets(Evidence):
                 continue
             last = min(done + width, len(epsilons)) - 1
             first = float(epsilons[done])
+            # P rises with eta, which falls with epsilon, so the cap is that of the first claim.
             wealth = np.cumsum(self._gains(first, float(epsilons[last]), spent))
             refuted = self._p_value_of(wealth, 0.0, _cap(first, spent), spent, margins=2) <= level
             if refuted:
@@ -247,7 +259,8 @@ class Bets(Evidence):
             width = 2 * width if refuted else width // 2
 
     def _p_value_of(self, wealth: Floats, lost: float, cap: Numbers, spent: float, margins: int = 1) -> float:
-        """The p-value for a path of the wealth, or its corners, less what rounding can have added."""
+        """The p-value for a path of the log-wealth, or for its corners, less the rounding error."""
+        # A sum of m terms has an error of at most m units in the last place of its largest partial sum.
         largest = float(np.abs(wealth[np.isfinite(wealth)]).max(initial=lost))
         rounding = _ROUND_DOWN + len(self.hits) * 2.0**-52 * largest
         best = max(0.0, float(wealth.max(initial=0.0)) - margins * rounding)
@@ -264,9 +277,8 @@ class Bets(Evidence):
 
     def best_of_size(self, guesses: int) -> "Bets":
         """An audit with this many guesses, all right, each staking almost the whole wealth."""
-        return Bets(
-            np.full(guesses, math.nextafter(1, 0)), np.ones(guesses, bool), self.elements_for(guesses)
-        )
+        certain = np.full(guesses, math.nextafter(1, 0))
+        return Bets(certain, np.ones(guesses, bool), elements_for(self, guesses))
 
     def with_all_right(self) -> "Bets":
         """The same stakes with every guess right."""
@@ -308,6 +320,7 @@ class Bets(Evidence):
         right = log_right[taken] + np.logaddexp(0.0, -last)
         wrong = log_wrong[taken] + np.logaddexp(0.0, first)
         if last > first:
+            # A hit below p(last) gains nothing against that claim, as the bet is skipped; it loses nothing.
             right = np.maximum(right, 0.0)
         cap = float(_cap(last, spent))
         most = _highest(last, cap)
@@ -321,7 +334,10 @@ class Bets(Evidence):
         return _mixture.corners(self.hits)
 
     def _final_log_wealth(self, epsilons: Floats, spent: float) -> Floats:
-        """For all claims at once: bets between p and the cap by their own confidence, those above by it."""
+        """The log-wealth after the last bet, for all claims at once.
+
+        Bets between p and the cap count with their own confidence, those above with the cap.
+        """
         assert self.confidences is not None
         effort.spend(10 * effort.RATIO * (len(self.hits) + len(epsilons)))
         # Bets in rising order of confidence: those at or below p are skipped, those from p e^eta on are
@@ -354,14 +370,16 @@ def _cap(epsilon: Numbers, spent: float) -> Any:
 def _highest(epsilon: Numbers, cap: Numbers) -> Any:
     """The confidence that a bet is capped at; 1 if none is."""
     claim = np.asarray(epsilon, dtype=np.float64)
+    # ln(1 / p) = ln(1 + e^-epsilon): with such a cap every confidence below 1 is allowed.
     free = cap >= np.logaddexp(0.0, -claim)
-    return np.where(free, 1.0, np.minimum(np.exp(cap) * binomial.success(claim), _BELOW_ONE))
+    return np.where(free, 1.0, np.minimum(np.exp(cap) * binomial.success(claim), _HIGHEST))
 
 
 def _from_wealth(wealth: Numbers, cap: Numbers, spent: float) -> Any:
-    """The beta with ln(1 / beta) + eta n delta / beta = L, rounded up; Wright's function solves it.
+    """The beta with ln(1 / beta) + eta n delta / beta = L, rounded up.
 
-    It rises with n delta, so that one too small for the logarithm is rounded up.
+    With c = eta n delta and omega = c / beta this is omega + ln omega = L + ln c, which Wright's function
+    solves. Beta rises with c, so a c that is too small for the logarithm is rounded up.
     """
     wealth = np.clip(wealth, 0.0, _LARGEST_WEALTH)
     if spent == 0:

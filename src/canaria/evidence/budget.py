@@ -3,7 +3,7 @@
 import bisect
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +12,21 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats
 from canaria._core.effort import Effort
 from canaria.claims import Claim
-from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally
+from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, Evidence, Inversion, Progress, Tally, elements_for
 
 HEDGED_UP_TO: Final = 2000
+"""The largest budget for which prices are searched: a price costs a recursion of budget^2 steps."""
 _CLOSE: Final = 1 - 1e-10
+"""The search for a better price ends if none can improve the bound by more than this factor."""
 _MOST_PRICES: Final = 60
 _BELOW_GREEDY: Final = 0.7
+"""The second price that is tried, over the last price of the greedy rule."""
 _PER_COUNT: Final = 1.2e-8
 """Seconds for each count of a step of the recursion."""
 
 
 class _Cost(NamedTuple):
-    """What a price of flips costs in all, and the slope of that in the price."""
+    """The total kappa B + W at a price kappa of a flip, and the slope of the total in the price."""
 
     price: float
     total: float
@@ -90,20 +93,11 @@ class Budget(Evidence):
         """A budget that was used up."""
         return cls(correct, taken, taken, elements)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {
-            "correct": self.correct,
-            "taken": self.taken,
-            "budget": self.budget,
-            "elements": self.elements,
-        }
-
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         return f"the budget of {self.budget} guesses, and each guess before its own bit"
 
-    def progress(self, epsilon: float) -> Progress:
+    def progress(self, claim: Claim) -> Progress:
         """The budget: guesses that were not taken count as wrong."""
         return Progress(np.array([self.budget]), np.array([self.correct]))
 
@@ -118,14 +112,14 @@ class Budget(Evidence):
 
     def best_of_size(self, guesses: int) -> "Budget":
         """A budget of this many guesses, all right."""
-        return Budget(guesses, guesses, guesses, self.elements_for(guesses))
+        return Budget(guesses, guesses, guesses, elements_for(self, guesses))
 
-    def tally(self, epsilon: float) -> Tally:
-        """The counts, whatever the claim."""
+    def tally(self, claim: Claim) -> Tally:
+        """The counts, which are the same for every claim."""
         return Tally(self.correct, self.taken)
 
     def effort(self, delta: float) -> Effort:
-        """With delta, thousands of tails; if hedged, also two prices for a claim, a dozen for a bound."""
+        """Thousands of tails; if prices are searched, two more of those for a claim, a dozen for a bound."""
         if delta == 0:
             return Effort(2 * effort.CALL, 50 * effort.CALL)
         tails = 30 * effort.CALL
@@ -172,18 +166,23 @@ class Budget(Evidence):
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the binomial tail alone, by simple bounds with flips, and by the rule itself."""
         verdict = np.full(len(epsilons), -1, dtype=np.int8)
+        # The p-value is at least the binomial tail, which rises with epsilon: from `end` on all are kept.
         end = bisect.bisect_left(
             epsilons, True, key=lambda claim: bool(binomial.tail(self.correct, self.budget, claim) > level)
         )
         verdict[:end], open_claims = 0, epsilons[:end]
         if delta == 0 and end > 0:
+            # The tail is the p-value. The last claim is left to it, for the rounding.
             verdict[: end - 1] = 1
             return verdict
+        # Property 1 of the greedy rule: q_f + B / (f + 1) for any one number f of flips is a bound.
         flips = binomial.flip_budget(self.elements, open_claims, delta)
         lowered = np.unique(np.geomspace(1, self.correct + 1, 32).astype(np.int64)) - 1
         tails = binomial.tail(self.correct - lowered[:, None], self.budget, open_claims)
         simple = (tails + flips / (lowered[:, None] + 1)).min(axis=0)
         verdict[:end][simple * binomial.ROUND_UP <= level] = 1
+        # A refuted claim settles all smaller ones, as the p-value of a committed count is monotone
+        # (Theorem 16). So only claims after the last refuted one are asked the dear rules.
         last = int(np.flatnonzero(np.append(1, verdict == 1))[-1])
         if self.budget <= HEDGED_UP_TO:
             last += self._hedged_run(epsilons[last:end], flips[last:], level)
@@ -194,10 +193,10 @@ class Budget(Evidence):
         return verdict
 
     def _hedged_run(self, epsilons: Floats, flips: Floats, level: float) -> int:
-        """How many claims, from the first, the hedge refutes, by bisection.
+        """The length of the initial run of claims that the hedge refutes, by bisection.
 
-        At a fixed price times 1 - p its total, n delta price (1 - p) + W, rises with p, so its infimum rises
-        with epsilon.
+        At a fixed kappa (1 - p) the total, n delta kappa (1 - p) + W, rises with p, so its infimum over kappa
+        rises with epsilon (Theorem 13 (b)).
         """
 
         def kept(claim: int) -> bool:
@@ -207,7 +206,7 @@ class Budget(Evidence):
         return bisect.bisect_left(range(len(epsilons)), True, key=kept)
 
     def _greedy_run(self, epsilons: Floats, flips: Floats, level: float) -> int:
-        """How many claims, from the first, the greedy rule surely refutes.
+        """The length of an initial run of claims that the greedy rule refutes.
 
         Flips fall and chances rise with epsilon, so the flips of the first claim of a stretch and the chances
         of its last bound the p-value of each.

@@ -5,8 +5,8 @@ A = Pr[W >= v], b = Pr[W = v].
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,16 @@ from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.lines import Lines
 from canaria.evidence import _sway
 from canaria.evidence._lines import lines_of
-from canaria.evidence.base import ALL_COUNTED, COMMITTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Tally
+from canaria.evidence.base import (
+    ALL_COUNTED,
+    COMMITTED,
+    FAIR_COINS,
+    NOT_ADAPTIVE,
+    Evidence,
+    Inversion,
+    Tally,
+    elements_for,
+)
 
 _PLACES: Final = 32
 _FIRST_CLAIMS: Final = 64
@@ -32,7 +41,7 @@ class _CountFields(Evidence):
     elements: int
 
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"
 
     def __post_init__(self) -> None:
@@ -41,7 +50,7 @@ class _CountFields(Evidence):
         correct = checks.integer("correct", self.correct, 0, taken, "taken")
         checks.assign(self, elements=elements, taken=taken, correct=correct)
 
-    def tally(self, epsilon: float) -> Tally:
+    def tally(self, claim: Claim) -> Tally:
         """The counts, whatever the claim."""
         return Tally(self.correct, self.taken)
 
@@ -52,7 +61,9 @@ class _CountFields(Evidence):
 
     def best_of_size(self, guesses: int) -> Evidence | None:
         """An audit with this many guesses, all right."""
-        return type(self)(guesses, guesses, self.elements_for(guesses)) if guesses else None
+        if guesses == 0:
+            return None
+        return replace(self, correct=guesses, taken=guesses, elements=elements_for(self, guesses))
 
     def effort(self, delta: float) -> Effort:
         """A few calls for a claim; a few dozen for the bisection."""
@@ -67,10 +78,6 @@ class _CountFields(Evidence):
             return 0.0
         wrong = float(special.betainccinv(self.taken - self.correct + 1, self.correct, level))
         return 0.0 if wrong >= 0.5 else math.log1p(-wrong) - math.log(wrong)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"correct": self.correct, "taken": self.taken, "elements": self.elements}
 
 
 @dataclass(frozen=True)
@@ -123,14 +130,6 @@ class Counts(_CountFields):
     def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Counts":
         """The count."""
         return cls(correct, taken, elements, one_sided)
-
-    def best_of_size(self, guesses: int) -> "Counts | None":
-        """An audit with this many guesses, all right."""
-        return Counts(guesses, guesses, self.elements_for(guesses), self.one_sided) if guesses else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {**super().to_dict(), "one_sided": self.one_sided}
 
     def holds_adaptively(self, guessed: int | None) -> bool:
         """True if every element of the rounds is guessed: then bits decide neither number nor order."""
@@ -320,7 +319,7 @@ class UncommittedCounts(_CountFields):
         return verdict
 
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         return "the threshold, and every guess; how many it takes came out of the output"
 
     @property

@@ -1,9 +1,11 @@
 """The last refuted claim: one search for every kind of evidence.
 
-Claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every epsilon' above. Where
-the p-value is monotone, bisection finds the last refuted claim. Where it is not, a grid fixed in advance is
-walked upward, and the last point of the initial run of refuted claims is reported; to over-claim, the first
-point at or above the truth would have to be refuted.
+Claims are nested: an (epsilon, delta)-DP mechanism is (epsilon', delta)-DP for every epsilon' above. If the
+p-value is monotone, bisection finds the last refuted claim (Theorem 16). If it is not, a grid that was fixed
+in advance is walked upward, and the last point of the initial run of refuted claims is reported (Theorem 17).
+Why the initial run, and not the largest refuted claim? Let e be the first point of the grid at or above the
+truth. A bound above the truth has e in its run, so e must be refuted, which for this one true claim has
+probability at most beta. The largest refuted claim could be any of the many true claims above e.
 """
 
 import math
@@ -14,6 +16,7 @@ import numpy as np
 from scipy import optimize
 
 from canaria._core.arrays import Floats
+from canaria._core.binomial import NOT_ZERO
 from canaria._core.rounding import significant
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family, tested
@@ -28,24 +31,26 @@ EPSILON_GRID: Final[Floats] = np.concatenate(
 """The fixed grid of claims: steps of 0.01 from 0 to 20, of 0.1 to 50, of 1 to 700."""
 EPSILON_GRID.flags.writeable = False
 GRID_IN_WORDS: Final = "0 to 20 in steps of 0.01, to 50 in 0.1, to 700 in 1"
-_AS_CLOSE: Final = 1.001
-"""To this factor the parameter of the last refuted claim of a family is found."""
-_TINY: Final = 1e-300
-"""So that the logarithm of a p-value of 0 is a number; far below any level."""
-_ROUNDING: Final = 1e-8
-"""How far below its ceiling a bound is tried first."""
-_BELOW_ONE: Final = 1 - 2.0**-48
-"""So that a part's p-value, divided by its share, is at most the level in floating point too."""
+_WITHIN: Final = 1.001
+"""The factor within which the parameter of the last refuted claim of a family is found."""
+_BELOW_CEILING: Final = 1e-8
+"""How far below its ceiling a bound is tried, relative to it: the closed form may be rounded."""
+_PART_LEVEL: Final = 1 - 2.0**-48
+"""The level of a part over level times share: then p-value / share <= level in floating point too."""
 
 
 def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
-    """The bound; for a part of a split that cannot exceed `beat`, a smaller value may be returned."""
+    """The bound; a smaller value may be returned if the bound does not exceed `beat`.
+
+    The bound of a split is the largest of its parts' bounds, so a part matters only if it beats those before.
+    """
     if isinstance(evidence, Split):
         best = beat
         for part, share in _parts(evidence, level):
             best = max(best, last_refuted(part, delta, share, best))
         return best
     if evidence.inversion is Inversion.BISECTION:
+        # By monotony: if `beat` itself is not refuted, neither is any claim above it.
         if beat >= 0 and not _refutes(evidence, beat, delta, level):
             return 0.0
         return _bisect(evidence, delta, level)
@@ -55,9 +60,9 @@ def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -
 def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim | None:
     """The last claim of the initial run of refuted ones; None if the first is not refuted.
 
-    The ends of the stretches are walked upward. In the first that is not refuted, claims are bisected where
-    the p-value is monotone; what is refuted there refutes all claims of the stretch that are stronger. Of a
-    split, the weakest that a part refutes at its share.
+    The ends of the stretches are walked upward. Within the first stretch whose end is not refuted, claims are
+    bisected if the p-value is monotone there: a refuted claim then refutes all stronger ones of the stretch.
+    For a split, it is the weakest claim that a part refutes at its share.
     """
     if isinstance(evidence, Split):
         found = [weakest_refuted(part, family, share) for part, share in _parts(evidence, level)]
@@ -70,12 +75,14 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     monotone = evidence.inversion in (Inversion.BISECTION, Inversion.STRETCHES)
     if run < len(ends) and monotone:
         kept = ends[run]
-        while kept > last * _AS_CLOSE:
+        # By ratios, as parameters range over several powers of ten.
+        while kept > last * _WITHIN:
             middle = math.sqrt(last * kept)
             if evidence.refutes(family.claim(middle), level):
                 last = middle
             else:
                 kept = middle
+        # A short number is printed as it is. It is rounded down, to a stronger claim, which is refuted too.
         last = max(ends[run - 1], significant(last))
     return family.claim(last)
 
@@ -83,11 +90,11 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
 def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
     """The parts of a split, each with its share of the level."""
     for part, share in zip(evidence.parts, evidence.shares, strict=True):
-        yield part, level * share * _BELOW_ONE
+        yield part, level * share * _PART_LEVEL
 
 
 def expected_at(family: Family, elements: int, seen: Tally) -> Claim | None:
-    """The first claim of the tested ones that allows as many right guesses on average; None if none does."""
+    """The first tested claim that allows this many right guesses on average; None if no claim does."""
     if seen.taken == 0:
         return None
     *_, after = around(family, elements, seen)
@@ -115,7 +122,7 @@ def first_claim_refuted(evidence: Evidence, truth: float, delta: float, level: f
 
 
 def _first_claim(family: Family, elements: int, truth: float, delta: float) -> Claim:
-    """The claim with this epsilon; where nothing leaks, the first that is tested."""
+    """The claim with this epsilon; for epsilon = 0, the first that is tested."""
     if truth == 0:
         return family.claim(float(tested(family, elements)[0]))
     return family.at(truth, delta)
@@ -134,25 +141,25 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     if p_value(0.0) > level:
         return 0.0
     high = evidence.ceiling(level)
-    for epsilon in (high, max(0.0, high - _ROUNDING * max(1.0, high))):
+    # Without delta the ceiling, that of Clopper and Pearson, is the bound itself, up to rounding.
+    for epsilon in (high, max(0.0, high - _BELOW_CEILING * max(1.0, high))):
         if p_value(epsilon) <= level:
             return epsilon
 
     def excess(epsilon: float) -> float:
-        return math.log(max(p_value(epsilon), _TINY) / level)
+        return math.log(max(p_value(epsilon), NOT_ZERO) / level)
 
     found, step = float(optimize.brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13)), 1e-13
+    # Only this makes the bound valid, and nothing is assumed about how it was found (Theorem 16).
     while p_value(found) > level:
         found, step = max(0.0, found - step), 2 * step
     return found
 
 
 def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
-    """The last point of the initial run of refuted claims on the fixed grid.
-
-    A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
-    """
+    """The last point of the initial run of refuted claims on the fixed grid."""
     claims = EPSILON_GRID
+    # A run that reaches above `beat` holds the first claim above it, so that one is tried first.
     beyond = int(np.searchsorted(claims, beat, side="right"))
     if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
         return 0.0

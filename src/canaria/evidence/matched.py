@@ -17,22 +17,24 @@ from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _independent
 from canaria.evidence._lines import lines_of
-from canaria.evidence._looks import MOST_SHARES, Look, Stretch, around, planned
+from canaria.evidence._looks import MOST_OF_LOOKS, Look, Stretch, around, planned
 from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
 
 MISFIT: Final = 0.05
 """The false-alarm rate at which the assumption of independent elements is withdrawn."""
 _FEWEST_WRONG: Final = 6
-_ROUNDING: Final = 1e-12
-"""Of a parameter that is computed from a claim: the last of a stretch belongs to it."""
+"""With fewer wrong guesses, the test of independence has no power."""
+_PARAMETER_ERROR: Final = 1e-12
+"""The relative error of a parameter computed from a claim: the last claim of a stretch belongs to it."""
 _PER_ELEMENT: Final = 8e-7
+"""Seconds for the curves of a family, for each element."""
 _PLANNING: Final = 2e-3
 """Seconds for the looks of a stretch, times the logarithm of the number of elements."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class MatchedCounts(Evidence):
-    """Right guesses among the surest k, at the numbers k that suit each claim of a family.
+    """Right guesses among the surest k, at numbers k chosen for each claim of a family.
 
     For every claim of the family there are looks k_j and shares w_j, fixed by the family, the number of
     elements and a confidence. With p_j the p-value of the count at k_j against the claim (Theorem 14), the
@@ -45,7 +47,7 @@ class MatchedCounts(Evidence):
             every element.
         confidence: The confidence for which looks are chosen; evidence holds at any other, too.
         independent: Whether elements are assumed not to influence each other. Then p-values are those of a
-            product of mechanisms (Theorem 30), and 1 where hits speak against it (`withdrawn`).
+            product of mechanisms (Theorem 30), and 1 if the hits contradict the assumption (`withdrawn`).
 
     Attributes:
         family: The family of claims.
@@ -95,11 +97,6 @@ class MatchedCounts(Evidence):
         )
 
     @classmethod
-    def read(cls, **fields: Any) -> "MatchedCounts":
-        """Evidence from what `to_dict` wrote."""
-        return cls.of_counts(**fields)
-
-    @classmethod
     def of_counts(
         cls,
         family: Any,
@@ -146,6 +143,8 @@ class MatchedCounts(Evidence):
         )
         return evidence
 
+    read = of_counts  # type: ignore[assignment]
+
     def to_dict(self) -> dict[str, Any]:
         """The counts at the looks, for JSON."""
         return {
@@ -164,7 +163,7 @@ class MatchedCounts(Evidence):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Those of a count, and what the family asks for."""
+        """Those of a count, and the condition of the family."""
         fixed = "for each claim, the numbers of guesses examined were fixed before the output was seen"
         condition = self.family.condition
         only = (f"for its ε: {condition}",) if condition else ()
@@ -178,15 +177,16 @@ class MatchedCounts(Evidence):
 
     @property
     def withdrawn(self) -> str | None:
-        """Why the assumption of independent elements is withdrawn; None if it is kept, or was not made."""
+        """Why independence of the elements is withdrawn; None if it is kept or was not assumed."""
         return self._objection if self.independent else None
 
     @cached_property
     def _objection(self) -> str | None:
-        """What wrong guesses say against independent elements.
+        """How the wrong guesses contradict independent elements; None if they do not.
 
-        They must be spread over the ranks as those of independent elements of the family. Where luck is
-        shared by all they are spread evenly, and where it is shared by some, unevenly.
+        Wrong guesses must be spread over the ranks as those of independent elements of the family. If all
+        elements share their luck, wrong guesses are spread evenly over the ranks; if only some share it,
+        their numbers vary too much.
         """
         seen = Tally(int(self.correct[-1]), int(self.taken[-1]))
         if seen.taken - seen.correct < _FEWEST_WRONG:
@@ -203,6 +203,8 @@ class MatchedCounts(Evidence):
         """Mean accuracies at all looks, between those of the two claims that come closest at the last one."""
         shares = self.taken / self.elements
         near = [lines_of(claim).mean_accuracy(shares) for claim in around(self.family, self.elements, seen)]
+        # `around` gives the last claim below the observed accuracy and the first at or above it. Only the
+        # shape over the ranks is tested, so the total is fitted: between the two, linearly.
         low, high = near[0], near[-1]
         apart = float(high[-1] - low[-1])
         place = (seen.correct / seen.taken - float(low[-1])) / apart if apart > 0 else 0.0
@@ -225,7 +227,7 @@ class MatchedCounts(Evidence):
             return 1.0
         one = _independent.p_value if self.independent else _curve_count.p_value
         found = [one(self.elements, look.taken, self._right(look), lines) / look.share for look in looks]
-        return min([1.0, *(p_value * MOST_SHARES for p_value in found)])
+        return min([1.0, *(p_value * MOST_OF_LOOKS for p_value in found)])
 
     def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most a level, for less than a p-value costs.
@@ -242,36 +244,37 @@ class MatchedCounts(Evidence):
 
         if self.independent:
             return super().refutes(claim, level)
-        lines, below = lines_of(claim), level / MOST_SHARES**2
+        # One factor for the p-value, which is multiplied by it, and one for the rounding of the product.
+        lines, below = lines_of(claim), level / MOST_OF_LOOKS**2
         return any(
             _curve_count.refutes(self.elements, look.taken, self._right(look), lines, below * look.share)
             for look in self._looks(claim)
         )
 
-    def tally(self, epsilon: float) -> Tally:
-        """The count with the strongest evidence against a claim at delta = 0."""
-        best = int(np.argmin(binomial.tail(self.correct, self.taken, epsilon)))
-        return Tally(int(self.correct[best]), int(self.taken[best]))
-
-    def tally_against(self, claim: Claim) -> Tally:
+    def tally(self, claim: Claim) -> Tally:
         """The count at the look with the smallest p-value for its share."""
         from canaria.evidence import _curve_count
 
-        looks, lines = self._looks(claim) or self._plan[-1].looks, lines_of(claim)
-        best = min(
-            looks,
-            key=lambda look: (
-                _curve_count.published(self.elements, look.taken, self._right(look), lines) / look.share
-            ),
-        )
+        try:
+            looks, lines = self._looks(claim) or self._plan[-1].looks, lines_of(claim)
+        except InputError:
+            # A claim of no family, such as that nothing leaks, has no looks of its own: by binomial tails.
+            epsilon = claim.point(self.charged).epsilon
+            place = int(np.argmin(binomial.tail(self.correct, self.taken, epsilon)))
+            return Tally(int(self.correct[place]), int(self.taken[place]))
+
+        def p_value(look: Look) -> float:
+            return _curve_count.published(self.elements, look.taken, self._right(look), lines) / look.share
+
+        best = min(looks, key=p_value)
         return Tally(self._right(best), best.taken)
 
-    def progress(self, epsilon: float) -> Progress:
+    def progress(self, claim: Claim) -> Progress:
         """The right guesses at every look."""
         return Progress(self.taken, self.correct)
 
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         numbers = f"{len(self.taken)} numbers in all, {self.taken[0]} to {self.taken[-1]}"
         return (
             f"for every claim of the family of {self.family}, up to four numbers of guesses and their shares "
@@ -284,15 +287,10 @@ class MatchedCounts(Evidence):
         return self.elements
 
     def best_of_size(self, guesses: int) -> "MatchedCounts | None":
-        """An audit with this many guesses, all right; None if that would speak against independence."""
+        """An audit with this many guesses, all right; None if that would contradict independence."""
         if self.independent:
             return None
         return MatchedCounts(self.family, np.ones(guesses, dtype=np.bool_), self.confidence)
-
-    @property
-    def words(self) -> str:
-        """What it is, and how large, for messages."""
-        return f"MatchedCounts of {self.elements} elements against the family of {self.family}"
 
     def effort(self, delta: float) -> Effort:
         """The curves of the family and the choice of looks; then some counts against curves."""
@@ -308,7 +306,7 @@ class MatchedCounts(Evidence):
 
     def _looks(self, claim: Claim) -> tuple[Look, ...]:
         """The looks of the stretch that holds a claim; none beyond the last."""
-        parameter = self.family.parameter(claim) * (1 - _ROUNDING)
+        parameter = self.family.parameter(claim) * (1 - _PARAMETER_ERROR)
         return next((stretch.looks for stretch in self._plan if parameter <= stretch.last), ())
 
     def _right(self, look: Look) -> int:

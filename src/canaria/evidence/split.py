@@ -3,18 +3,17 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from canaria._core import checks
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria._core.kinds import to_dict
-from canaria.claims import ApproximateDP, Claim
+from canaria.claims import Claim
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 MOST_SHARES: Final = 1 + 2.0**-50
-"""What shares may add up to: each is rounded to a double, which adds at most 2^-53 of it to the sum."""
+"""The most that shares may add up to: each is rounded to a double, which adds at most 2^-53 of it."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,10 @@ class Split(Evidence):
 
     Example:
         >>> from canaria import Counts
+        >>> from canaria.claims import ApproximateDP
         >>> from canaria.evidence import Split
-        >>> Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5)).tally(0.0)
+        >>> parts = Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5))
+        >>> parts.tally(ApproximateDP(0.0, delta=0))
         Tally(correct=73, taken=100)
 
     """
@@ -84,73 +85,37 @@ class Split(Evidence):
         return Effort(claims, claims + max((part.bound for part in parts), default=0.0))
 
     def fixed(self) -> str:
-        """What was fixed before the bits were revealed."""
+        """The choices that were fixed before the bits were revealed."""
         parts = dict.fromkeys(part.fixed() for part in self.parts)
         shares = " + ".join(f"{share:g}" for share in self.shares)
         return "; ".join(
             [f"{len(self.parts)} guessing orders and their shares of the error probability, {shares}", *parts]
         )
 
-    def progress(self, epsilon: float) -> Progress:
+    def progress(self, claim: Claim) -> Progress:
         """The progress of the part with the strongest evidence against the claim."""
-        return self.clearest(epsilon).progress(epsilon)
+        return self.clearest(claim).progress(claim)
 
-    def tally(self, epsilon: float) -> Tally:
+    def tally(self, claim: Claim) -> Tally:
         """The tally of the part with the strongest evidence against the claim."""
-        return self.clearest(epsilon).tally(epsilon)
+        return self.clearest(claim).tally(claim)
 
-    def clearest(self, epsilon: float) -> Evidence:
-        """The part with the strongest evidence against the claim (at delta = 0); the answer is cached."""
-        if epsilon not in self._clearest:
-            self._clearest[epsilon] = self._find_clearest(epsilon)
-        return self._clearest[epsilon]
-
-    def clearest_against(self, claim: Claim) -> Evidence:
+    def clearest(self, claim: Claim) -> Evidence:
         """The part with the smallest p-value for its share."""
         pairs = zip(self.parts, self.shares, strict=True)
         part, _ = min(pairs, key=lambda pair: pair[0].p_value(claim) / pair[1])
-        return part.clearest_against(claim)
+        return part.clearest(claim)
 
     @property
     def assumed(self) -> str:
-        """What any part assumes."""
+        """The assumptions about the mechanism of all parts."""
         return " and ".join(dict.fromkeys(part.assumed for part in self.parts if part.assumed))
 
     @property
     def withdrawn(self) -> str | None:
-        """Why no part says anything; None if one does."""
+        """Why no part proves anything; None if one does."""
         reasons = [part.withdrawn for part in self.parts]
         return "; ".join(dict.fromkeys(one for one in reasons if one)) if all(reasons) else None
-
-    @cached_property
-    def _clearest(self) -> dict[float, Evidence]:
-        return {}
-
-    def _find_clearest(self, epsilon: float) -> Evidence:
-        ranges = self._ranges(epsilon)
-        least = min(high for *_, high in ranges)
-        near = [known for known in ranges if known[2] <= least]
-
-        def exact(known: tuple[Evidence, float, float, float]) -> float:
-            part, share, low, high = known
-            return low if low == high else part.p_value(ApproximateDP(epsilon, delta=0)) / share
-
-        part = near[0][0] if len(near) == 1 else min(near, key=exact)[0]
-        return part.clearest(epsilon)
-
-    def bracket(self, epsilon: float, beyond: float = 1.0) -> tuple[float, float]:
-        """Bounds on the p-value at delta = 0; rough if it is above `beyond`."""
-        ranges = self._ranges(epsilon, beyond)
-        return min(1.0, *(low for *_, low, _ in ranges)), min(1.0, *(high for *_, high in ranges))
-
-    def _ranges(self, epsilon: float, beyond: float = math.inf) -> list[tuple[Evidence, float, float, float]]:
-        """The parts, their shares, and bounds on p-value / share at delta = 0, rough where not the least."""
-        found = []
-        for part, share in zip(self.parts, self.shares, strict=True):
-            low, high = part.bracket(epsilon, beyond * share)
-            found.append((part, share, low / share, high / share))
-            beyond = min(beyond, high / share)
-        return found
 
     def p_value(self, claim: Claim) -> float:
         """The smallest p-value of a part after dividing each by its share.
@@ -180,22 +145,13 @@ class Split(Evidence):
         known = tuple(part for part in parts if part is not None)
         return Split(known, self.shares) if len(known) == len(parts) else None
 
-    @property
-    def words(self) -> str:
-        """What it is, and how large, for messages."""
-        return f"a Split of {len(self.parts)} parts"
-
     def to_dict(self) -> dict[str, Any]:
         """The parts and their shares, for JSON."""
         return {"parts": [to_dict(part) for part in self.parts], "shares": list(self.shares)}
 
     @classmethod
-    def read(cls, **fields: Any) -> "Split":
-        """Evidence from what `to_dict` wrote."""
-        return cls._of_records(**fields)
-
-    @classmethod
-    def _of_records(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":
+    def read(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":  # type: ignore[override]
+        """Evidence from the fields that `to_dict` wrote."""
         return cls(tuple(Evidence.from_dict(part) for part in parts), tuple(shares))
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from canaria._core.errors import InputError, shown
 from canaria._core.files import checksum
 from canaria._core.kinds import plain
-from canaria.bounds import Bound, limits, lower_bound
+from canaria.bounds import Bound, limits
+from canaria.bounds.bound import bound_again, with_epsilon
 from canaria.bounds.conformance import joined
 from canaria.bounds.parts import CHANCE, CLAIM, Ladder
 from canaria.bounds.result import Result
@@ -183,22 +184,15 @@ def _recomputed(stored: Stored) -> _Recomputed:
 
 def _compared(stored: Stored) -> _Recomputed:
     kept = stored.result.bound
-    again = lower_bound(
-        kept.evidence,
-        kept.delta,
-        kept.confidence,
-        adjacency=kept.adjacency,
-        rule=kept.rule,
-        about=kept.about,
-        family=kept.family,
-    )
+    again = bound_again(kept, kept.delta, kept.confidence)
     faults = []
     if not _same(kept.epsilon, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
-    as_stored = again.with_epsilon(kept.epsilon) if not faults else again
+    as_stored = with_epsilon(again, kept.epsilon) if not faults else again
     fresh = as_stored.to_dict()
     result = replace(stored.result, bound=again)
-    fresh["claimed"], fresh["refuted"] = result.plain_claimed, result.refuted
+    fresh["claimed"] = None if result.claimed is None else plain(result.claimed)
+    fresh["refuted"] = result.refuted
     for name in _DERIVED:
         written, true = stored.record[name], fresh[name]
         if not _equal(written, true):

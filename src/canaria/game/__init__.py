@@ -6,9 +6,12 @@ gives, or on how a bound follows from it.
 """
 
 from canaria._core.coins import CoinWarning
+from canaria.game.guesser import Score
 from canaria.game.many_runs import many_runs
-from canaria.game.play import Score, Transcript, play, play_many, replay
+from canaria.game.play import play, play_many
+from canaria.game.replay import replay
 from canaria.game.scores import audit_scores, result_of_scores
+from canaria.game.transcript import Transcript
 
 __all__ = [
     "CoinWarning",

@@ -1,16 +1,15 @@
-"""From an epsilon down to a bound: how much of the rest each gap takes.
+"""From an epsilon down to a bound: the part of epsilon that each gap takes.
 
 If everything is known about a mechanism, the order of the paper is used (`gaps`): epsilon, interference,
 outputs, elements. DP-SGD has no finite epsilon at delta = 0, so its ladder starts at the claim. The first
-step is what the most exposed canary of a run shows to someone who knows all other bits:
+step is the leak of the most exposed canary of a run to someone who knows all other bits:
 
     claim -> outputs -> E max p(|loss|), others known -> interference -> E max p(|loss|), others hidden
           -> elements -> efficacy of the guesses that were taken -> chance -> bound.
 
-No step but the last goes up: revealing bits spreads a posterior, and the largest posterior is convex
-(Jensen); a mean of the largest is at most the largest; the first is cut at the claim. The last step is the
-cost of the finite number of guesses, of looking at many numbers of them, of delta and of the confidence, and
-luck.
+No step but the last goes up. Revealing bits spreads a posterior, and the largest posterior is convex
+(Jensen). A mean of the k largest is at most the largest. The first step is cut at the claim. The last step is
+the cost of the finite number of guesses, of many looks, of delta and of the confidence, and luck.
 """
 
 from typing import Final
@@ -29,6 +28,7 @@ from canaria.theory.efficacy import THEORY, Accuracy, top_mean
 from canaria.theory.gaps import Gaps
 
 _WORK: Final = 20_000_000
+"""Steps times coordinates that are simulated: a few seconds."""
 _MOST_GAMES: Final = 50
 
 
@@ -90,6 +90,8 @@ def ladder_of_dpsgd(
     """
     if not bound.epsilon <= claimed < np.inf:
         return None
+    # A large run is simulated on a part of its coordinates, which do not influence each other: the means are
+    # the same but for the largest |loss|, which `how` says.
     coordinates = min(mechanism.dimension, n)
     per_game = coordinates * mechanism.steps * (-(-n // coordinates) + 1)
     share = min(1.0, _WORK / per_game)
@@ -119,7 +121,10 @@ def ladder_of_dpsgd(
 
 
 def _largest_when_known(output: Output, bits: Bits, coordinates: int) -> Floats:
-    """The largest |loss| of each game for someone who knows all other bits: |L(m + 1) - L(m)|."""
+    """The largest |loss| of each game for someone who knows all other bits: |L(m + 1) - L(m)|.
+
+    m is the number of other included elements on the coordinate of the element.
+    """
     places = np.arange(bits.shape[1]) % coordinates
     included = np.stack([np.bincount(places, weights=row > 0, minlength=coordinates) for row in bits])
     others = included[:, places].astype(np.int64) - (bits > 0)

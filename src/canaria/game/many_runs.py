@@ -10,7 +10,8 @@ from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
-from canaria.game.play import Transcript, play
+from canaria.game.play import play
+from canaria.game.transcript import Transcript
 from canaria.mechanisms import AnalysedMechanism
 from canaria.mechanisms._protocol import Output
 from canaria.rules import AdaptiveRule, Rule
@@ -102,7 +103,7 @@ def many_runs(
     place = checks.integer("index", index, 0, len(base) - 1, "len(base) - 1")
     if hasattr(mechanism, "sample"):
         if pair is not None or score is not None:
-            raise InputError("pair and score go with a function as mechanism; ours have their own")
+            raise InputError("pair and score go with a function as mechanism; this mechanism has its own")
         bits = np.where(checks.two_valued("base", base), 1, -1).astype(np.int8)
         return play(Repeated(mechanism, bits, place), None, rule, repetitions, rng=rng)
     if pair is None or score is None:

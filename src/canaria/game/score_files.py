@@ -22,7 +22,7 @@ _READERS: Final[dict[bytes, Reader]] = {
     b"PK\x05\x06": arrays.read,
 }
 _LONGEST_HEAD: Final = 4096
-"""How far white space is skipped to see whether a text is JSON."""
+"""Bytes of white space that are skipped to see whether a text is JSON."""
 
 
 def read_scores(

@@ -24,13 +24,14 @@ from canaria.rules.door import guess_once
 
 UPSIDE_DOWN: Final = (
     "included elements have lower scores than excluded ones, beyond chance; a higher score must mean "
-    "'more likely included'. If they are losses, say so (--higher-means excluded, or -losses in Python); if "
-    "you did not expect it, turn them around for a new run: of this one it is too late"
+    "'more likely included'. If they are losses, say so (--higher-means excluded, or -losses in Python). "
+    "Else negate the scores in your next run; changing the sign after seeing this bound would invalidate it"
 )
 _TIES: Final = 0x74696573
 _CLEARLY: Final = 5.0
+"""Standard errors beyond which scores count as upside down."""
 _FAR_BELOW: Final = 2.0
-"""A rule is worth a word if the default one shows this many times as much."""
+"""A note is added if the bound of the default rule is this many times as large."""
 
 
 def audit_scores(
@@ -49,8 +50,8 @@ def audit_scores(
     The rule commits to its guesses from the scores alone. The elements are put in random order first, so ties
     are broken at random and the list may be sorted by the bits. If all scores are equal, no guess is taken.
 
-    With a family the bound is larger, and about mechanisms of that family alone: `bound.claim` is its weakest
-    refuted claim, and `bound.epsilon` what the accountant gives for it.
+    With a family the bound is larger, but it applies to mechanisms of that family alone: `bound.claim` is its
+    weakest refuted claim, and `bound.epsilon` is the epsilon of that claim.
 
     Args:
         scores: One number per canary, higher meaning "more likely included".
@@ -106,14 +107,14 @@ def result_of_scores(
     family: Family | str | None = None,
     name: str = "scores",
 ) -> Result:
-    """The result of membership scores: the bound of `audit_scores`, and what the scores look like.
+    """The result of membership scores: the bound of `audit_scores`, and a histogram of the scores.
 
     Args:
         scores: One number per canary, higher meaning "more likely included".
         bits: Which canaries were included, by independent fair coins.
-        claim: What was promised; the bound is at its delta. With a family, a claim of it.
-        delta: The delta of the bound where there is no claim, or a curve; 0 by default.
-        confidence: With which probability the bound holds.
+        claim: The promise; the bound is at its delta. With a family, a claim of it.
+        delta: The delta of the bound, if there is no claim or the claim is a curve; 0 by default.
+        confidence: The confidence of the bound, strictly between 0 and 1.
         rule: How scores become guesses, as in `audit_scores`.
         rng: A seed for the order in which a rule sees the scores.
         adjacency: What the audit was about: "add-remove" or "replace".
@@ -157,7 +158,7 @@ def result_of_scores(
 
 
 def _advice(bound: Bound, scores: Floats, bits: npt.ArrayLike, rule: Rule | None) -> dict[str, str]:
-    """What to choose next time, if the default rule would have shown far more of the same scores."""
+    """The rule for the next audit, if the default one would have had a far larger bound."""
     if rule is None or bound.family is not None or not np.isfinite(scores).all():
         return {}
     with warnings.catch_warnings():
@@ -191,6 +192,7 @@ def bound_of_scores(
     infinite = isinstance(rule, Soft | Threshold)
     values = checks.vector("scores", scores, infinite=infinite)
     checks.same_length("scores", len(values), "bits", len(hidden))
+    # If all scores are equal, a rule could only guess at random: no guess is taken, and nothing refuted.
     evidence: Evidence = Counts(0, 0, len(hidden))
     if values.max() > values.min():
         _, evidence = guess_once(rule, values, hidden, seeds.generator(rng, _TIES))
@@ -202,6 +204,8 @@ def bound_of_scores(
 
 def are_upside_down(scores: Floats, hidden: Bits) -> bool:
     """Whether included elements have lower scores, by five standard errors (Mann and Whitney 1947)."""
+    # Ranks, with equal scores sharing their mean rank. Under fair coins the sum of the ranks of the included
+    # ones is about normal around its mean.
     _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
     included = hidden > 0

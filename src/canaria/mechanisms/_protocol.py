@@ -1,4 +1,4 @@
-"""What a mechanism offers: to be sampled, to be scored, to be analysed.
+"""The three interfaces of mechanisms: they can be sampled, scored, or analysed.
 
 Arrays have a leading axis of trials: bits are (trials, n) in {-1, +1}, losses (trials, n). In `known` a
 revealed bit is -1 or +1 and a hidden one 0.
@@ -37,7 +37,7 @@ class Outcomes(NamedTuple):
 
 
 class Mechanism(Protocol):
-    """What can be audited at all: something that takes hidden bits and releases an output.
+    """The least that can be audited: an object that takes hidden bits and releases an output.
 
     Attributes:
         adjacency: "add-remove" or "replace".
@@ -64,8 +64,8 @@ class ScoredMechanism(Mechanism, Protocol):
 
     `loss(output, known)` is, for every element i that is not revealed, ln Pr[output | S_i = +1, revealed
     bits] / Pr[output | S_i = -1, revealed bits], the hidden others averaged out; it is 0 for revealed
-    elements. `rounds(n)` is a sensible adaptive order: sets of elements, the bits of each revealed before the
-    next is guessed.
+    elements. `rounds(n)` is a sensible adaptive order: sets of elements; the bits of each set are revealed
+    before the next set is guessed.
 
     Example:
         >>> import numpy as np
@@ -80,7 +80,7 @@ class ScoredMechanism(Mechanism, Protocol):
 
 
 class AnalysedMechanism(ScoredMechanism, Protocol):
-    """A mechanism of which the theory is known: what one run can show of it can be computed.
+    """A mechanism whose theory is known: the most that one run can show of it can be computed.
 
     `ddp(n)` is the largest |loss| that any output can show when nothing is revealed. `outcomes(n)` lists all
     outputs with their probabilities, or is None if they cannot be enumerated.

@@ -14,7 +14,7 @@ def sets_of(n: int, size: int) -> Integers:
 
 
 def included_in_sets(bits: Bits, size: int) -> Integers:
-    """How many are included in each set, (trials, sets)."""
+    """The number of included elements of each set, (trials, sets)."""
     starts = np.arange(0, bits.shape[1], size)
     return np.add.reduceat(bits > 0, starts, axis=1, dtype=np.int64)
 
@@ -27,15 +27,17 @@ def set_rounds(n: int, size: int) -> tuple[Integers, ...]:
 def count_loss(log_likelihoods: Floats, known: Bits, size: int) -> Floats:
     """The loss of every hidden element from L(m), the log likelihood of m included in its set.
 
-    With a revealed as included and u hidden besides i,
+    If a elements of the set are revealed as included and u elements besides i are hidden,
 
         loss_i = ln sum_k Bin(k; u, 1/2) e^L(a + k + 1) - ln sum_k Bin(k; u, 1/2) e^L(a + k).
 
     `log_likelihoods` is (trials, sets, size + 1); all hidden elements of a set share their loss.
     """
+    # The bits of the u others are fair coins: bit i adds one to the count, and they add Bin(u, 1/2).
     included, hidden = revealed_in_sets(known, size)
     others = np.maximum(hidden - 1, 0)
     weights = _log_binomials(size)[others]
+    # Sets without a hidden element may give -inf - -inf; `spread` has no place for these.
     with np.errstate(invalid="ignore"):
         shared = _mixture(log_likelihoods, included + 1, weights)
         shared -= _mixture(log_likelihoods, included, weights)
@@ -43,7 +45,7 @@ def count_loss(log_likelihoods: Floats, known: Bits, size: int) -> Floats:
 
 
 def revealed_in_sets(known: Bits, size: int) -> tuple[Integers, Integers]:
-    """How many are revealed as included, and how many hidden, in each set."""
+    """The numbers of elements that are revealed as included, and that are hidden, in each set."""
     starts = np.arange(0, known.shape[1], size)
     included = np.add.reduceat(known > 0, starts, axis=1, dtype=np.int64)
     return included, np.add.reduceat(known == 0, starts, axis=1, dtype=np.int64)

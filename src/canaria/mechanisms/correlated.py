@@ -1,6 +1,6 @@
 """Matrix factorisation with gradient canaries: training whose noise is correlated between steps.
 
-A strategy is a lower triangular matrix C of T steps. With x the clipped sums, what is released is
+A strategy is a lower triangular matrix C of T steps. With x the clipped sums, training releases
 
     g = x + C^-1 z,      z ~ N(0, s^2 I),      s = noise multiplier x sensitivity,
 
@@ -30,7 +30,7 @@ class Correlated:
 
     Attributes:
         strategy: The matrix C.
-        participation: In which steps rows take part: `InOrder`, `BallsInBins`, `CyclicPoisson` or
+        participation: The steps in which rows take part: `InOrder`, `BallsInBins`, `CyclicPoisson` or
             `MinSeparation`.
         noise_multiplier: The noise over the sensitivity, positive and finite.
 
@@ -67,6 +67,7 @@ class Correlated:
                 "participation must be InOrder, BallsInBins, CyclicPoisson or MinSeparation, got "
                 f"{shown(self.participation)}"
             )
+        # A law refuses strategies with too many bands when it is asked for a likelihood ratio.
         self.participation.log_ratio(self.strategy, np.zeros((self.strategy.steps, 1)), 1.0)
 
     @property
@@ -75,21 +76,21 @@ class Correlated:
         return self.noise_multiplier * self.participation.sensitivity(self.strategy)
 
     def claimed(self, delta: float) -> float:
-        """What an accountant gives at this delta; infinite if there is none."""
+        """The epsilon that an accountant gives at this delta; infinite if there is none."""
         return self.participation.epsilon(self.strategy, self.noise_multiplier, delta)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
-        """The loss of every element, (trials, n), which is all that the output tells."""
+        """The loss of every element, (trials, n): the output says nothing more about the bits."""
         return np.stack([self.losses(self.release(hidden, rng)) for hidden in bits])
 
     def release(self, bits: Bits, rng: np.random.Generator) -> Floats:
-        """What one training run releases at the coordinates of canaries with these bits, (steps, n)."""
+        """The releases of one training run at the coordinates of canaries with these bits, (steps, n)."""
         taking = self.participation.draw(self.strategy.steps, len(bits), rng) & (bits > 0)
         noise = rng.normal(scale=self.deviation, size=taking.shape)
         return taking + self.strategy.correlate(noise)
 
     def losses(self, released: npt.ArrayLike) -> Floats:
-        """The loss of canaries by what was released at their coordinates, (steps, n)."""
+        """The loss of canaries, from the releases at their coordinates, (steps, n)."""
         values = np.asarray(released, dtype=np.float64)
         if values.ndim != 2 or len(values) != self.strategy.steps:
             raise InputError(f"released must have {self.strategy.steps} rows, one a step, got {values.shape}")

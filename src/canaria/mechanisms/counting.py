@@ -1,6 +1,6 @@
-"""Counts of included elements, in all or in sets: exact, noisy, or post-processed.
+"""Counts of included elements, of all or in sets: exact, noisy, or post-processed.
 
-An excluded element contributes nothing, so these mechanisms are about add-remove DP.
+An excluded element contributes nothing, so neighbours are add-remove.
 """
 
 import math
@@ -29,9 +29,10 @@ _ENUMERABLE: Final = 20_000
 
 @dataclass(frozen=True)
 class CountInSets:
-    """Releases how many elements are included in each set of neighbours.
+    """Releases the number of included elements in each set of consecutive elements.
 
-    With k included among s, the others hidden: loss = ln(k / (s - k)), certain at 0 and s.
+    If k of the s hidden elements of a set are included, the loss of each is ln(k / (s - k)), which is
+    infinite at k = 0 and k = s.
 
     Attributes:
         size: The number of elements in a set; the last set may be smaller.
@@ -80,7 +81,7 @@ class CountInSets:
 
 @dataclass(frozen=True)
 class Count:
-    """Releases how many elements are included; efficacy 1/2 + E|Bin(n, 1/2) - n/2| / n.
+    """Releases the number of included elements; its efficacy is 1/2 + E|Bin(n, 1/2) - n/2| / n.
 
     Example:
         >>> from canaria.mechanisms import Count

@@ -25,6 +25,7 @@ from canaria.mechanisms._sets import count_loss
 
 SCORES: Final = ("likelihood", "sum")
 _LARGEST_EXPONENT: Final = 600.0
+"""The largest exponent of a product of likelihood ratios; e^710 overflows in double precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +38,9 @@ class SubsampledGaussian:
 
         L(m) = sum_t ln sum_j Bin(j; m, q) phi((y_t - j) / sigma)      (up to a constant),
 
-    from which the loss is exact: the optimal guesser for all T and q, one-run and adaptive. With
+    from which the loss is exact, so the guesser is optimal for all T and q, in one run and adaptively. With
     `score="sum"` the output is the sum over steps, as in the paper, Binomial(T m, q) + N(0, T sigma^2), and
-    the loss is that of the sum: it keeps the order of the sums.
+    the loss is that of the sum, which has the same order as the sums.
 
     Attributes:
         dimension: The number of coordinates d.
@@ -125,11 +126,13 @@ class SubsampledGaussian:
         """Draw the steps one after the other and add up ln f_m(y) / f_0(y) for m = 0 ... s.
 
         f_m / f_0 is a polynomial in e^(y / sigma^2) whose coefficients are Bin(j; m, q) e^(-j^2 /
-        (2 sigma^2)). Logarithms are taken of products over as many steps as cannot overflow; where
-        even one step could, of each step on its own, shifted by its largest term for each m.
+        (2 sigma^2)). So a step costs one exponential and one matrix product. Logarithms are taken of products
+        over as many steps as cannot overflow. If even one step could overflow, logarithms are taken of each
+        step, shifted by its largest term for each m.
         """
         law, counts = binomial_law(most, self.sample_rate), np.arange(most + 1)
         below = np.cumsum(law, axis=1)
+        # About ln f_m / f_0 at m = s, for an output eight standard deviations above all s.
         reach = most * (most + 8 * self.noise_multiplier) / self.noise_multiplier**2
         group = int(min(8, _LARGEST_EXPONENT // reach))
         coefficients = law * np.exp(-0.5 * (counts / self.noise_multiplier) ** 2)
@@ -154,6 +157,7 @@ class SubsampledGaussian:
 
     def _step(self, included: Integers, below: Floats, rng: np.random.Generator) -> Floats:
         """One step of every coordinate: the number that takes part, by inversion, and noise."""
+        # One uniform number for each coordinate: it exceeds the distribution function at every count below.
         uniform = rng.random(included.shape)
         seen = rng.normal(scale=self.noise_multiplier, size=included.shape)
         for count in range(below.shape[0] - 1):

@@ -21,7 +21,8 @@ class Function:
         pairs: None, or a sequence of (x_i, y_i) of any type. Without pairs, data is an array of booleans,
             True where the element is included: add-remove adjacency if an excluded element contributes
             nothing. With pairs, data is the list of x_i where the bit is -1 and y_i where it is +1:
-            replace-one adjacency. They are copies: what a run does to its data tells nobody which it had.
+            replace-one adjacency. They are copies, so that changes that a run makes to its data do not show
+            in another run which data it had.
 
     Raises:
         InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.

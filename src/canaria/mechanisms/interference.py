@@ -20,8 +20,8 @@ class Interference:
     is left, and its score is the log likelihood ratio of that. It is close to the privacy loss, not the loss
     itself: bounds hold whatever it is.
 
-    With S the covariance of Y, the matrix G S^-1 G' is kept and updated as bits are revealed: O(n^2) for each
-    bit, O(n^3) in all.
+    S, the covariance of Y, has as many rows as there are coordinates. Only the (n, n) matrix G S^-1 G' is
+    needed. It is kept and updated as bits are revealed: O(n^2) for each bit, O(n^3) in all.
 
     Args:
         sums: The released sums, one per coordinate.
@@ -57,6 +57,7 @@ class Interference:
 
     def __call__(self, known: Bits) -> Floats:
         """One score per canary; 0 where the bit is revealed."""
+        # Revealing is cheap for few bits. Hiding bits again, as for a new game, needs a fresh start.
         changed = np.flatnonzero(known != self._known)
         if len(changed) * 4 > len(known) or (self._known[changed] != 0).any():
             self._start(known)
@@ -81,14 +82,16 @@ class Interference:
         return np.where(hidden, ratio, 0.0)
 
     def _means(self, known: Bits) -> Floats:
+        """The means of x_j: Binomial(T, q) if included, 0 if not, and half of each if hidden."""
         return np.where(known == 0, self._taken / 2, np.where(known > 0, self._taken, 0.0))
 
     def _variances(self, known: Bits) -> Floats:
+        """The mean variance given the bit, plus the variance that the bit itself adds."""
         hidden = self._spread / 2 + self._taken**2 / 4
         return np.where(known == 0, hidden, np.where(known > 0, self._spread, 0.0))
 
     def _start(self, known: Bits) -> None:
-        """From S = noise I + G' V G: G S^-1 = (noise I + K V)^-1 G, with K = G G'."""
+        """Solve for G S^-1 G': S = noise I + G' V G, so G S^-1 = (noise I + K V)^-1 G with K = G G'."""
         system = self._overlap * self._variances(known)
         system[np.diag_indices_from(system)] += self._noise
         solved = linalg.solve(system, np.column_stack([self._overlap, self._projected]), check_finite=False)
@@ -96,7 +99,11 @@ class Interference:
         self._known = known.copy()
 
     def _reveal(self, changed: Any, known: Bits) -> None:
-        """Change the variances of a few canaries in S (Woodbury)."""
+        """Change the variances of a few canaries in S.
+
+        With D the change and G_c their gradients, S becomes S + G_c' D G_c. By Woodbury's formula, the matrix
+        K = G S^-1 G' loses K_c (I + D K_cc)^-1 D K_c'.
+        """
         change = self._variances(known)[changed] - self._variances(self._known)[changed]
         columns = self._inner[:, changed]
         small = np.eye(len(changed)) + change[:, None] * columns[changed]

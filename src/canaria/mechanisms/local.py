@@ -13,8 +13,24 @@ from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, called, one_round
 
 
+class _Independent:
+    """Revealed bits say nothing about other elements, and outputs are not enumerated."""
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits do not help."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """The privacy level itself: no other element blurs the loss."""
+        return float(self.epsilon)  # type: ignore[attr-defined]
+
+    def outcomes(self, n: int) -> Outcomes | None:
+        """None: outputs are continuous, or not known."""
+        return None
+
+
 @dataclass(frozen=True)
-class RandomizedResponse:
+class RandomizedResponse(_Independent):
     """Each bit is released as it is with probability p(epsilon), flipped otherwise; |loss| = epsilon.
 
     Attributes:
@@ -41,21 +57,13 @@ class RandomizedResponse:
         """The output times epsilon."""
         return np.where(known == 0, self.epsilon * output, 0.0)
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level itself."""
-        return self.epsilon
-
     def outcomes(self, n: int) -> Outcomes:
         """One outcome stands for all."""
         return Outcomes(np.ones((1, n)), np.ones(1))
 
 
 @dataclass(frozen=True)
-class LocalLaplace:
+class LocalLaplace(_Independent):
     """Each bit in {-1, 1} gets Laplace noise of scale 2 / epsilon.
 
     loss = epsilon / 2 (|o + 1| - |o - 1|); guessing every element is right with probability 1 - e^(-epsilon /
@@ -87,24 +95,13 @@ class LocalLaplace:
         """Linear in the output, clipped at -epsilon and epsilon."""
         return np.where(known == 0, self.epsilon * np.clip(output, -1, 1), 0.0)
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level itself."""
-        return self.epsilon
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
-
     def closed_efficacy(self, n: int, k: int) -> float | None:
         """1 - e^(-epsilon / 2) / 2 if every element is guessed, else None."""
         return 1 - math.exp(-self.epsilon / 2) / 2 if k == n else None
 
 
 @dataclass(frozen=True)
-class LocalGaussian:
+class LocalGaussian(_Independent):
     """Each bit in {-1, 1} gets Gaussian noise of standard deviation sigma; loss = 2 o / sigma^2.
 
     Attributes:
@@ -135,24 +132,13 @@ class LocalGaussian:
         """Linear in the output, and unbounded."""
         return np.where(known == 0, 2 * output / self.sigma**2, 0.0)
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss is unbounded."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
-
     def closed_efficacy(self, n: int, k: int) -> float | None:
         """Phi(1 / sigma) if every element is guessed, else None."""
         return 0.5 * math.erfc(-1 / (self.sigma * math.sqrt(2))) if k == n else None
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(_Independent):
     """Any local mechanism, from a user's function for one element.
 
     Attributes:
@@ -199,14 +185,3 @@ class Local:
         if np.shape(ratio) != known.shape or np.isnan(ratio).any():
             raise InputError("log_density must return one number per output, possible under some value")
         return np.where(known == 0, ratio, 0.0)
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level."""
-        return self.epsilon
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are not known."""

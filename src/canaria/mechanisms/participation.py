@@ -1,6 +1,12 @@
-"""Laws of participation: in which steps of training a row takes part, as far as that is known.
+"""Laws of participation: the steps of training in which a row takes part, as far as they are known.
 
-Each knows the likelihood ratio of a canary that takes part by it, where noise is correlated (Theorem 35).
+With correlated noise the releases are g = C^-1 (C x + z). A canary that takes part in the steps u, a vector
+of zeros and ones, adds C u to the whitened releases w = C g. Given u its likelihood ratio is
+
+    exp((<w, C u> - |C u|^2 / 2) / s^2) = exp((<m, u> - |C u|^2 / 2) / s^2),      m = C' w = C' C g,
+
+and the likelihood ratio is the mean of this over the law of u (Theorem 35). There are 2^T vectors u. Each law
+below has a structure by which the mean is a short sum, a product over steps, or a recursion.
 """
 
 import math
@@ -11,40 +17,41 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from canaria._core import binomial, checks
+from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.claims.noise import GaussianDP
+from canaria.mechanisms import _turns as turns
 from canaria.mechanisms.strategies import Strategy
 
 
 class Participation(ABC):
-    """In which steps a row takes part, as far as that is known: a law of vectors of zeros and ones."""
+    """A law of the steps in which a row takes part: of vectors u of zeros and ones."""
 
     @abstractmethod
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Participations of so many rows, each by itself, (steps, count)."""
+        """Participations of `count` rows, drawn independently, (steps, count)."""
 
     @abstractmethod
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
-        """Of each canary, with s the `deviation`: ln E_u exp((<m, u> - |C u|^2 / 2) / s^2)."""
+        """Ln E_u exp((<m, u> - |C u|^2 / 2) / s^2) of each canary, with s the `deviation`."""
 
     @abstractmethod
     def sensitivity(self, strategy: Strategy) -> float:
-        """What a noise multiplier is a multiple of; for the most that one row adds, |C u|, see each law."""
+        """The unit of the noise multiplier: the most that one row adds, |C u|, or one participation of it."""
 
     @abstractmethod
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
-        """What an accountant gives, at least the truth."""
+        """The epsilon that an accountant gives, which is at least the true one."""
 
     def worst(self, strategy: Strategy) -> "Participation":
-        """The law of canaries whose steps are ours to choose: known ones are where a row leaks most."""
+        """The law of canaries that the audit places itself: if steps are known, those that leak the most."""
         return self
 
     @abstractmethod
     def chances(self, steps: int) -> Floats:
-        """With which probability a row takes part 0, 1, 2, ... times in so many steps."""
+        """The probabilities that a row takes part 0, 1, 2, ... times."""
 
     @property
     @abstractmethod
@@ -59,14 +66,14 @@ class Participation(ABC):
 
 @dataclass(frozen=True)
 class InOrder(Participation):
-    """Known steps: data are walked through in a fixed order, and a canary comes back every `period` steps.
+    """Known steps: the data have a fixed order, and a row takes part every `period` steps.
 
-    The loss of a canary is one inner product, exactly Gaussian.
+    The loss of a canary is one inner product, which is exactly Gaussian.
 
     Attributes:
         period: The steps of an epoch.
-        first: The first step of all canaries. None: canary i begins with step i mod `period`; an audit that
-            draws canaries itself then puts all where a row leaks most.
+        first: The first step of all canaries. If it is None, canary i begins with step i mod `period`, but an
+            audit that places canaries itself puts all of them where a row leaks the most.
 
     Example:
         >>> from canaria.mechanisms import InOrder
@@ -88,48 +95,49 @@ class InOrder(Participation):
         return np.arange(count) % self.period if self.first is None else np.full(count, self.first)
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        return _every(self.period, steps)[:, self._begins(count)]
+        return turns.every(self.period, steps)[:, self._begins(count)]
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
         count = statistic.shape[1]
-        each = _of_epochs(strategy, statistic, self.period, deviation)
+        each = turns.exponents_of_epochs(strategy, statistic, self.period, deviation)
         return np.asarray(each[self._begins(count), np.arange(count)])
 
     def sensitivity(self, strategy: Strategy) -> float:
         """The most that a row may add over its steps, whatever its gradients, wherever it begins.
 
-        Gradients of norm 1 add up to the square root of the sum of <x_s, x_t> (C' C)_st over pairs of steps,
-        at most that of the absolute values, which same gradients reach if no entry is negative.
+        With gradients x_t of norm 1, the square of what a row adds is the sum of <x_s, x_t> (C' C)_st over
+        pairs of its steps. That is at most the sum of |C' C|_st, and equal to it for a row with the same
+        gradient in all its steps if no entry of C' C is negative.
         """
-        return math.sqrt(float(_overlaps(strategy, self.period).max()))
+        return math.sqrt(float(turns.overlaps(strategy, self.period).max()))
 
     def reached(self, strategy: Strategy) -> float:
-        """What a row with the same gradient in all its steps adds, where it adds most."""
-        return math.sqrt(float(_added(strategy, self.period).max()))
+        """The most that a row with the same gradient in all its steps adds."""
+        return math.sqrt(float(turns.squared_norms(strategy, self.period).max()))
 
     def worst(self, strategy: Strategy) -> "InOrder":
         """All canaries where |C u| is largest, unless `first` is given."""
         if self.first is not None:
             return self
-        return InOrder(self.period, int(np.argmax(_added(strategy, self.period))))
+        return InOrder(self.period, int(np.argmax(turns.squared_norms(strategy, self.period))))
 
     def added(self, strategy: Strategy, count: int) -> Floats:
         """The square of |C u| of each canary."""
-        return _added(strategy, self.period)[self._begins(count)]
+        return turns.squared_norms(strategy, self.period)[self._begins(count)]
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
         return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
     def chances(self, steps: int) -> Floats:
-        """Of those that take part most often; see `often`."""
+        """Certain: those of a row that takes part most often; see `often`."""
         return np.append(np.zeros(self.most(steps)), 1.0)
 
     def most(self, steps: int) -> int:
-        """How often a canary takes part, at most."""
+        """The largest number of participations of a canary."""
         return len(range(self.first or 0, steps, self.period))
 
     def often(self, steps: int, count: int) -> Integers:
-        """How often each canary takes part: in an epoch that is not over, the last ones once less."""
+        """The participations of each canary; the last epoch may end before the turn of some."""
         return np.maximum(-(-(steps - self._begins(count)) // self.period), 0)
 
     @property
@@ -143,10 +151,10 @@ class InOrder(Participation):
 
 @dataclass(frozen=True)
 class BallsInBins(Participation):
-    """Every row is in one of the `bins`, by a draw that is not known, and takes part whenever it is its turn.
+    """Every row is in one of the `bins`, by a draw that is not known, and takes part when its bin does.
 
-    The accountant is told the steps of the row: amplification by not knowing them is not used, so the claim
-    is that of `InOrder`.
+    The accountant assumes that the bin is known. It does not use the amplification by not knowing it, so the
+    claim is that of `InOrder`.
 
     Attributes:
         bins: The steps of an epoch.
@@ -164,10 +172,10 @@ class BallsInBins(Participation):
         checks.integer("bins", self.bins, 1)
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        return _every(self.bins, steps)[:, rng.integers(0, self.bins, count)]
+        return turns.every(self.bins, steps)[:, rng.integers(0, self.bins, count)]
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
-        each = _of_epochs(strategy, statistic, self.bins, deviation)
+        each = turns.exponents_of_epochs(strategy, statistic, self.bins, deviation)
         return np.asarray(special.logsumexp(each, axis=0) - math.log(self.bins))
 
     def sensitivity(self, strategy: Strategy) -> float:
@@ -178,7 +186,7 @@ class BallsInBins(Participation):
         return GaussianDP(1 / noise_multiplier).epsilon_at(delta)
 
     def chances(self, steps: int) -> Floats:
-        return _of_turns(self.bins, steps, 1.0)
+        return turns.chances_of_turns(self.bins, steps, 1.0)
 
     @property
     def share(self) -> float:
@@ -191,10 +199,11 @@ class BallsInBins(Participation):
 
 @dataclass(frozen=True)
 class CyclicPoisson(Participation):
-    """Rows are in one of `groups`, by a draw that is not known; when it is a group's turn, coins decide.
+    """Every row is in one of the `groups`, by a draw that is not known; in its group's turn a coin decides.
 
-    One group is Poisson sampling, and with the identity for a strategy it is DP-SGD. Strategies must have at
-    most as many bands as there are groups, so that what a row adds in different steps is orthogonal.
+    With one group this is Poisson sampling, and with the identity as the strategy it is DP-SGD. A strategy
+    must have at most as many bands as there are groups. Then the contributions of a row to different steps
+    are orthogonal.
 
     Attributes:
         groups: The number of groups; they take turns.
@@ -215,30 +224,32 @@ class CyclicPoisson(Participation):
         _check_rate(self.rate)
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        turns = _every(self.groups, steps)[:, rng.integers(0, self.groups, count)]
+        taking = turns.every(self.groups, steps)[:, rng.integers(0, self.groups, count)]
+        # Step by step, as (steps, count) floats at once would take eight times the memory of the answer.
         for step in range(steps):
-            turns[step] &= rng.random(count) < self.rate
-        return turns
+            taking[step] &= rng.random(count) < self.rate
+        return taking
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
         # Columns of C that are a period or more apart are orthogonal, so |C u|^2 is a sum over the steps of u
         # and the mean over the coins a product over turns; the group is averaged over at last (Theorem 35).
         _require_bands(strategy, self.groups)
-        each = _log_mixture(self.rate, _exponents(strategy, statistic, deviation))
-        by_group = _of_turns_added(each, self.groups)
+        each = turns.log_mixture(self.rate, turns.exponents_of(strategy, statistic, deviation))
+        by_group = turns.summed_by_turn(each, self.groups)
         return np.asarray(special.logsumexp(by_group, axis=0) - math.log(self.groups))
 
     def sensitivity(self, strategy: Strategy) -> float:
-        """The largest norm of a column of C: of one participation, since they are composed."""
+        """The largest norm of a column of C: that of one participation, as the accountant composes them."""
         return float(np.sqrt(strategy.squares.max()))
 
     def epsilon(self, strategy: Strategy, noise_multiplier: float, delta: float) -> float:
+        # Turns of a group are orthogonal, so the training is that many steps of DP-SGD on the group.
         _require_bands(strategy, self.groups)
         rounds = -(-strategy.steps // self.groups)
         return dpsgd_epsilon(noise_multiplier, delta, rounds, self.rate, "pld")
 
     def chances(self, steps: int) -> Floats:
-        return _of_turns(self.groups, steps, self.rate)
+        return turns.chances_of_turns(self.groups, steps, self.rate)
 
     @property
     def share(self) -> float:
@@ -253,13 +264,13 @@ class CyclicPoisson(Participation):
 class MinSeparation(Participation):
     """A row takes part by a coin in every step, but sits out the next `separation` - 1 steps if it does.
 
-    Strategies must have at most `separation` bands. Accountants of this are by simulation, so no epsilon is
-    given.
+    A strategy must have at most `separation` bands. Accountants of this law simulate it, so `epsilon` is
+    infinite.
 
     Attributes:
         separation: The least distance between two steps of a row.
         rate: The probability with which a row takes part in a step, if it does not sit out.
-        warm: Whether rows begin as if training had been going on before; else none sits out at first.
+        warm: Whether training begins in the middle of the process; else no row sits out the first step.
 
     Example:
         >>> from canaria.mechanisms import MinSeparation
@@ -278,6 +289,7 @@ class MinSeparation(Participation):
 
     def _first(self) -> Floats:
         """The law of the first step in which a row does not sit out, from 0 on."""
+        # In the long run a row is in each of its waiting steps `rate` times as often as free.
         waits = self.separation - 1 if self.warm else 0
         return np.append(1.0, np.full(waits, self.rate)) / (1 + waits * self.rate)
 
@@ -291,9 +303,14 @@ class MinSeparation(Participation):
         return taking
 
     def log_ratio(self, strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
-        """From the end: F(t) = (1 - p) F(t + 1) + p e_t F(t + b), where a row does not sit out step t."""
+        """By a recursion from the last step: F(t) = (1 - p) F(t + 1) + p e_t F(t + b).
+
+        F(t) is the likelihood ratio of the steps from t on, for a row that does not sit out step t, p is the
+        rate, b the separation, and e_t = exp((m_t - |c_t|^2 / 2) / s^2) with c_t the columns of C: these are
+        orthogonal for any two steps of a row, so |C u|^2 is the sum of |c_t|^2.
+        """
         _require_bands(strategy, self.separation)
-        exponents = _exponents(strategy, statistic, deviation)
+        exponents = turns.exponents_of(strategy, statistic, deviation)
         steps = strategy.steps
         later = np.zeros((steps + self.separation, statistic.shape[1]))
         with np.errstate(divide="ignore"):
@@ -313,7 +330,7 @@ class MinSeparation(Participation):
         return math.inf
 
     def chances(self, steps: int) -> Floats:
-        """From the end, as the likelihood ratio: a step in which a row takes part is one more."""
+        """By the recursion of `log_ratio`: a step in which a row takes part adds one to the count."""
         most = -(-steps // self.separation)
         later = np.zeros((steps + self.separation, most + 1))
         later[steps:, 0] = 1.0
@@ -330,56 +347,6 @@ class MinSeparation(Participation):
     @property
     def words(self) -> str:
         return f"Poisson sampling {self.rate:.6g} at least {self.separation} steps apart"
-
-
-def _every(period: int, steps: int) -> npt.NDArray[np.bool_]:
-    """Participations every `period` steps, one column for each first step."""
-    return np.asarray(np.arange(steps)[:, None] % period == np.arange(period))
-
-
-def _of_turns_added(values: Floats, period: int) -> Floats:
-    """Sums over every `period` steps, from each first step on, (period, ...)."""
-    missing = np.zeros((-len(values) % period, *values.shape[1:]))
-    return np.asarray(np.concatenate([values, missing]).reshape(-1, period, *values.shape[1:]).sum(axis=0))
-
-
-def _added(strategy: Strategy, period: int) -> Floats:
-    """The square of |C u| for participations every `period` steps, from each first step on."""
-    return np.asarray(np.square(_of_turns_added(strategy.matrix.T, period)).sum(axis=1))
-
-
-def _overlaps(strategy: Strategy, period: int) -> Floats:
-    """The sum of |C' C| over the same steps: the same, unless C has negative entries."""
-    if (strategy.matrix >= 0).all():
-        return _added(strategy, period)
-    columns = (strategy.matrix[:, first::period] for first in range(period))
-    return np.array([abs(own.T @ own).sum() for own in columns])
-
-
-def _of_turns(period: int, steps: int, rate: float) -> Floats:
-    """The chances of rows that take turns: one in each period, and one more for some, who are not known."""
-    turns, left = divmod(steps, period)
-    one_more, counts = rate * left / period, np.arange(turns + 1)
-    whole = np.exp(binomial.log_mass(counts, turns, rate))
-    return np.convolve(whole, [1 - one_more, one_more])
-
-
-def _exponents(strategy: Strategy, statistic: Floats, deviation: float) -> Floats:
-    """(m_t - |c_t|^2 / 2) / s^2."""
-    return (statistic - strategy.squares[:, None] / 2) / deviation**2
-
-
-def _of_epochs(strategy: Strategy, statistic: Floats, period: int, deviation: float) -> Floats:
-    """(<m, u> - |C u|^2 / 2) / s^2 for participations every `period` steps, from each first step on."""
-    added = _added(strategy, period)
-    return np.asarray((_of_turns_added(statistic, period) - added[:, None] / 2) / deviation**2)
-
-
-def _log_mixture(rate: float, exponents: Floats) -> Floats:
-    """Ln (1 - p + p e^x)."""
-    if rate == 1:
-        return exponents
-    return np.logaddexp(math.log1p(-rate), math.log(rate) + exponents)
 
 
 def _require_bands(strategy: Strategy, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Strategies of matrix factorisation: matrices by which the noise of steps is correlated."""
+"""Strategies of matrix factorisation: matrices that correlate the noise of steps."""
 
 from functools import cached_property
 from typing import Final
@@ -12,11 +12,11 @@ from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 
 _MANY: Final = 4
-"""A matrix with one band in so many steps is multiplied by as a whole."""
+"""A matrix with fewer steps than this for each band is multiplied as a whole."""
 
 
 class Strategy:
-    """A lower triangular matrix C with a positive diagonal, by which noise is correlated.
+    """A lower triangular matrix C with a positive diagonal: training adds the noise C^-1 z.
 
     Args:
         matrix: The matrix, (T, T).
@@ -54,7 +54,7 @@ class Strategy:
         """The strategy whose entries depend on the distance from the diagonal alone.
 
         Args:
-            column: Its first column, as far as it is not 0: as many numbers as there are bands.
+            column: Its first column without the zeros at its end: one number for each band.
             steps: The number of steps.
 
         Returns:
@@ -78,7 +78,7 @@ class Strategy:
 
         Args:
             decays: The decay of each buffer.
-            scales: What each buffer contributes.
+            scales: The weight of each buffer.
             steps: The number of steps.
 
         Returns:
@@ -95,7 +95,7 @@ class Strategy:
         return cls.toeplitz(np.append(1.0, weights @ powers), steps)
 
     def first(self, steps: int) -> "Strategy":
-        """The strategy of the first steps: what they release depends on them alone."""
+        """The strategy of the first steps: C is triangular, so no later step changes their releases."""
         if steps == self.steps:
             return self
         return Strategy(self.matrix[:steps, :steps])
@@ -110,6 +110,7 @@ class Strategy:
     @cached_property
     def spread_of_sums(self) -> float:
         """The standard deviation of the sum over all steps of the noise that training adds, in units of s."""
+        # The sum is 1' C^-1 z, and its standard deviation the norm of C^-T 1.
         ones = np.ones(self.steps)
         return float(np.linalg.norm(linalg.solve_triangular(self.matrix, ones, trans="T", lower=True)))
 
@@ -128,13 +129,14 @@ class Strategy:
         return np.asarray(flat.reshape(noise.shape))
 
     def statistic(self, released: Floats) -> Floats:
-        """C' C times what was released: all that it tells about canaries, step by step."""
+        """M = C' C g: the releases enter the likelihood ratio by m alone (Theorem 35)."""
         return self._times(self.matrix.T, self.whiten(released))
 
     def _times(self, matrix: Floats, values: Floats) -> Floats:
         """C or its transpose, as `matrix` says, times values; band by band if there are few."""
         if _MANY * self.bands > self.steps:
             return np.tensordot(matrix, values, axes=1)
+        # One of the two triangles of the matrix is 0, so that adding both bands is right for C and for C'.
         ones = [1] * (values.ndim - 1)
         found = np.diag(matrix).reshape(-1, *ones) * values
         for lag in range(1, self.bands):
@@ -149,9 +151,9 @@ class Strategy:
 
     @cached_property
     def squares(self) -> Floats:
-        """The squared norm of every column: what one participation adds up to."""
+        """The squared norm of every column: |C u|^2 of one participation."""
         return np.asarray((self.matrix**2).sum(axis=0))
 
     def __str__(self) -> str:
-        """How many bands, and steps."""
+        """The numbers of bands and steps."""
         return f"{self.bands} bands, {self.steps} steps"

@@ -148,7 +148,7 @@ def _parity(bits: Bits) -> Integers:
 
 
 def _last_hidden(output: Output, known: Bits) -> Any:
-    """Where one element alone is hidden: its bit if the output is the true parity; 0 elsewhere."""
+    """The bit of the last hidden element, if the output is the true parity; 0 for all others."""
     alone = (known == 0) & ((known == 0).sum(axis=1, keepdims=True) == 1)
     others = np.prod(np.where(known == 0, 1, known), axis=1, dtype=np.int64)
     return alone * (output * others)[:, None]

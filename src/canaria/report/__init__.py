@@ -52,10 +52,9 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
         InputError: If the format is unknown or the file cannot be written.
 
     Example:
-        >>> from pathlib import Path
-        >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.report import write_report_of
-        >>> write_report_of([Result(lower_bound(Counts(90, 100, 100)))], Path("report.html"))
+        ```python
+        write_report_of([first, second], Path("report.html"), title="Two audits")
+        ```
 
     """
     from canaria.report.formats import require_known, write_report

@@ -12,6 +12,8 @@ from canaria._core.rounding import percent
 from canaria.bounds.bound import Bound, lower_bound
 from canaria.bounds.parts import Ladder, Step
 from canaria.bounds.result import Result
+from canaria.claims import ApproximateDP
+from canaria.evidence.base import count_alone
 from canaria.report import words
 
 _CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.995)
@@ -181,7 +183,7 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
     """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
     evidence = bound.clearest
-    progress = evidence.progress(bound.epsilon)
+    progress = evidence.progress(ApproximateDP(bound.epsilon, delta=0))
     counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
     projected = len(counts) == 1
     if projected:
@@ -197,7 +199,7 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
     curve = []
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for size, hits in kept:
-            alone = evidence.count_alone(hits, size)
+            alone = count_alone(evidence, hits, size)
             if alone is None:
                 continue
             found = lower_bound(alone, bound.delta, bound.confidence, family=bound.family)
@@ -209,7 +211,7 @@ def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
     """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
     evidence = bound.clearest
     right, taken = bound.tally
-    alone, sure = evidence.count_alone(right, taken), f"{percent(bound.confidence)}%"
+    alone, sure = count_alone(evidence, right, taken), f"{percent(bound.confidence)}%"
     if taken == 0 or alone is None:
         return ()
     steps = [(f"{right} of {taken} right: point estimate of ε", bound.estimate)]

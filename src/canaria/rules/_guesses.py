@@ -12,7 +12,7 @@ from canaria.evidence import Evidence
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """Which elements are guessed, in which order, and how.
+    """The guessed elements, in the order of guessing, with the guess for each.
 
     Attributes:
         order: The elements in the order of guessing.
@@ -44,7 +44,7 @@ class Guesses:
 
 
 class Commitment(Protocol):
-    """What a rule commits to; `reveal` is the only place that sees the bits.
+    """The guesses that a rule has committed to; only `reveal` sees the bits.
 
     Example:
         >>> import numpy as np
@@ -78,7 +78,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OneShot:
-    """Guesses that all depend on the output alone, and how their hits are weighed."""
+    """Guesses that all depend on the output alone, with a function from their hits to evidence."""
 
     guesses: Guesses
     weigh: Callable[[Hits], Evidence]
@@ -91,7 +91,7 @@ class OneShot:
 def falling(scores: Floats, rng: np.random.Generator) -> Integers:
     """The elements from the highest score to the lowest, ties in random order.
 
-    Elements are shuffled, and sorted by the slower stable sort, only where there are ties.
+    Without ties the order needs no coins, and the unstable sort, which is faster, is enough.
     """
     shuffled = rng.permutation(len(scores))
     found: Integers = np.argsort(-scores)
@@ -103,6 +103,7 @@ def falling(scores: Floats, rng: np.random.Generator) -> Integers:
 
 def highest(scores: Floats, k: int, rng: np.random.Generator) -> Integers:
     """The k elements of highest score in no order; ties for the last places are broken at random."""
+    # All elements above the last score are in; of those equal to it, a random choice fills the last places.
     last = np.partition(scores, len(scores) - k)[len(scores) - k]
     above, tied = np.flatnonzero(scores > last), np.flatnonzero(scores == last)
     return np.concatenate([above, rng.choice(tied, k - len(above), replace=False)])

@@ -87,14 +87,14 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
 
 _EXAMPLES: Final = {"threshold": "0.5"}
 """A number for an error message, where 100 would not be one that people use."""
-_OURS: Final = re.compile(
+_BUILT_IN: Final = re.compile(
     "All|Around|Bet|Matched|Online|Ranked|Soft|Surest|SurestFirst|Tails|Threshold|Top|UpTo"
 )
-"""Names that only rules of canaria are recorded by."""
+"""Names under which only rules of canaria are recorded."""
 
 
 def written(rule: object) -> str:
-    """How results record a rule: as it prints, with its module if another rule has the same name.
+    """A rule as results record it: as it prints, with its module if a rule of canaria has the same name.
 
     Args:
         rule: The rule.
@@ -109,5 +109,5 @@ def written(rule: object) -> str:
     """
     text = repr(rule)
     module = type(rule).__module__
-    borrowed = _OURS.fullmatch(text.partition("(")[0]) and not module.startswith("canaria.rules.")
+    borrowed = _BUILT_IN.fullmatch(text.partition("(")[0]) and not module.startswith("canaria.rules.")
     return f"{module}.{text}" if borrowed else text

@@ -1,6 +1,6 @@
-"""Rules that may abstain depending on revealed bits, with evidence that allows this.
+"""Rules that may abstain depending on revealed bits, and give evidence that allows this (Theorem 12).
 
-They decide round by round. Scores must be privacy losses; in a single round these rules are
+They decide round by round. Scores must be privacy losses. In a single round these rules are
 maximum-likelihood guessers like the others.
 """
 
@@ -20,8 +20,8 @@ from canaria.evidence import Bets, Budget, Counts, Evidence
 class AdaptiveRule(Protocol):
     """A rule that decides round by round, and then weighs which guesses were right.
 
-    `decide` sees the losses of a round given the bits revealed before, and how many guesses were taken so
-    far; it returns -1, +1, or 0 to abstain. `weigh` gets the losses on which each guess was decided.
+    `decide` sees the losses of a round, given the bits revealed before, and the number of guesses so far. It
+    returns -1, +1, or 0 to abstain. `weigh` gets the hits, with the losses on which the guesses were based.
 
     Example:
         >>> from canaria.rules import AdaptiveRule, Bet, Tails
@@ -38,8 +38,8 @@ class AdaptiveRule(Protocol):
 class ChoosingRule(AdaptiveRule, Protocol):
     """An adaptive rule that also chooses which of the hidden elements to guess next.
 
-    `choose` sees the losses of the hidden elements given all revealed bits and returns positions among them;
-    an empty choice ends the game.
+    `choose` sees the losses of the hidden elements, given all revealed bits, and returns positions among
+    them. An empty choice ends the game.
 
     Example:
         >>> from canaria.rules import Bet, ChoosingRule, SurestFirst
@@ -74,6 +74,7 @@ class Bet:
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:
         """The bets; if there was no guess, a single bet without a stake."""
+        # Confidence 1/2 is skipped against every claim, so this evidence refutes nothing.
         if len(hits) == 0:
             return Bets([0.5], [0], elements)
         capped = np.minimum(np.abs(losses), math.log(4 * elements))
@@ -85,7 +86,7 @@ class SurestFirst:
     """Guess the hidden elements of largest |loss| next, and bet on them; gives `Bets`.
 
     Attributes:
-        block: How many elements are guessed before their bits are revealed.
+        block: The number of elements that are guessed before their bits are revealed.
 
     Example:
         >>> from canaria import play

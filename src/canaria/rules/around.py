@@ -1,4 +1,4 @@
-"""The rule for a number of guesses that was planned: both tails, counted at numbers near it."""
+"""The rule for a planned number of guesses: both tails, counted at numbers of guesses near it."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -16,7 +16,7 @@ from canaria.rules._guesses import (
 )
 
 _WIDTH: Final = 1.5
-"""Numbers from k / 1.5 to 1.5 k are looked at."""
+"""Looks range from k / 1.5 to 1.5 k."""
 _LOOKS: Final = 21
 
 
@@ -24,11 +24,12 @@ _LOOKS: Final = 21
 class Around:
     """Guess both tails alternating, and look at about 21 numbers of guesses from k / 1.5 to 1.5 k.
 
-    `Tails(k)` with some slack: numbers so close together rise and fall together, so that looking at all of
-    them costs little, and the best of them brings more. Where both tails tell and k suits the leak, the bound
-    is larger than that of `Ranked`, which looks at every number and at each tail alone. A leak of another
-    size shows less, above all a larger one. `canaria.training.plan.planned_rule` finds k for a training run.
-    Only the order of the scores is used, and ties are broken at random. Gives a `Ranking`.
+    This is `Tails(k)` with some slack. Counts at such close numbers rise and fall together, so looking at all
+    of them costs little, and the best of them gains more. If both tails leak and k suits the leak, the bound
+    is larger than that of `Ranked`, which looks at every number of guesses and at each tail alone. If the
+    leak has another size, above all a larger one, the bound is smaller.
+    `canaria.training.plan.planned_rule` finds k for a training run. Only the order of the scores is used, and
+    ties are broken at random. Gives a `Ranking`.
 
     Attributes:
         k: The number of guesses, fixed in advance.
@@ -44,7 +45,7 @@ class Around:
 
     k: int
     orders: ClassVar[tuple[tuple[float, bool], ...]] = ((1.0, False),)
-    """What each order may spend of the error probability, and whether it has one sign: both tails alone."""
+    """The share of the error probability of each order, and whether it has one sign: only both tails."""
 
     def __post_init__(self) -> None:
         checks.assign(self, k=checks.integer("k", self.k, 1))
@@ -59,7 +60,7 @@ class Around:
         return OneShot(guesses, lambda hits: Ranking(hits, total, grid, committed=taken))
 
     def looks(self, elements: int) -> Integers:
-        """The numbers of guesses that are looked at where there are so many elements."""
+        """The numbers of guesses that are looked at, for a number of elements."""
         checks.integer("k", self.k, 1, elements, "elements")
         spaced = np.geomspace(max(self.k / _WIDTH, 1), min(self.k * _WIDTH, elements), _LOOKS)
         return np.unique(np.rint(spaced).astype(np.int64))

@@ -1,9 +1,10 @@
 """The one place where every rule is played; a rule never sees the order of the list.
 
 A list is often sorted by the hidden bits (members first, as in most files). The bits are still fair coins,
-but a rule that breaks ties, bets or stops by position would read them off the list. The elements of a round
-are therefore put in random order before a rule sees their scores, and the bits that it gets afterwards are in
-the same random order.
+but a rule that breaks ties, bets or stops by position would read them off the list. So the elements of a
+round are put in random order before a rule sees their scores, and the bits that it gets afterwards are in the
+same random order. Given the bits and the output, the order that the rule sees is then uniform, so it is one
+of the guesser's own coins (Theorem 22).
 """
 
 from collections.abc import Callable
@@ -30,6 +31,7 @@ def guess_once(rule: Rule, scores: Floats, bits: Bits, rng: np.random.Generator)
     The guesses use the numbering of the list; they are None if a user's rule does not show them.
     """
     order = rng.permutation(len(scores))
+    # `commitment` is made before any line below it touches the bits.
     commitment = rule(scores[order], rng)
     hidden = bits[order]
     if isinstance(commitment, OnlineRounds):
@@ -52,7 +54,10 @@ def guess_in_rounds(
     rounds: tuple[Integers, ...],
     rng: np.random.Generator,
 ) -> list[Guessed]:
-    """In every trial, guess a round, reveal it, and continue with the next."""
+    """In every trial, guess a round, reveal it, and continue with the next.
+
+    All trials go through the rounds together, so that the losses of a round are computed for all at once.
+    """
     trials = range(len(bits))
     known = np.zeros_like(bits)
     taken = np.zeros(len(bits), dtype=np.int64)
@@ -60,6 +65,7 @@ def guess_in_rounds(
     for elements in rounds:
         scores = losses(outputs, _read_only(known))
         for trial in trials:
+            # The rule gets the losses of this round alone: a score may be known of later elements, a bit not.
             part = _decided(rule, rng.permutation(elements), scores[trial], int(taken[trial]))
             seen[trial].append(part)
             taken[trial] += len(part[0])
@@ -90,7 +96,7 @@ def guess_by_choice(
 
 
 def _chosen(rule: ChoosingRule, hidden: Integers, scores: Floats) -> Integers:
-    """The elements that the rule chooses, each once: a bit that is guessed twice counts twice."""
+    """The elements that the rule chooses, each at most once: a bit guessed twice would count twice."""
     chosen = hidden[rule.choose(scores)]
     if len(np.unique(chosen)) < len(chosen):
         raise InputError(f"choose must return different positions, got {shown(chosen)} from {shown(rule)}")
@@ -118,7 +124,7 @@ def _weighed(rule: AdaptiveRule, parts: list[_Part], bits: Bits) -> Guessed:
 def _require_all_counted(evidence: Evidence, total: int) -> None:
     """Delta is charged for every hidden bit, so a user's rule must count the elements that it left out.
 
-    More than there are would be valid, but the result would contradict its own scores.
+    A larger number would be valid, but the result would contradict its own scores.
     """
     if not isinstance(evidence, Evidence):
         raise InputError(f"a rule must turn hits into evidence, such as Counts, got {shown(evidence)}")
@@ -133,7 +139,7 @@ def _require_all_counted(evidence: Evidence, total: int) -> None:
 
 
 def _require_one_sign(evidence: Evidence, guesses: Guesses | None) -> None:
-    """Half of delta is charged where one sign is guessed: refuse guesses that show both."""
+    """Evidence of one sign is charged for half of the elements, so guesses of both signs are refused."""
     if evidence.one_sided and guesses is not None and len(np.unique(guesses.signs[guesses.signs != 0])) > 1:
         raise InputError(
             "one_sided evidence comes from guesses of one sign, fixed in advance; these have both, got "

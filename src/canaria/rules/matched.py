@@ -1,4 +1,4 @@
-"""The rule for a family of claims: every claim is tested at numbers of guesses of its own."""
+"""The rule for a family of claims: every claim is tested at its own numbers of guesses."""
 
 from dataclasses import dataclass
 
@@ -18,17 +18,17 @@ from canaria.rules._guesses import (
 
 @dataclass(frozen=True, repr=False)
 class Matched:
-    """Guess both tails alternating, and count at the numbers of guesses that suit each claim of a family.
+    """Guess both tails alternating, and count at numbers of guesses chosen for each claim of a family.
 
-    The bound is against the family, and about mechanisms of it: larger than one for every mechanism, and
-    nothing is paid for choosing the number of guesses. Only the order of the scores is used, and ties are
-    broken at random. Gives `MatchedCounts`.
+    The bound is against the family, so it applies to mechanisms of the family alone. It is larger than one
+    for every mechanism, and choosing the number of guesses costs nothing. Only the order of the scores is
+    used, and ties are broken at random. Gives `MatchedCounts`.
 
     Attributes:
         family: The family of claims, or its name: "gaussian", "dpsgd:steps=1000,sample_rate=0.01".
         confidence: The confidence for which the numbers of guesses are chosen.
-        independent: Whether elements are assumed not to influence each other: a larger bound, which is
-            withdrawn where the guesses speak against it.
+        independent: Whether elements are assumed not to influence each other. The bound is then larger, and
+            withdrawn if the guesses contradict the assumption.
 
     Example:
         >>> from canaria import play

@@ -13,8 +13,10 @@ from canaria.evidence import Bets
 from canaria.rules._guesses import Guesses, falling
 
 _RIDGE: Final = np.diag([0.01, 0.1])
+"""The prior precision of intercept and slope: without it, separable blocks would have no fit."""
 _NEWTON_STEPS: Final = 25
 _LARGEST_FEATURE: Final = 8.0
+"""In standard deviations: one outlier must not decide the fit."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,9 @@ class Online:
     """Reveal the elements from the middle of the ranking outward, in blocks, and bet on each block.
 
     The confidence of a guess is the prediction of regularised logistic fits to the blocks revealed before,
-    discounted for their uncertainty. The elements in the middle of the ranking teach the fit and cost little;
-    the tails, which matter most, come last, when the fit is best. Two fits compete, one on the score and one
-    on its rank, weighted by how well they predicted earlier blocks. Gives `Bets`.
+    discounted for their uncertainty. The elements in the middle of the ranking teach the fit and cost little.
+    The tails, which matter most, come last, when the fit is best. There are two fits, one on the score and
+    one on its rank, weighted by their likelihoods of earlier blocks. Gives `Bets`.
 
     Attributes:
         blocks: The number of blocks, at least 2.
@@ -90,9 +92,11 @@ class OnlineRounds:
         chances = np.array(
             [_predict(feature[seen], known[seen] > 0, feature[block]) for feature in self.features]
         )
+        # Bayes' rule for "one of the two fits is right", with equal priors.
         weights = np.exp(trust - trust.max())
         mixed = weights @ chances / weights.sum()
-        # No bet stakes everything: one wrong guess would then lose all that was won before.
+        # No bet stakes everything: a wrong guess would then lose all that was won before. The limit depends
+        # on the number of elements alone (Theorem 12).
         largest = 1 - 1 / (2 * len(known))
         confidences = np.minimum(np.maximum(mixed, 1 - mixed), largest)
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
@@ -144,6 +148,8 @@ def _features(scores: Floats, order: Integers) -> Floats:
 
     Ranks come from the order in which ties were broken at random, never from the order of the input.
     """
+    # Infinite scores are allowed: they end up beyond all finite ones. Centre and scale are the median and the
+    # quantiles of one standard deviation, which a few extreme scores do not move.
     finite = scores[np.isfinite(scores)]
     largest = float(np.abs(finite).max(initial=0.0)) or 1.0
     bounded = np.clip(scores / largest, -2.0, 2.0)
@@ -158,6 +164,7 @@ def _features(scores: Floats, order: Integers) -> Floats:
 
 def _predict(seen: Floats, included: Hits, new: Floats) -> Floats:
     """Pr[+1] at new features from a ridge logistic fit, moderated by the uncertainty of the fit."""
+    # Newton's method for the penalised likelihood, which is concave.
     design = np.column_stack([np.ones_like(seen), seen])
     target, weights = np.column_stack([np.ones_like(new), new]), np.zeros(2)
     curvature = _RIDGE.copy()
@@ -168,5 +175,6 @@ def _predict(seen: Floats, included: Hits, new: Floats) -> Floats:
         weights = weights + step
         if np.abs(step).max() < 1e-6:
             break
+    # MacKay (1992): the mean of a logistic function over a normal law of its argument, approximately.
     variance = np.einsum("ij,ij->i", target @ np.linalg.inv(curvature), target)
     return np.asarray(special.expit(target @ weights / np.sqrt(1 + math.pi / 8 * variance)))

@@ -11,7 +11,7 @@ from canaria.evidence.ranking import looks
 from canaria.rules._guesses import Guesses, falling, tails_alternating
 
 SHARES: Final = (0.7, 0.15, 0.15)
-"""What both tails, top only and bottom only may spend of the error probability."""
+"""The shares of the error probability of both tails, of the top, and of the bottom (Theorem 15)."""
 ONE_SIDED: Final = (False, True, True)
 """Whether all guesses of an order have one sign."""
 
@@ -36,7 +36,7 @@ class Ranked:
     """
 
     orders: ClassVar[tuple[tuple[float, bool], ...]] = tuple(zip(SHARES, ONE_SIDED, strict=True))
-    """What each order may spend of the error probability, and whether it has one sign; first both tails."""
+    """The share of the error probability of each order, and whether it has one sign; first both tails."""
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
         """Commit to the three orders."""
@@ -53,7 +53,7 @@ class Ranked:
         return RankedOrders(orders)
 
     def looks(self, elements: int) -> Integers:
-        """The numbers of guesses that are looked at where there are so many elements."""
+        """The numbers of guesses that are looked at, for a number of elements."""
         return looks(elements)
 
 

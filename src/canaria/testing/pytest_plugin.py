@@ -28,7 +28,7 @@ import pytest
 if TYPE_CHECKING:
     from canaria.bounds.bound import Bound
     from canaria.claims import Claim
-    from canaria.testing.assertions import Verdict
+    from canaria.testing.verdict import Verdict
 
 _SUITE: Final = "canaria-suite"
 _FIXTURES: Final = frozenset({"assert_private", "assert_private_training"})
@@ -131,14 +131,14 @@ class Suite:
             for note in line["notes"]:
                 terminalreporter.write_line(f"        {note}")
         terminalreporter.write_line(
-            f"{_audits(len(lines))} made, seed {self.seed}, each held at a false-alarm probability of "
+            f"{_audits(len(lines))} made, seed {self.seed}, each at a false-alarm probability of "
             f"{self.rate / self.audits:.3g}: a suite of correct mechanisms with up to {self.audits} audits "
             f"fails with probability at most {100 * self.rate:.6g}%. Passing is not a proof of privacy."
         )
 
 
 def declared(item: pytest.Item) -> int:
-    """How many audits a test may make: as marked, or one for each fixture of this plugin that it uses."""
+    """The number of audits of a test: as marked, or one for each fixture of this plugin that it uses."""
     used = len(_FIXTURES.intersection(getattr(item, "fixturenames", ())))
     mark = item.get_closest_marker("privacy")
     if mark is None:
@@ -251,7 +251,7 @@ class GameAssertion(_Assertion):
     """The value of the fixture `assert_private`."""
 
     def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
-        from canaria.testing.assertions import examine
+        from canaria.testing.examine import examine
 
         return examine(audited, claim, how, confidence, rng=seed)
 
@@ -260,7 +260,7 @@ class TrainingAssertion(_Assertion):
     """The value of the fixture `assert_private_training`."""
 
     def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
-        from canaria.testing.assertions import examine_training
+        from canaria.testing.examine import examine_training
 
         conformance = how.pop("conformance", True)
         return examine_training(audited, claim, how, confidence, conformance=conformance)

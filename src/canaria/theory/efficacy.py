@@ -6,8 +6,8 @@ p(|loss_i|), so the best guesser that takes k guesses has the expected accuracy
     E*_k = E[mean of the k largest p(|loss_i(O)|)] <= AC = E[max_i p(|loss_i(O)|)]
          <= p(DDP), DDP = sup |loss_i(o)|          <= p(epsilon).
 
-Exact where the outputs can be enumerated or a closed form is known; otherwise simulated, with a
-standard error. All of these are probabilities; `Accuracy.epsilon` is the other scale.
+They are exact if the outputs can be enumerated or a closed form is known. Otherwise they are simulated, with
+a standard error. All of these are probabilities; `Accuracy.epsilon` is the other scale.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,10 @@ from canaria._core.seeds import Seed
 from canaria.mechanisms import AnalysedMechanism, ScoredMechanism
 
 _BLOCK: Final = 4_000_000
+"""Losses that are held at once: a bound on memory."""
 TRIALS: Final = 10_000
 THEORY: Final = 0x74686579
+"""Separates the random numbers of simulations from those of other uses of a seed."""
 
 
 @dataclass(frozen=True)
@@ -215,14 +217,13 @@ def means(
 ) -> tuple[list[Accuracy], Floats]:
     """Means of several statistics of |loss| over the same outcomes or games, in blocks.
 
-    Also the covariance matrix of these means (zero if exact), which gives the errors of differences.
-    Statistics
-    of the same games are correlated, so the error of a difference does not follow from those of its parts.
-    Blocks bound the memory: a game holds n losses.
+    The second value is the covariance matrix of these means (zero if they are exact). Statistics of the same
+    games are correlated, so the error of a difference does not follow from the errors of its parts.
     """
     block = max(1, _BLOCK // n)
     outcomes = mechanism.outcomes(n)
     if outcomes is not None:
+        # Every statistic is a function of |loss|, so outputs that differ by a symmetry count as one.
         totals = np.zeros(len(statistics))
         for start in range(0, len(outcomes.chances), block):
             chances = outcomes.chances[start : start + block]
@@ -248,5 +249,6 @@ def means(
 def top_mean(accuracies: Floats, k: int) -> Floats:
     """The mean of the k largest of each row."""
     n = accuracies.shape[1]
+    # A partition finds the k largest in linear time; their order does not matter.
     top = accuracies if k == n else np.partition(accuracies, n - k, axis=1)[:, n - k :]
     return np.asarray(top.mean(axis=1))

@@ -21,8 +21,8 @@ from canaria.theory.efficacy import TRIALS, Accuracy, means, top_mean
 class Gaps:
     """Efficacy, and the three gaps between it and p(epsilon): elements, outputs, interference.
 
-    *Elements*: guesses must be spent on elements that are less exposed than the worst. *Outputs*: the one
-    output seen need not be the worst. *Interference*: the other hidden bits blur each element.
+    *Elements*: some guesses are about elements that are less exposed than the worst. *Outputs*: the one
+    output need not be the worst. *Interference*: the hidden bits of other elements blur each element.
 
     Attributes:
         n: The number of elements.
@@ -95,7 +95,7 @@ class Gaps:
 def gaps(
     mechanism: AnalysedMechanism, n: int, k: int | None = None, trials: int = TRIALS, rng: Seed = None
 ) -> Gaps:
-    """Decompose what one-run auditing with k of n guesses loses.
+    """Decompose the loss of one-run auditing with k of n guesses into its three causes.
 
     Efficacy and average case come from the same outcomes or games, so that no gap is negative. If DDP is only
     known as an upper limit (`Symmetric`), interference is a lower limit and outputs an upper limit.
@@ -123,6 +123,7 @@ def gaps(
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
     statistics = (partial(_efficacy, count), _average_case)
     (best, average), covariance = means(mechanism, n, statistics, trials, rng)
+    # Both means are of the same games: Var(X - Y) = Var X + Var Y - 2 Cov(X, Y).
     difference = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     error = math.sqrt(max(0.0, float(difference)))
     return Gaps(
@@ -146,6 +147,7 @@ def _average_case(sizes: Floats) -> Floats:
 
 def _in_epsilon(accuracy: Accuracy) -> float:
     """A standard error in units of epsilon, to first order."""
+    # Epsilon = logit(value) has the derivative 1 / (value (1 - value)).
     slope = accuracy.value * (1 - accuracy.value)
     return accuracy.error / slope if slope > 0 else (0.0 if accuracy.error == 0 else math.inf)
 

@@ -3,11 +3,11 @@
 One-run auditing (with abstentions) is tight iff, for every level below the privacy level, the number of
 elements with |loss_i| >= level tends to infinity in probability.
 
-Count-in-Sets with sets of s(n) elements: an element is exposed at that level where its set's count is at
-least s p(level) or at most s (1 - p(level)), which has probability about 2^(-s (1 - H)) with H the binary
-entropy of p(level). H tends to 0 as the level grows, so n 2^(-s (1 - H)) tends to infinity for every
-level iff limsup s(n) / log2(n) <= 1. The paper's "iff s(n) = o(log n)" is too strict:
-s = log2(n) / 2 is tight.
+Count-in-Sets with sets of s(n) elements is an example. An element is exposed at a level if the count of its
+set is at least s p(level) or at most s (1 - p(level)). This has probability about 2^(-s (1 - H)), with H the
+binary entropy of p(level). H tends to 0 as the level grows, so n 2^(-s (1 - H)) tends to infinity for every
+level iff limsup s(n) / log2(n) <= 1. The paper's "iff s(n) = o(log n)" is too strict: s = log2(n) / 2 is
+tight.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from canaria.theory.efficacy import THEORY, simulated_sizes
 
 @dataclass(frozen=True)
 class Tightness:
-    """How many elements have |loss| of at least `level`, for each n.
+    """The number of elements with |loss| of at least `level`, for each n.
 
     Attributes:
         level: The level.
@@ -112,6 +112,8 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
         (1.953125, 199.8046875)
 
     """
+    # All or none of a set are included with probability 2 / 2^size. In one run all its elements are then
+    # certain. Adaptively, the last element always is, and the geometric series of earlier ones adds to it.
     whole = 2.0 ** -(checks.integer("size", size, 1) - 1)
     return n / size * (2 - whole if adaptive else size * whole)
 
@@ -135,6 +137,7 @@ def exposed_elements(n: int, size: int, level: float) -> float:
         True
 
     """
+    # n / size sets, of which each exposes all of its elements or none.
     counts = np.arange(checks.integer("size", size, 1) + 1)
     with np.errstate(divide="ignore"):
         losses = np.abs(np.log(counts) - np.log(size - counts))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Final
 from canaria._core.seeds import Seed
 from canaria.bounds.bound import Bound
 from canaria.claims.families import Family
-from canaria.game.play import Transcript, batched, replay_own
+from canaria.game.guesser import batched
+from canaria.game.replay import replay_own
+from canaria.game.transcript import Transcript
 from canaria.rules import AdaptiveRule, Matched, Rule
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from canaria.bounds.conformance import LEVEL, Conformance
 from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.claims.families import Family
-from canaria.game.play import Transcript
+from canaria.game.transcript import Transcript
 from canaria.rules import AdaptiveRule, Rule
 from canaria.training.conformance.tested import conformance_of, not_tested
 from canaria.training.guesses import bound_of, transcript_of

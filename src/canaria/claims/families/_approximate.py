@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from canaria._core import checks
 from canaria._core.arrays import Floats
@@ -60,10 +60,6 @@ class Approximate(Family):
     def leaks(self, elements: int) -> list[Claim]:
         """Those of Gaussian noise, as most mechanisms add it."""
         return Gaussian().leaks(elements)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The delta, for JSON."""
-        return {"delta": self.delta}
 
     @property
     def condition(self) -> str:

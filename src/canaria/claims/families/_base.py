@@ -1,4 +1,4 @@
-"""What every family is: a chain of claims, from the strongest promise to the weakest."""
+"""The interface of all families: chains of claims, from the strongest promise to the weakest."""
 
 import math
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from canaria._core.rounding import significant
 from canaria.claims.base import Claim
 
 _STEP: Final = 1.1
-"""From the last claim of a stretch to that of the next."""
+"""The parameter of the last claim of a stretch over that of the stretch before."""
 _SMALLEST_PARAMETER, _LARGEST_LOG = 1e-6, 7.0
 _AS_CLOSE: Final = 1e-6
 
@@ -55,10 +55,10 @@ class Family(Kind):
 
     @abstractmethod
     def stretches(self, elements: int) -> Floats:
-        """The parameter of the last claim of each stretch, rising, for an audit of so many elements."""
+        """The parameter of the last claim of each stretch, rising, for an audit of this size."""
 
     def leaks(self, elements: int) -> list[Claim]:
-        """What mechanisms may leak, the least first; how claims are tested is chosen for these.
+        """Leaks for which the looks of claims are chosen, the smallest first.
 
         By default the claims of the family themselves.
         """
@@ -67,14 +67,14 @@ class Family(Kind):
     @property
     @abstractmethod
     def condition(self) -> str:
-        """What must be true of a mechanism for its epsilon to be bounded, after "if"; empty if nothing."""
+        """The condition on a mechanism under which its epsilon is bounded, after "if"; empty if none."""
 
     @abstractmethod
     def consequence(self, claim: Claim) -> str:
-        """What follows for a mechanism of the family if this claim is refuted."""
+        """The conclusion about a mechanism of the family if this claim is refuted."""
 
     def require_delta(self, delta: float) -> None:
-        """Check a delta, and that claims of the family say something of epsilon there."""
+        """Check a delta, and that claims of the family have an epsilon there."""
         if checks.delta(delta) < self.least_delta:
             raise InputError(
                 f"delta must be larger, such as 1e-5: claims of the family of {self} have no finite epsilon "
@@ -82,7 +82,7 @@ class Family(Kind):
             )
 
     def at(self, epsilon: float, delta: float) -> Claim:
-        """The weakest claim that keeps a promise of (epsilon, delta): what it means for this family.
+        """The weakest claim of the family that implies (epsilon, delta)-DP.
 
         Args:
             epsilon: The epsilon that is promised.
@@ -122,6 +122,8 @@ def _weakest(family: Family, epsilon: float, delta: float) -> Claim:
     def excess(log_parameter: float) -> float:
         return family.claim(math.exp(log_parameter)).least_epsilon_at(delta) - epsilon
 
+    # By logarithms, as parameters range over several powers of ten. Few tries first narrow the bracket, since
+    # an accountant takes longest for the weakest claims.
     low, high = math.log(_SMALLEST_PARAMETER), 0.0
     while (above := excess(high)) <= 0 and high < _LARGEST_LOG:
         low, high = high, high + math.log(2)
@@ -131,6 +133,7 @@ def _weakest(family: Family, epsilon: float, delta: float) -> Claim:
         middle = (low + high) / 2
         low, high = (low, middle) if excess(middle) > 0 else (middle, high)
     found = float(optimize.brentq(excess, low, high, xtol=_AS_CLOSE / 4))
+    # The claim must be on the weaker side: one that is a little too strong would promise more than was asked.
     step = _AS_CLOSE / 4
     while excess(found) <= 0:
         found, step = found + step, 2 * step
@@ -215,6 +218,8 @@ def require_chain(family: Family, elements: int) -> None:
     for end in ends.tolist():
         lines = family.claim(end).lines()
         if before is not None:
+            # Both curves are concave and piecewise linear: if one is below the other at all corners, it is
+            # everywhere.
             corners = np.concatenate([[0.0], lines.corners_q, before.corners_q])
             if (before.largest(corners) > lines.largest(corners) * (1 + 1e-6) + 1e-9).any():
                 raise InputError(

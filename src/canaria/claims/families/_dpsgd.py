@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from canaria.claims.dpsgd import DpSgd
 from canaria.claims.families._base import Family
 
 _LESS_NOISE: Final = 0.94
-"""From the noise of the last claim of a stretch to that of the next."""
+"""The noise of the last claim of a stretch over that of the stretch before."""
 _LEAST_RATE: Final = 1e-9
 
 
@@ -25,7 +25,8 @@ class DpSgdFamily(Family):
     """DP-SGD with these steps and this rate, by one over the noise multiplier.
 
     More noise in every step is post-processing of less noise, so the claims are a chain. Stretches end at
-    noise multipliers that are powers of 0.94: the curve of each takes a while, once.
+    noise multipliers that are powers of 0.94, whatever the number of elements, so that their curves, which
+    take a while, are computed once.
 
     Attributes:
         steps: The number of steps.
@@ -54,7 +55,7 @@ class DpSgdFamily(Family):
         checks.assign(self, steps=probe.steps, sample_rate=probe.sample_rate)
 
     def claim(self, parameter: float) -> DpSgd:
-        """DP-SGD with this noise multiplier."""
+        """DP-SGD with one over this number as the noise multiplier."""
         return DpSgd(noise_multiplier=1 / parameter, sample_rate=self.sample_rate, steps=self.steps)
 
     def parameter(self, claim: Claim) -> float:
@@ -66,16 +67,13 @@ class DpSgdFamily(Family):
 
     def stretches(self, elements: int) -> Floats:
         """From noise at which DP-SGD is about as private as Gaussian DP with a small mu, to mu = 5."""
+        # Below 1 / sqrt(n), the standard error of a mean accuracy, a leak cannot be told from chance.
         first, last = (self._noise(mu) for mu in (max(0.02, 1 / math.sqrt(elements)), 5.0))
         powers = np.arange(
             math.floor(math.log(first) / math.log(_LESS_NOISE)),
             math.ceil(math.log(last) / math.log(_LESS_NOISE)) + 1.0,
         )
         return np.array([1 / significant(noise) for noise in (_LESS_NOISE**powers).tolist()])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
-        return {"steps": self.steps, "sample_rate": self.sample_rate}
 
     def effort(self, elements: int) -> float:
         """The privacy loss distributions."""

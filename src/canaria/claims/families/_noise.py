@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from canaria._core.arrays import Floats
 from canaria.claims.base import Claim
@@ -37,10 +37,6 @@ class Gaussian(Family):
     def stretches(self, elements: int) -> Floats:
         """From a third of the standard error of a mean up to 7, in steps of 10%."""
         return geometric(min(0.02, 0.3 / math.sqrt(elements)), 7.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """No fields."""
-        return {}
 
     @property
     def condition(self) -> str:
@@ -84,10 +80,6 @@ class Laplace(Family):
     def stretches(self, elements: int) -> Floats:
         """From half of the standard error of a mean up to 20, in steps of 10%."""
         return geometric(min(0.02, 0.5 / math.sqrt(elements)), 20.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """No fields."""
-        return {}
 
     @property
     def condition(self) -> str:

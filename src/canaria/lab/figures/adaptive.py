@@ -7,6 +7,7 @@ import numpy as np
 
 from canaria import Counts, lower_bound
 from canaria.claims.accounting import dpsgd_noise_multiplier
+from canaria.claims.base import PERFECT_PRIVACY
 from canaria.game import play_many
 from canaria.lab.figures._experiment import Experiment, Row
 from canaria.lab.figures.dpsgd import DELTA, DIMENSION, paper_mechanism
@@ -31,7 +32,7 @@ def _compared(mechanism: Any, n: int, threshold: float, trials: int, seed: int, 
     """
     rounds = mechanism.rounds(n)
     pilot = play_many(mechanism, None, UpTo(n, threshold), n, 4, rounds, rng=0)
-    budget = max(1, int(0.8 * sum(game.evidence.tally(0.0).taken for game in pilot) / 4))
+    budget = max(1, int(0.8 * sum(game.evidence.tally(PERFECT_PRIVACY).taken for game in pilot) / 4))
     one_run = play_many(mechanism, None, Threshold(threshold), n, trials, rng=seed)
     unlimited = play_many(mechanism, None, UpTo(n, threshold), n, trials, rounds, rng=seed)
     found = {
@@ -52,7 +53,7 @@ def _compared(mechanism: Any, n: int, threshold: float, trials: int, seed: int, 
 
 
 def _counted(game: Any, n: int) -> float:
-    right, taken = game.evidence.tally(0.0)
+    right, taken = game.evidence.tally(PERFECT_PRIVACY)
     return lower_bound(Counts(right, taken, n)).epsilon
 
 

@@ -26,8 +26,9 @@ from canaria.evidence import (
     Weighted,
 )
 from canaria.evidence.inversion import first_claim_refuted
-from canaria.game.play import Transcript, replay
+from canaria.game.replay import replay
 from canaria.game.scores import audit_scores
+from canaria.game.transcript import Transcript
 from canaria.lab.validity import invalid
 from canaria.lab.validity._games import KNOWN, Auditor, Game
 from canaria.rules import (

@@ -18,8 +18,8 @@ from canaria._core import binomial
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria.claims import ApproximateDP
 from canaria.evidence import Weighted, _sway
+from canaria.evidence._caps import LATTICE
 from canaria.evidence.inversion import EPSILON_GRID
-from canaria.evidence.weighted import LATTICE
 from canaria.training.plan._law import Coordinates, Law, draws
 
 _BINS: Final = 64
