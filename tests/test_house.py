@@ -187,6 +187,7 @@ def test_integrations_have_the_same_files() -> None:
         "_rounding.py",
         "_probes.py",
         "_ghost.py",
+        "_reads.py",
     }
     saving = {"_poisson.py", "_witnessing.py"}
     folders = {

@@ -352,6 +352,27 @@ class TestNoise:
         assert result.alarming
 
 
+class Preconditioned(torch.optim.SGD):
+    """Divides by the size of the sum before noise; `harmless` only asks for its shape."""
+
+    harmless = False
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                clean = parameter.summed_grad
+                parameter.grad /= clean.shape.numel() if self.harmless else 1 + clean.abs()
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("harmless", [True, False])
+def test_an_update_that_reads_gradients_without_noise_is_noted(harmless: bool) -> None:
+    kind = type("Own", (Preconditioned,), {"harmless": harmless})
+    text = str(Training(kind=lambda p: kind(p, lr=0.1)).attach().train(epochs=1).report())
+    assert ("the wrapped optimizer read gradients without noise, first in step 1" in text) != harmless
+    assert ("training matches" in text) == harmless
+
+
 class TestCoverage:
     def test_the_headline_says_what_was_tested(self, correct: Training) -> None:
         result = correct.report()

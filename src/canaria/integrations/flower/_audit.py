@@ -58,6 +58,7 @@ class Audit(flower.Strategy, Recorded):
         self._canaries, self._rng = canaries, rng
         self._given_rate, self._num_examples = sample_rate, num_examples
         self._stated = stated_by(strategy)
+        self._clip_norm = self._stated.clip_norm
         self._clips = isinstance(strategy, flower.DifferentialPrivacyServerSideFixedClipping)
         self._current: dict[str, np.ndarray] = {}
         self._audited: list[str] = []
@@ -105,6 +106,8 @@ class Audit(flower.Strategy, Recorded):
             return self.strategy.aggregate_train(server_round, received)
         if set(_arrays_of(received[0].content)) != set(self._current):
             raise InputError("clients must reply with all of the arrays that they were sent, and no others")
+        # Programs lower it from round to round, and Flower's noise with it: the audit counts in clip norms.
+        self._clip_norm = stated_by(self.strategy).clip_norm
         self._weighted_by, weights = weighing
         if self._drawn is None:
             self._drawn = self._recorder.draw_each()
@@ -122,9 +125,10 @@ class Audit(flower.Strategy, Recorded):
         self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
         real = self._mean_update([reply.content for reply in received], weights, kinds)
         noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}
+        unit = self._stated.clip_norm / self._clip_norm
         self._recorder.see(
-            [clients * noisy[name] for name in self._audited],
-            real=[clients / grown * real[name] for name in self._audited],
+            [unit * clients * noisy[name] for name in self._audited],
+            real=[unit * clients / grown * real[name] for name in self._audited],
         )
         self._drawn = None
         return self._scaled(noisy, grown, kinds), metrics
@@ -176,7 +180,7 @@ class Audit(flower.Strategy, Recorded):
         for canary in drawn:
             touched = self._audited[canary.parameter]
             array = _doubled(self._current[touched]).copy(order="C")
-            array.reshape(-1)[canary.place] += self._norm(canary) * self._stated.clip_norm
+            array.reshape(-1)[canary.place] += self._norm(canary) * self._clip_norm
             content = RecordDict(
                 {
                     arrays_name: ArrayRecord({**sent, touched: Array(array)}),
@@ -206,7 +210,7 @@ class Audit(flower.Strategy, Recorded):
                 update = array.numpy() - self._current[name].astype(np.float64)
                 square += float(np.square(update).sum())
                 total[name] += weight / sum(weights) * update
-            self._longest = max(self._longest, (math.sqrt(square) - rounded) / self._stated.clip_norm)
+            self._longest = max(self._longest, (math.sqrt(square) - rounded) / self._clip_norm)
         return total
 
     def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:

@@ -175,7 +175,8 @@ class Audit(Recorded):
     def _doubts(self) -> tuple[str, ...]:
         """What may leak or not, here and before training was resumed."""
         steps, names = self._steps, names_of(self.optimizer, self._given.model)
-        return (*self._earlier_doubts, *steps.weights.doubts(), *steps.ghost_sums.doubts(names))
+        now = (*steps.weights.doubts(), *steps.ghost_sums.doubts(names), *steps.reads.doubts())
+        return (*self._earlier_doubts, *now)
 
     def _untested(self) -> dict[str, str]:
         """What was not tested, and why; sampling may be tested in part, if several processes train."""

@@ -31,6 +31,7 @@ from canaria.integrations.opacus._internals import (
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.integrations.opacus._ranks import Ranks
+from canaria.integrations.opacus._reads import Reads
 from canaria.integrations.opacus._rounding import Rounded
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of, sampled_rows
@@ -100,6 +101,7 @@ class Steps:
         self._clip_norm = 0.0
         self.faults_of_clipper: tuple[str, ...] | None = None
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
+        self.reads = Reads(given.optimizer)
         self._now: Stated | None = None
         self._own: Tensor | None = None
         self.build(seed)
@@ -109,8 +111,8 @@ class Steps:
             noise=lambda: self.guarded(self._before_noise),
             noised=lambda: self.guarded(self._after_noise),
             update=self._before_update,
-            last=lambda: self.guarded(self.weights.before_update),
-            updated=lambda: self.guarded(self.weights.after_step),
+            last=lambda: self.guarded(self._before_own_step),
+            updated=lambda: self.guarded(self._after_own_step),
         )
 
     def build(self, seed: int) -> None:
@@ -217,6 +219,14 @@ class Steps:
         if self._together:
             self._tell_others()
         self.guarded(self._read)
+
+    def _before_own_step(self) -> None:
+        self.weights.before_update()
+        self.reads.begin(self.count)
+
+    def _after_own_step(self) -> None:
+        self.reads.end(self.count)
+        self.weights.after_step()
 
     def _tell_others(self) -> None:
         """Processes share the heaviest canary that one has seen, and end together.

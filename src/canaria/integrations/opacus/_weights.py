@@ -36,7 +36,7 @@ given up for good once torch's own counters show that something wrote to a param
 """
 _WAITING: Final = 64
 """Checksums are fetched from the device after this many steps: waiting for it costs time."""
-_HARMLESS: Final = "which leaks without limit unless it uses nothing but"
+_HARMLESS: Final = "which leaks without limit unless it uses only noisy gradients, weights or public data"
 _DECLARE: Final = "if so, say changes_weights=True when you attach"
 _SHOWN: Final = 3
 """Names that are listed."""
@@ -174,12 +174,12 @@ class Weights:
         if inside:
             found.append(
                 f"{self._named(inside)} changed after step {min(self._moved[place] for place in inside)} by "
-                f"something else than the private optimizer, {_HARMLESS} the weights themselves"
+                f"something else than the private optimizer, {_HARMLESS}"
             )
         if self._gradients_changed:
             found.append(
                 f"a hook of the optimizer changed gradients after noise was added, first in step "
-                f"{self._gradients_changed}, {_HARMLESS} the noisy gradients"
+                f"{self._gradients_changed}, {_HARMLESS}"
             )
         return found if self._declared else [f"{one}; {_DECLARE}" for one in found]
 
@@ -203,13 +203,13 @@ class Weights:
             begun = zip(self._names, self._watched, self._sums[0, 0].tolist(), strict=True)
             ends = [name for name, parameter, before in begun if int(checksum(parameter)) != before]
             if ends:
-                found.append(f"{_listed(ends)} changed after the last private step, {_HARMLESS} the weights")
+                found.append(f"{_listed(ends)} changed after the last private step, {_HARMLESS}")
         weights = {} if self._model is None else dict(self._model.named_parameters())
         frozen = [n for n, old in self._frozen.items() if n in weights and int(checksum(weights[n])) != old]
         if frozen:
             found.append(
                 f"{_listed(frozen)}, not trained by the private optimizer, changed during training, "
-                f"{_HARMLESS} the weights or public data"
+                f"{_HARMLESS}"
             )
         return found
 

@@ -1,0 +1,71 @@
+"""Gradients without noise: whether the wrapped optimizer reads them while it makes the update."""
+
+from typing import Any, Final
+
+import torch
+from opacus.optimizers import DPOptimizer
+from torch import Tensor
+
+_BEFORE_NOISE: Final = ("summed_grad", "grad_sample")
+_FIRST, _ONE_OF = 16, 32
+"""The first steps are looked at, then one of this many: it takes a call for each parameter."""
+_ABOUT: Final = tuple(
+    getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda")
+)
+"""Properties that tell nothing about the rows."""
+_read: set[str] = set()
+
+
+class _Noting(Tensor):
+    """A tensor that notes that it was read."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function not in _ABOUT:
+            _read.add("read")
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **(kwargs or {}))
+
+
+class Reads:
+    """Puts tensors that note reads in the place of those without noise, while the wrapped optimizer steps.
+
+    The sum of clipped gradients and the gradients of rows stay on the parameters until `zero_grad`. An update
+    that uses them, such as second moments without noise, discloses them.
+    """
+
+    def __init__(self, optimizer: DPOptimizer) -> None:
+        self._optimizer = optimizer
+        self._held: list[tuple[Tensor, str, Tensor]] = []
+        self.first = 0
+        """The first step in which they were read; 0 if there is none."""
+
+    def begin(self, step: int) -> None:
+        """The wrapped optimizer is about to step."""
+        if self.first or (step > _FIRST and step % _ONE_OF):
+            return
+        _read.clear()
+        for parameter in self._optimizer.params:
+            for name in _BEFORE_NOISE:
+                value = getattr(parameter, name, None)
+                if type(value) is Tensor:  # not of a tensor that is spread over processes
+                    self._held.append((parameter, name, value))
+                    setattr(parameter, name, value.as_subclass(_Noting))
+
+    def end(self, step: int) -> None:
+        """It has stepped: put back what was there."""
+        for parameter, name, value in self._held:
+            if isinstance(getattr(parameter, name, None), _Noting):
+                setattr(parameter, name, value)
+        if self._held and _read:
+            self.first = step
+        self._held.clear()
+
+    def doubts(self) -> tuple[str, ...]:
+        """The read; empty if there was none."""
+        if not self.first:
+            return ()
+        return (
+            f"the wrapped optimizer read gradients without noise, first in step {self.first}: an update that "
+            "depends on them leaks without limit",
+        )
