@@ -13,13 +13,13 @@ from canaria.mechanisms.interference import unit_rows
 RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _LEAST_RAW_NORM: Final = 0.01
-"""It is never below this: to what they divide by, clippers add a little."""
+"""The raw norm is never below this, because clippers add a small constant to the norm they divide by."""
 _TOO_HEAVY: Final = 0.05
-"""By how much canaries may weigh more than they should; rounding is far below."""
+"""Canaries may weigh at most this much more than one clip norm. Rounding errors are far smaller."""
 HEAD_PARAMETERS: Final = 2
-"""Of a canary head, over which every canary's gradient is spread: clipped apart, a canary weighs more."""
+"""Parameters of a canary head. Canary gradients are in all of them: clipped apart, they weigh too much."""
 DRAWS, PLACES, TESTS, TOTALS, TIES = 1, 2, 3, 4, 5
-"""What a random number of the auditor's own is for."""
+"""Purposes of the auditor's own random numbers."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
 _LARGEST_DENSE: Final = 8000
@@ -52,7 +52,7 @@ INJECTIONS: Final = {
         "the sampler (canary clients join by our own draw), what clients compute, and whether they clip it",
     ),
 }
-"""What each injection of canaries exercises up to the noisy sum, and what it does not."""
+"""For each injection: what it exercises, up to the noisy sum, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Dirac:
 
     Attributes:
         count: The number of canaries.
-        per_coordinate: The number of canaries to a coordinate; some have fewer if `count` is not a multiple
-            of it.
+        per_coordinate: The number of canaries per coordinate. Some coordinates have fewer if `count` is not a
+                multiple of it.
 
     Raises:
         InputError: If not 1 <= per_coordinate <= count.
@@ -102,7 +102,7 @@ class Dirac:
 
     @property
     def spanning(self) -> int:
-        """How many coordinates span several parameters, where canaries are rows: some of eight or more."""
+        """The number of coordinates that span several parameters if canaries are rows; 0 if below eight."""
         return min(_MOST_SPANNING, self.coordinates // 8)
 
 
@@ -111,7 +111,7 @@ class Dense:
     """Random canaries of norm 1 that all use the same coordinates.
 
     Each canary has independent random signs and the same absolute value in every coordinate. The canaries
-    interfere with each other; the more coordinates there are, the less they do.
+    interfere with each other, and interfere less if there are more coordinates.
 
     Attributes:
         count: The number of canaries, at most 8,000.
@@ -157,9 +157,9 @@ def raw_norm(clip_norm: float) -> float:
 
 
 def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[str, ...]:
-    """What is wrong if a canary weighed so many clip norms, at most, in the clipped sum of a step.
+    """The contradiction if a canary weighed up to `heaviest` clip norms in the clipped sum of a step.
 
-    `apart` says that layers are clipped by themselves, and that it weighed so many norms of a layer.
+    If `apart`, layers are clipped separately and `heaviest` is in units of the clip norm of a layer.
     """
     if isinstance(design, Dense) or not heaviest > 1 + _TOO_HEAVY:
         return ()
@@ -175,7 +175,7 @@ def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[
 
 
 def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
-    """What is wrong if canaries of these parameters weighed so many clip norms, at most."""
+    """The contradiction if canaries weighed up to this many clip norms, by parameter."""
     heavy = {name: weight for name, weight in heaviest.items() if weight > 1 + _TOO_HEAVY}
     if not heavy:
         return ()
@@ -186,7 +186,7 @@ def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
 
 
 def clipped_apart(weight: float) -> tuple[str, ...]:
-    """What is wrong if a gradient that is large in every parameter weighed so many clip norms."""
+    """The contradiction if a gradient that is large in every parameter weighed this many clip norms."""
     if not weight > 1 + _TOO_HEAVY:
         return ()
     return (
@@ -196,7 +196,7 @@ def clipped_apart(weight: float) -> tuple[str, ...]:
 
 
 def unclipped(heaviest: float) -> tuple[str, ...]:
-    """What is wrong if rows added so many clip norms to the clipped sum of a step, to each of them."""
+    """The contradiction if each row added this many clip norms to the clipped sum of a step, on average."""
     if not heaviest > 1 + _TOO_HEAVY:
         return ()
     return (
@@ -206,9 +206,9 @@ def unclipped(heaviest: float) -> tuple[str, ...]:
 
 
 def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
-    """What an audit exercises, and what it does not, in words.
+    """Describe in words the parts of training that an audit exercises, and those it does not.
 
-    `by_the_optimizer` says that it sees what the optimizer uses, not only what the noise was added to.
+    If `by_the_optimizer`, the audit reads the gradient that the optimizer uses, not only the noisy sum.
     """
     touched, *untouched = INJECTIONS[injection]
     if injection == "rows" and isinstance(design, Dirac) and design.spanning == 0:
@@ -219,7 +219,7 @@ def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tupl
 
 
 def design_of(canaries: int | Design, per_coordinate: int) -> Design:
-    """A number of Dirac canaries as a design; a design as it is."""
+    """Return a design unchanged, or make one from a number of Dirac canaries."""
     if isinstance(canaries, Dirac | Dense):
         if per_coordinate != 1:
             raise InputError("per_coordinate goes with a number of canaries; a design holds its own")
