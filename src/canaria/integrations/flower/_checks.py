@@ -1,4 +1,4 @@
-"""Which strategies can be audited; the rest are refused in one line."""
+"""Checks which strategies can be audited. Others are refused with a one-line error."""
 
 from flwr.serverapp import strategy as flower
 
@@ -7,7 +7,7 @@ from canaria.integrations.flower._internals import FixedClipping, averages, inne
 
 
 def require_private(strategy: object) -> FixedClipping:
-    """Check that a strategy clips to a fixed norm and adds its noise to a mean."""
+    """Check that a strategy clips to a fixed norm and adds its noise to a plain mean."""
     name = type(strategy).__name__
     if isinstance(
         strategy,
