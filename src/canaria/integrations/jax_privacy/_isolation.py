@@ -1,4 +1,4 @@
-"""Isolation of rows: does one row of a batch change another's contribution to the clipped sum?"""
+"""Checks whether one row of a batch changes another's contribution to the clipped sum."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final

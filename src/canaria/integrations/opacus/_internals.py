@@ -121,7 +121,7 @@ def is_together(optimizer: DPOptimizer) -> bool:
 
 
 class Shard:
-    """This process's part of a parameter that is sharded over processes, with a parameter's interface.
+    """The local part of a parameter that is sharded over processes, with the interface of a parameter.
 
     It is a contiguous block of rows, so its weights are contiguous in the parameter too.
     """
@@ -146,13 +146,13 @@ class Shard:
 
     @property
     def summed_grad(self) -> Tensor:
-        """This process's part of the clipped sum."""
+        """The local part of the clipped sum."""
         part: Tensor = self._state[CLIPPED_SUM].to_local()
         return part
 
     @property
     def grad(self) -> Tensor:
-        """This process's part of the gradient."""
+        """The local part of the gradient."""
         whole: Any = self._parameter.grad
         part: Tensor = whole.to_local()
         return part
@@ -164,14 +164,14 @@ def first_held(parameter: Tensor | Shard) -> int:
 
 
 def parts_held(optimizer: DPOptimizer) -> list[Any]:
-    """The parameters, or this process's parts of them."""
+    """The parameters, or their local parts if they are sharded."""
     if not is_sharded(optimizer):
         return list(optimizer.params)
     return [Shard(optimizer, parameter) for parameter in optimizer.params]
 
 
 def local_part(parameter: Tensor) -> Tensor:
-    """This process's part of a parameter."""
+    """The part of a parameter that this process holds."""
     held: Any = parameter.detach()
     part: Tensor = held.to_local() if isinstance(held, DTensor) else held
     return part

@@ -146,8 +146,7 @@ class Places:
         if self._spacings is not None:
             after = torch.zeros_like(self.values)
             copy_each(self._split(after), self._sums())
-            # Half precision rounds the added values. The rounded-off part is not released, so it must not
-            # count.
+            # Half precision rounds the added values. The lost part is not released, so it must not count.
             self._shift = (after - self.values).sub_(added, alpha=scale)[self._canaries]
 
     def forget_sums(self) -> None:

@@ -123,9 +123,8 @@ class ProgramAudit:
     def _drawing(self, loader: DataLoader[Any], undo: Undo) -> OnBatch:
         """A loader made by hand begins a pass: pair it with the only optimizer that has no loader yet.
 
-        If its batches are not used for training after all, the audit sees steps that it did not draw. If an
-        engine was given the loader, it has made another that draws in the same way, and programs may train
-        with either.
+        If its batches are not used for training, the audit sees steps that it did not draw. If an engine got
+        this loader, it has made another that draws in the same way, and programs may train with either.
         """
         if loader in self._fed_by:
             return self._fed_by[loader].draws.begin()

@@ -61,8 +61,7 @@ class Plan:
     def drawn(cls, generator: np.random.Generator, row: int, count: int, steps: int) -> "Plan":
         """Draw batches in turn: first-half rows, some with the row, the row alone, some with it.
 
-        The first is never empty, because Opacus learns from it the shape of an empty batch. All runs share
-        it.
+        The first is never empty: Opacus learns from it the shape of an empty batch. All runs share it.
         """
         others = [one for one in range(count) if one != row]
         early = [one for one in others if one < count // 2]

@@ -255,12 +255,12 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 
 
 def checksum(values: Tensor) -> Tensor:
-    """The sum of the bits of this process's part of the values, on their device."""
+    """The sum of the bits of the local part of the values, on their device."""
     return _bits(values).sum(dtype=torch.int64)
 
 
 def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
-    """The sum of the bits of this process's part of all gradients, on their device.
+    """The sum of the bits of the local part of all gradients, on their device.
 
     They are concatenated first, because summing each would take a call for each.
     """
@@ -276,7 +276,7 @@ def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
 
 
 def _bits(parameter: Tensor) -> Tensor:
-    """This process's part of a parameter, as integers."""
+    """The local part of a parameter, as integers."""
     part = local_part(parameter)
     if part.is_complex():
         part = torch.view_as_real(part)
