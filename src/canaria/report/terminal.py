@@ -146,7 +146,7 @@ def _curve(section: Section) -> Table:
 
 
 def _guesses(section: Section) -> Table:
-    """A few points of the curve, its last, and the one with the strongest evidence."""
+    """Some points of the curve, its last, and the one with the strongest evidence."""
     points = section.by_guesses
     chosen = {*points[:: max(1, len(points) // 8)], points[-1]}
     chosen |= {point for point in points if point[0] == section.result.bound.tally.taken}

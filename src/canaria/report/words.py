@@ -1,4 +1,4 @@
-"""The sentences of the report: what a verdict, an adjacency and a gap mean."""
+"""The sentences of the report: the meaning of verdicts, adjacencies and gaps."""
 
 from typing import Final
 
