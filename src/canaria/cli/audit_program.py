@@ -38,7 +38,7 @@ def audit_program(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a program that trains with Opacus, as it is.
+    """Audit a program that trains with Opacus, without changing it.
 
     The claim is what its accountant says, or what it asked make_private_with_epsilon for. Exit code 1 if the
     claim is refuted, or if training is not what was stated.
@@ -78,7 +78,7 @@ def audit_program(
 
 
 def _run(words: list[str], module: bool) -> str:
-    """Run a program as Python would; how it failed, if it did."""
+    """Run a program as Python would, and return how it failed; empty if it did not."""
     import runpy
     import traceback
 
@@ -104,10 +104,10 @@ def _run(words: list[str], module: bool) -> str:
 
 @contextmanager
 def _time_for_a_report() -> Iterator[None]:
-    """Let `os._exit` end the program as `sys.exit` does, so that what it trained is reported.
+    """Make `os._exit` end the program like `sys.exit`, so that its training is reported.
 
-    From another thread than the program's it cannot, so it says that there is no report, by the exit code
-    too. Children that the program forked leave as always.
+    In a thread other than the program's this is not possible, so it prints that there is no report and sets
+    the exit code. Processes that the program forked exit as usual.
     """
     import os
     import threading
@@ -131,7 +131,7 @@ def _time_for_a_report() -> Iterator[None]:
 
 @contextmanager
 def _as_main(words: list[str], module: bool) -> Iterator[None]:
-    """Arguments and search path as the program expects them; afterwards they, and the streams, are ours."""
+    """Set arguments and search path for the program; restore them, and the streams, afterwards."""
     import sys
 
     arguments, path, streams = sys.argv, list(sys.path), (sys.stdout, sys.stderr)
