@@ -315,7 +315,7 @@ def test_what_goes_wrong_on_the_command_line_is_one_line(script: str, tmp_path: 
     ended = canaria("audit-program", str(late))
     assert ended.code == 2
     assert "ε ≥" in ended.out
-    assert "the program failed (ValueError); what is shown is of its training until then" in ended.err
+    assert "the program failed (ValueError); the report covers its training until then" in ended.err
 
 
 def test_a_program_that_leaves_at_once_is_reported(script: str, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_program_that_leaves_at_once_is_reported(script: str, tmp_path: Path) 
     hasty.write_text(f"import os\n{SCRIPT}\nos._exit(3)\n")
     failed = canaria("audit-program", str(hasty), "--canaries", "500")
     assert failed.code == 2
-    assert "the program failed (exit code 3); what is shown is of its training until then" in failed.err
+    assert "the program failed (exit code 3); the report covers its training until then" in failed.err
     assert os._exit.__module__ == "posix"
 
 

@@ -72,7 +72,7 @@ def checked_bits(values: npt.ArrayLike) -> Bits:
     if len(included) >= _MATCHED and (included[1::2] != included[: len(included) // 2 * 2 : 2]).all():
         warnings.warn(
             f"bits differ within every pair of neighbours over {len(included)} elements (or alternate "
-            f"strictly), as if one of two had always been included: that is no coin; {_HOW_TO_TOSS}",
+            f"strictly), as if one of two had always been included: that is not a fair coin; {_HOW_TO_TOSS}",
             CoinWarning,
             stacklevel=3,
         )

@@ -12,8 +12,8 @@ def copied(name: str, value: Any) -> Any:
         return _copy(value)
     except Exception as error:  # an element may be of any type, and copying it may raise anything
         raise InputError(
-            f"{name} must hold what can be copied, because a run that changed it would tell the bits; "
-            f"{type(value).__name__}: {shown(str(error))}"
+            f"{name} must hold elements that can be copied, because a run that changed them would reveal the "
+            f"bits; {type(value).__name__}: {shown(str(error))}"
         ) from None
 
 

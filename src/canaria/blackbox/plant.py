@@ -143,7 +143,9 @@ def plant(
     """
     if form not in _FORMS:
         tell = (
-            "; leaving rows out would let the length of the data set tell the bits" if form == "drop" else ""
+            "; if rows were left out, the length of the data set would reveal the bits"
+            if form == "drop"
+            else ""
         )
         raise InputError(f"form must be 'replace' or 'zero-out', got {shown(form)}{tell}")
     if form == "zero-out" and stand_ins is not None:

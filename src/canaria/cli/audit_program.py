@@ -73,7 +73,7 @@ def audit_program(
         if place is not None:
             result.save(place)
     if failed:
-        raise InputError(f"the program failed ({failed}); what is shown is of its training until then")
+        raise InputError(f"the program failed ({failed}); the report covers its training until then")
     raise typer.Exit(1 if any(result.alarming for result in results) else 0)
 
 

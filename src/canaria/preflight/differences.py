@@ -85,7 +85,7 @@ def differences_of(given: Replay, other: Replay, random: bool) -> Iterator[Diffe
             other.accountant,
             given.accountant,
             f"the accountant was told {other.accountant} (noise multiplier, sample rate, steps), "
-            f"{_otherwise(other)} {given.accountant}. Tell it the same whatever the data are.",
+            f"{_otherwise(other)} {given.accountant}. Give it the same settings for all data.",
         )
 
 
@@ -166,8 +166,8 @@ def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
             "exception",
             other.exception,
             None,
-            f"train raises {other.exception} after {counted(len(other.steps), 'step')}. Whoever sees it fail "
-            "learns of the row; handle such rows and empty batches without an exception.",
+            f"train raises {other.exception} after {counted(len(other.steps), 'step')}. Anyone who sees it "
+            "fail learns of the row; handle such rows and empty batches without an exception.",
         )
         return
     made, expected = ([step.batches[-1] for step in replay.steps] for replay in (other, given))

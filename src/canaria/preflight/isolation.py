@@ -87,8 +87,8 @@ class Isolation:
     def __str__(self) -> str:
         if self.holds:
             return (
-                f"Rows are isolated: {len(self.rows)} rows were dropped one by one and two by two, and none "
-                f"changed what another contributes by more than {self.tolerance:.2g} clip norms. "
+                f"Rows are isolated: {len(self.rows)} rows were dropped one at a time and in pairs, and none "
+                f"changed another's contribution by more than {self.tolerance:.2g} clip norms. "
                 f"The clipped sum moved by at most {self.sensitivity:.2f} clip norms."
             )
         return " ".join([*self._findings(), self.cause])
@@ -98,15 +98,15 @@ class Isolation:
         if self.influence.max() > self.tolerance:
             one, other = self._most(self.influence)
             found.append(
-                f"Rows are not isolated: dropping row {one} changes what row {other} contributes by "
+                f"Rows are not isolated: dropping row {one} changes the contribution of row {other} by "
                 f"{self.influence.max():.2g} clip norms."
             )
         elif self.hidden is not None and self.hidden.max() > self.tolerance:
             one, other = self._most(self.hidden)
             found.append(
                 f"Rows are not isolated: dropping row {one} changes the gradient of row {other} before "
-                f"clipping, by {self.hidden.max():.2g} of the largest. In this batch clipping hides it; "
-                "where a gradient is shorter than the clip norm it does not."
+                f"clipping, by {self.hidden.max():.2g} of the largest. In this batch clipping hides it, but "
+                "not if a gradient is shorter than the clip norm."
             )
         row, far = self.rows[int(self.moved.argmax())], self.sensitivity
         if far > 1.0 + self.tolerance:

@@ -150,7 +150,7 @@ def _require_repeatable(given: Replay, repeated: Replay) -> None:
     broken = [number for number, step in enumerate(given.steps, 1) if step.apart != 0]
     if broken:
         raise InputError(
-            f"the clipped sum of step {broken[0]} is not finite on the data as given; mend that first, "
+            f"the clipped sum of step {broken[0]} is not finite on the data as given; fix that first, "
             "because clipping does not bound NaN"
         )
     differences = [one.what for one in differences_of(given, repeated, random=False)]
@@ -179,7 +179,7 @@ def _stops(stopping: Stopping) -> tuple[list[Difference], str]:
     alike, given, again = (replace(one, steps=one.steps[:finite]) for one in (alike, given, again))
     found = list(_went_on(given, alike))
     if found and list(_went_on(again, alike)):
-        return [], "two runs of train on the same data went on otherwise"
+        return [], "two runs of train on the same data continued differently"
     return found, ""
 
 
@@ -192,7 +192,7 @@ def _not_comparable(alike: Replay, given: Replay) -> str:
             return f"train draws from {one.unexpected_rows} rows {one.name}"
     if not given.steps or alike.steps[0].apart != 0:
         return f"no step has a finite sum {alike.name}"
-    return "" if given.steps[0].drift <= DRIFT else f"the first weights are other ones {alike.name}"
+    return "" if given.steps[0].drift <= DRIFT else f"the initial weights differ {alike.name}"
 
 
 def _went_on(given: Replay, alike: Replay) -> Iterator[Difference]:

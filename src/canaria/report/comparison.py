@@ -104,9 +104,9 @@ class Comparison:
         sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
         note = f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
         if len({row.result.bound.delta for row in self.rows}) > 1:
-            note += " Their δ differ, so their ε are not about the same thing."
+            note += " Their δ differ, so their ε cannot be compared."
         if len({row.result.bound.condition for row in self.rows}) > 1:
-            note += " Some are about mechanisms of a family alone, others about any."
+            note += " Some hold only for mechanisms of a family, others for any mechanism."
         if len({row.result.bound.adjacency == "replace" for row in self.rows}) > 1:
             note += " Their adjacencies differ."
         return note

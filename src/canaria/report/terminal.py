@@ -45,7 +45,7 @@ def _parts(section: Section) -> list[Any]:
             border_style="red" if result.alarming else "blue",
         ),
         _titled("The bound", _bars(_marks(section))),
-        *([_titled("The more is assumed", _rungs(section), section.rungs_note)] * bool(result.rungs)),
+        *([_titled("Under more assumptions", _rungs(section), section.rungs_note)] * bool(result.rungs)),
         _titled("Evidence", _evidence(section)),
         *(
             [_titled("From the guesses to the bound", _derivation(section), words.DERIVED)]

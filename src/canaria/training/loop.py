@@ -35,7 +35,7 @@ from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
 
 _ATTACH: Final = 0x72656364
-_MISSING: Final = "the recorder was not shown the others, so it says nothing about them"
+_MISSING: Final = "the recorder did not see the others, so nothing is known about them"
 
 
 class Contribution(NamedTuple):
@@ -80,7 +80,7 @@ class Loop(Recorded):
         if unit not in UNITS:
             raise InputError(f"unit must be {', '.join(UNITS[:-1])} or {UNITS[-1]}, got {shown(unit)}")
         if self._rows > 1 and unit != "user":
-            raise InputError(f"several rows are a user: give unit='user', got {shown(unit)}")
+            raise InputError(f"several rows make a user: give unit='user', got {shown(unit)}")
         self._unit = unit
         weights = sum(self._leaves.sizes)
         if canaries > weights:
@@ -212,7 +212,7 @@ class Loop(Recorded):
 
     def _see(self, noisy_sum: object, real: object, clipped: list[Floats] | None) -> None:
         if self._added is None:
-            raise InputError("draw what canaries add before every step that is seen")
+            raise InputError("call draw() before every see()")
         noisy, own = self._leaves.read("noisy_sum", noisy_sum), self._leaves.read("real", real)
         left = [(one - other) / self._clip for one, other in zip(noisy, own, strict=True)]
         added, self._added = self._added, None

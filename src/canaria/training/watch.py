@@ -175,7 +175,7 @@ class Watch:
             self._write(self.reading())
         except Exception as error:
             self._write = _writer(None)
-            warnings.warn(f"readings are logged no more: {error!r}", AuditWarning, stacklevel=3)
+            warnings.warn(f"logging of readings stopped: {error!r}", AuditWarning, stacklevel=3)
 
     def _alarming(self) -> bool:
         return self.alarm is None and self._seen.log_e_value() >= -math.log(self.alpha)

@@ -227,8 +227,8 @@ class Audit(flower.Strategy, Recorded):
             )
         if self._longest > _MORE:
             found.append(
-                f"the clipped update of a client has a norm of {self._longest:.3g} clip norms, where 1 is "
-                "the most: updates are not clipped as a whole, or not at all"
+                f"the clipped update of a client has a norm of {self._longest:.3g} clip norms, above the "
+                "limit of 1: updates are not clipped as a whole, or not at all"
             )
         if self._most_sampled > _MORE * self._rate:
             found.append(

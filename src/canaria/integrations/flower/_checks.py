@@ -34,5 +34,5 @@ def require_private(strategy: object) -> FixedClipping:
             "is added: one client may move the model by more than the noise is made for; audit FedAvg"
         )
     if type(strategy).start is not flower.Strategy.start:
-        raise InputError(f"{name} has a start of its own, which an audit would pass over")
+        raise InputError(f"{name} has its own start method, which an audit would bypass")
     return strategy

@@ -258,7 +258,7 @@ class Audit:
             raise InputError("no noise is stated, so there is none to watch")
         roles, count = self._injection.places.roles, sum(self._injection.places.layers)
         if len(roles.index) == 0:
-            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+            raise InputError("no weight without canaries is left to show the noise; use fewer canaries")
         watch.begin(self.sample_rate)
         witnesses = slice(count, count + len(roles.index))
         self._watched = Watched(watch, witnesses, self._unit, self.noise_multiplier)

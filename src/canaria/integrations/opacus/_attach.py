@@ -101,7 +101,7 @@ def attach(
     require_fitting(optimizer, data_loader, design, injection)
     clippers = clippers_of(optimizer, [model])
     if model is not None and not clippers and clips_by_ghost(optimizer):
-        raise InputError("model must be the one that make_private returned, which clips by ghost")
+        raise InputError("model must be the one that make_private returned, which clips by ghost clipping")
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     if not claimed.is_poisson:

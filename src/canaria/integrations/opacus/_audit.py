@@ -95,7 +95,7 @@ class Audit(Recorded):
         """
         watch = Watch(**how) if watch is None else watch
         if len(self._steps.injection.places.roles.index) == 0:
-            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+            raise InputError("no weight without canaries is left to show the noise; use fewer canaries")
         if watch.every > HELD:
             raise InputError(f"every must be at most {HELD} steps, got {watch.every}")
         watch.begin(self.sample_rate, self._watched_before)

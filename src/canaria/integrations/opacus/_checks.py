@@ -193,13 +193,14 @@ def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: De
         held = f"{rows.count} canary rows" if isinstance(rows, WithCanaries) else type(rows).__name__
         raise InputError(
             f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
-            f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"
+            f"bits are, made by {maker}, got {held}; a length that depends on the bits would reveal them"
         )
     if sampled_rows(data_loader) != len(rows):
         raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
     if injection == "rows" and clips_by_ghost(optimizer):
         raise InputError(
-            "injection='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
+            "injection='rows' needs per-sample gradients, which ghost clipping does not compute; use "
+            "'sum' or 'head'"
         )
     if injection == "head":
         _require_head(optimizer, design)

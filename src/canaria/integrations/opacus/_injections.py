@@ -166,8 +166,8 @@ class _Sum(Injection):
 
     def clipping(self) -> str:
         if not self._compares:
-            return "a process sees its shard of the sums alone"
-        return "" if self._compared else "it was not seen how many rows were added up"
+            return "a process sees only its own shard of the sums"
+        return "" if self._compared else "the number of rows in the sums was not seen"
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -216,7 +216,7 @@ class _ByRows(Injection):
 
     def clipping(self) -> str:
         if isinstance(self._design, Dense):
-            return "dense canaries overlap, so it does not show how much one of them weighs"
+            return "dense canaries overlap, so the weight of one of them cannot be measured"
         return ""
 
     def contradictions(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ _UNPAIRED: Final = (
 
 
 _NOT_PLAIN: Final = (
-    "it is not plain which data loader feeds an optimizer that was made by hand; attach an audit to both"
+    "it is not clear which data loader feeds an optimizer that was made by hand; attach an audit to both"
 )
 
 
@@ -329,7 +329,7 @@ def _counted(audit: Audit, delta: float) -> float | None:
 
 def _unpaired(optimizer: DPOptimizer) -> str:
     """The reason why an optimizer without a private data loader is not audited."""
-    return _UNPAIRED + "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
+    return _UNPAIRED + "; its accountant assumes Poisson sampling" * (accountant_of(optimizer) is not None)
 
 
 def _draws_alike(given: DataLoader[Any], made: DataLoader[Any]) -> bool:

@@ -322,4 +322,4 @@ class Steps:
         if state["failed"]:
             self.ended = self.failed = state["failed"]
             self.draws.release()
-            warnings.warn(f"the audit that goes on had ended: {self.ended}", AuditWarning, stacklevel=4)
+            warnings.warn(f"the resumed audit had already ended: {self.ended}", AuditWarning, stacklevel=4)

@@ -36,7 +36,7 @@ in every gap as soon as torch's own counters show that something wrote to a para
 """
 _WAITING: Final = 64
 """Checksums are fetched from the device in groups of this many steps, since waiting takes time."""
-_HARMLESS: Final = "which leaks without limit unless it uses nothing but"
+_HARMLESS: Final = "which leaks without limit unless it uses only"
 _DECLARE: Final = "if so, say changes_weights=True when you attach"
 _SHOWN: Final = 3
 """The number of names that are listed."""
@@ -174,7 +174,7 @@ class Weights:
         if inside:
             found.append(
                 f"{self._named(inside)} changed after step {min(self._moved[place] for place in inside)} by "
-                f"something else than the private optimizer, {_HARMLESS} the weights themselves"
+                f"something other than the private optimizer, {_HARMLESS} the weights themselves"
             )
         if self._gradients_changed:
             found.append(
@@ -227,7 +227,9 @@ class Weights:
 
     def untested(self) -> str:
         """The reason why some weights were not watched; empty if all were."""
-        return "" if self._model is not None else "only the optimizer's own; give attach model= to watch all"
+        return (
+            "" if self._model is not None else "only the optimizer's own; pass model= to attach to watch all"
+        )
 
     def _named(self, places: Sequence[int]) -> str:
         return _listed([self._names[place] for place in sorted(places)])

@@ -32,11 +32,12 @@ INJECTIONS: Final = {
     ),
     "sum": (
         "the noise",
-        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum by our own draw)",
+        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum, drawn by the "
+        "audit)",
     ),
     "gradients": (
         "the clipper (canary gradients have norm 10 C before it), the noise",
-        "the sampler (canaries join by our own draw) and the computation of per-sample gradients",
+        "the sampler (the audit draws the canaries) and the computation of per-sample gradients",
     ),
     "head": (
         "the sampling rate, per-sample gradients, the clipper, the noise",
@@ -45,11 +46,11 @@ INJECTIONS: Final = {
     ),
     "clients": (
         "the clipper (updates of canary clients have norm 10 C before it), the weights of clients, the noise",
-        "the sampler (canary clients join by our own draw) and what clients compute",
+        "the sampler (the audit draws the canary clients) and what clients compute",
     ),
     "clipped clients": (
         "the weights of clients, the noise",
-        "the sampler (canary clients join by our own draw), what clients compute, and whether they clip it",
+        "the sampler (the audit draws the canary clients), what clients compute, and whether they clip it",
     ),
 }
 """For each injection: what it exercises, up to the noisy sum, and what it does not."""
@@ -165,11 +166,11 @@ def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[
         return ()
     if apart:
         return (
-            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, where 1 is the most: the "
+            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, above the limit of 1: the "
             "layer is not clipped to its norm, or a row is in a batch twice",
         )
     return (
-        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where 1 is the most: "
+        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, above the limit of 1: "
         "gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
     )
 
@@ -180,7 +181,7 @@ def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
     if not heavy:
         return ()
     return (
-        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, where 1 is the most: "
+        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, above the limit of 1: "
         "gradients are not clipped, or a parameter is left out of their norm",
     )
 
@@ -190,8 +191,8 @@ def clipped_apart(weight: float) -> tuple[str, ...]:
     if not weight > 1 + _TOO_HEAVY:
         return ()
     return (
-        f"a gradient over all parameters weighed {weight:.3g} clip norms, where 1 is the most: gradients are "
-        "not clipped to the clip norm as a whole",
+        f"a gradient over all parameters weighed {weight:.3g} clip norms, above the limit of 1: gradients "
+        "are not clipped to the clip norm as a whole",
     )
 
 
@@ -200,7 +201,7 @@ def unclipped(heaviest: float) -> tuple[str, ...]:
     if not heaviest > 1 + _TOO_HEAVY:
         return ()
     return (
-        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms to a row, where 1 is the most: "
+        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms per row, above the limit of 1: "
         "gradients are not clipped to the norm that the noise is made for",
     )
 

@@ -21,8 +21,8 @@ _WORDS: Final = {
     "fixed-size": "batches of one size",
 }
 _OF_POISSON: Final = (
-    "accountants of DP-SGD take batches for Poisson's, so their ε is no claim about these; an excluded "
-    "canary is drawn, and contributes 0"
+    "accountants of DP-SGD assume Poisson sampling, so their ε is not a claim about these batches; an "
+    "excluded canary is drawn, and contributes 0"
 )
 
 

@@ -107,8 +107,8 @@ class Setting:
         often = "once" if self.changes == 1 else f"{self.changes} times"
         _, least, most = self.values
         return (
-            f"the {name} changed {often} ({least:.3g} to {most:.3g}), which leaks without limit if the data "
-            "decide it; check_neighbours tells",
+            f"the {name} changed {often} ({least:.3g} to {most:.3g}), which leaks without limit if it "
+            "depends on the data; check_neighbours tests that",
         )
 
 

@@ -104,5 +104,5 @@ def _unit(run: "Recording") -> dict[str, str]:
         return {"unit": f"a {run.unit}, clipped and drawn as a whole"}
     return {
         "unit": f"a {run.unit} of {run.rows} rows, each clipped and drawn by itself; a claim about "
-        "rows is another one"
+        "rows is a different claim"
     }

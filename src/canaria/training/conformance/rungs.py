@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 ANY: Final = "for any mechanism"
 ALONE: Final = "also assuming that canaries do not influence each other"
 AS_STATED: Final = "also assuming Gaussian, independent noise and Poisson sampling at that rate"
-CORRELATED: Final = "also assuming that the noise is so, and that each row takes part in its steps alone"
+CORRELATED: Final = (
+    "also assuming that the noise is as stated, and that each row takes part only in its own steps"
+)
 NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
 _CHANGES: Final = "the stated noise changes from step to step"
 _SURE: Final = 0.999
