@@ -533,7 +533,7 @@ class TestPairsAreRight:
         with auditing(500, rng=0) as audit:
             DPDataLoader(digits(100), sample_rate=1.0)
             _train(model, self.by_hand(model), DataLoader(digits(ROWS), batch_size=BATCH))
-        with pytest.raises(InputError, match="not plain which data loader feeds an optimizer"):
+        with pytest.raises(InputError, match="not clear which data loader feeds an optimizer"):
             audit.report(delta=1e-5)
 
     def test_two_optimizers_by_hand_are_not_guessed_at(self) -> None:
