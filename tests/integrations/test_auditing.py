@@ -457,8 +457,8 @@ class TestProgramsOfTheirOwnMaking:
     @pytest.mark.parametrize(
         ("line", "why"),
         [
-            ("optimizer.pre_step = lambda: True", "a step was made past the audit"),
-            ("optimizer.step = optimizer.original_optimizer.step", "a step was made past the audit"),
+            ("optimizer.pre_step = lambda: True", "a step bypassed the audit"),
+            ("optimizer.step = optimizer.original_optimizer.step", "a step bypassed the audit"),
             ("engine.accountant.history = [(1.0, 0.1, 20)]", "goes on from a checkpoint"),
         ],
     )

@@ -186,7 +186,7 @@ class TestStrategies:
             (FedAvg, "strategy must be DifferentialPrivacyServerSideFixedClipping or"),
             (
                 lambda: DifferentialPrivacyServerSideAdaptiveClipping(FedAvg(), 0.1, 50),
-                "clips to a norm that follows what clients send",
+                "clips to a norm that depends on what all clients send",
             ),
             (
                 lambda: DifferentialPrivacyServerSideFixedClipping(FedAdam(), 1.0, 1.0, 10),

@@ -295,7 +295,7 @@ class TestSettings:
 
     def test_a_large_delta_is_noted(self, correct: Training) -> None:
         assert correct.report(5.0, 0.02).remarks == (
-            "δ = 0.02 is not below 1/1000: it permits to publish a row chosen at random",
+            "δ = 0.02 is not below 1/1000: it permits publishing a row chosen at random",
         )
 
     def test_rows_that_are_listed_several_times_are_noted(self) -> None:

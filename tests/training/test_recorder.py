@@ -154,7 +154,7 @@ def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
     found = [users(seed, steps=3).conformance() for seed in range(40)]
     assert min(one.p_value for one in found) > 1e-4
     assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=0.02)
-    with pytest.raises(InputError, match="the family dpsgd is of single rows, not of users of 4"):
+    with pytest.raises(InputError, match="the family dpsgd is for single rows, not for users of 4"):
         recorder.bound(1e-5, family="dpsgd")
     with pytest.raises(
         InputError, match="about single rows, the bound about users of 4: give the ε and δ of"

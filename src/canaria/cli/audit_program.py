@@ -18,7 +18,7 @@ _DELTA: Final = 1e-5
 def audit_program(
     program: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script, or with -m a module.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What the script is given.")
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments for the script.")
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
     canaries: Annotated[

@@ -113,7 +113,7 @@ def _kept(args: TrainingArguments, state: TrainerState, batches: int, weights: s
     file = _folder(args, state) / STATE_FILE
     if not file.exists():
         raise InputError(
-            f"training goes on from step {state.global_step}, but {file} is not there: keep output_dir, and "
+            f"training resumes at step {state.global_step}, but {file} does not exist: keep output_dir, and "
             "train with this callback from the beginning"
         )
     kept: dict[str, Any] = torch.load(file, weights_only=True)

@@ -207,9 +207,9 @@ class Recording(Recorded):
         """A family of claims, given by name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
         if named == DpSgdFamily.name or isinstance(named, DpSgdFamily):
             if not self.sampling.is_poisson:
-                raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
+                raise InputError(f"the family dpsgd is for Poisson sampling, not for {self.sampling.words}")
             if self.rows > 1:
-                raise InputError(f"the family dpsgd is of single rows, not of users of {self.rows}")
+                raise InputError(f"the family dpsgd is for single rows, not for users of {self.rows}")
         if named == DpSgdFamily.name:
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named

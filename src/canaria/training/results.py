@@ -119,4 +119,4 @@ def _large_delta(run: "Recording", claim: Claim | None) -> tuple[str, ...]:
     rows = 0 if run.drawn is None else run.drawn.rows
     if not isinstance(claim, ApproximateDP) or claim.delta * rows < 1:
         return ()
-    return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits to publish a row chosen at random",)
+    return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits publishing a row chosen at random",)

@@ -15,7 +15,7 @@ def require_private(strategy: object) -> FixedClipping:
         | flower.DifferentialPrivacyClientSideAdaptiveClipping,
     ):
         raise InputError(
-            f"{name} clips to a norm that follows what clients send, canary clients among them; audit fixed "
+            f"{name} clips to a norm that depends on what all clients send, including canaries; audit fixed "
             "clipping"
         )
     if not isinstance(

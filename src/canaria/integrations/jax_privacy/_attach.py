@@ -103,7 +103,7 @@ def attach(
         training = stated(clip_norm, noise_multiplier, sample_rate, planned)
         training = with_noise_of(privatizer, training, deviation=noise_multiplier)
     elif strategy is None or sampling is None or sample_rate is not None:
-        raise InputError("strategy and sampling go together, in the place of sample_rate")
+        raise InputError("give strategy and sampling together, instead of sample_rate")
     else:
         correlation = correlation_of(strategy, sampling, noise_multiplier)
         if steps not in (None, correlation.steps):
@@ -124,7 +124,7 @@ def audit_of(
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
     if correlation is not None and (isinstance(design, Dense) or design.most > 1):
         raise InputError(
-            "where noise is correlated, canaries must be Dirac ones, each with a weight of its own"
+            "with correlated noise, canaries must be Dirac canaries, each with a weight of its own"
         )
     shapes = shapes_of(params)
     if injection == "sum":

@@ -252,7 +252,7 @@ class Audit:
         watch = Watch(**how) if watch is None else watch
         if watch.delta is not None and self.correlation is not None:
             raise InputError(
-                "delta goes with independent noise: of correlated noise, the watch shows the size alone"
+                "delta needs independent noise: for correlated noise, the watch shows only the size"
             )
         if self.noise_multiplier == 0:
             raise InputError("no noise is stated, so there is none to watch")
@@ -278,7 +278,7 @@ class Audit:
         ours = _state_in(state)
         if not np.array_equal(np.asarray(ours.mark), self._mark):
             raise InputError(
-                "the state is of another audit; attach with the same arguments and rng as where it began"
+                "the state is of another audit; attach with the same arguments and rng as at its start"
             )
         contradictions, made = self._training.contradictions, int(ours.accumulated.steps)
         if isinstance(ours.readings, Readings):

@@ -153,7 +153,7 @@ def _require_room(optimizer: DPOptimizer, design: Design) -> None:
     sizes, each = [p.numel() for p in optimizer.params], getattr(design, "per_coordinate", 1)
     if layer_norms(optimizer) and not layers_with_room(optimizer, design):
         raise InputError(
-            f"canaries need {design.coordinates} coordinates, but where layers are clipped apart each has a "
+            f"canaries need {design.coordinates} coordinates, but if layers are clipped apart, each has a "
             f"weight in every layer, and the largest has {max(sizes)}; "
             f"take at most {max(sizes) * each} canaries"
         )
@@ -177,8 +177,8 @@ def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
         raise InputError(f"fully sharded training (FSDP) goes with injection='sum', not {injection!r}")
     if layer_norms(optimizer) and injection == "head":
         raise InputError(
-            "injection='head' has canaries in two layers of its own, which is little where layers are "
-            "clipped apart; use 'sum' or 'rows'"
+            "injection='head' has canaries in only two layers, which shows little if layers are clipped "
+            "apart; use 'sum' or 'rows'"
         )
 
 

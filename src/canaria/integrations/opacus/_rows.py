@@ -256,14 +256,14 @@ class Draws:
         """
         self._decide()
         if self._batches is not None and self._batches.twice:
-            return (f"a row was drawn twice for one batch, which cannot be with {self._sampling.words}",)
+            return (f"a row was drawn twice for one batch, which cannot happen with {self._sampling.words}",)
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
         left = sum(max(0, one.batches - one.steps - self._unused(one, trained[-1])) for one in trained)
         if left:
             return (
-                f"{left} batches were drawn without a step of their own, where the accountant takes one for "
+                f"{left} batches were drawn without a step of their own, but the accountant assumes one for "
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)

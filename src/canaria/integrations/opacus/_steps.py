@@ -193,7 +193,7 @@ class Steps:
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self.injection.places.require_trained()
         if self._layer_norms and layer_norms(self._optimizer) != self._layer_norms:
-            raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
+            raise InputError("the clip norms of layers changed; canaries have those at the time of attaching")
         if not self.begun:
             require_unused(self._optimizer)
 
@@ -235,7 +235,7 @@ class Steps:
         now, places = self._now or self.settings.now(), self.injection.places
         if not self._waits:
             raise InputError(
-                "a step was made past the audit, without the private optimizer's add_noise: its step or "
+                "a step bypassed the audit and the private optimizer's add_noise: its step or "
                 "pre_step was replaced, or the original optimizer was stepped itself"
             )
         self._waits = False

@@ -143,7 +143,7 @@ class Correlation(Schedule):
 
     def require_own(self, steps: int | None, sample_rate: float | None) -> None:
         if (steps, sample_rate) != (None, None):
-            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
+            raise InputError("with correlated noise, steps and sample rate are those of the strategy")
 
     def timing(
         self,
