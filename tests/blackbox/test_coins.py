@@ -295,7 +295,7 @@ def test_whether_plant_fails_does_not_depend_on_the_coins(coin: int, planted: An
         (pd.Series([0] * ROWS, dtype=object), pd.Series([uncopied] * COUNT, dtype=object)),
         (Noisy(), [uncopied] * COUNT),
     ):
-        with pytest.raises(InputError, match="canaries must hold what can be copied"):
+        with pytest.raises(InputError, match="canaries must hold elements that can be copied"):
             planted([coin] * COUNT, data, canaries, data[:COUNT] if not isinstance(data, Noisy) else ITEMS)
 
 

@@ -139,7 +139,7 @@ def test_bound_takes_the_adjacency_along() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "drop"}, "would let the length of the data set tell the bits"),
+        ({"form": "drop"}, "the length of the data set would reveal the bits"),
         ({"form": "other"}, "form must be 'replace' or 'zero-out'"),
         ({"form": "zero-out", "stand_ins": np.arange(5)}, "stand_ins go with form='replace'"),
         ({"stand_ins": np.arange(4)}, "stand_ins must be as long as canaries"),

@@ -417,5 +417,5 @@ def test_a_mechanism_that_changes_its_data_in_place_marks_nothing() -> None:
 
     play(mechanism, lambda output, known: np.zeros(200), pairs=pairs, rng=0)
     assert all((zeros == 0).all() and (ones == 1).all() for zeros, ones in pairs)
-    with pytest.raises(InputError, match="pairs must hold what can be copied"):
+    with pytest.raises(InputError, match="pairs must hold elements that can be copied"):
         play(mechanism, lambda output, known: np.zeros(1), pairs=[((k for k in ()), (k for k in ()))], rng=0)

@@ -315,7 +315,7 @@ def test_what_goes_wrong_on_the_command_line_is_one_line(script: str, tmp_path: 
     ended = canaria("audit-program", str(late))
     assert ended.code == 2
     assert "ε ≥" in ended.out
-    assert "the program failed (ValueError); what is shown is of its training until then" in ended.err
+    assert "the program failed (ValueError); the report covers its training until then" in ended.err
 
 
 def test_a_program_that_leaves_at_once_is_reported(script: str, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_program_that_leaves_at_once_is_reported(script: str, tmp_path: Path) 
     hasty.write_text(f"import os\n{SCRIPT}\nos._exit(3)\n")
     failed = canaria("audit-program", str(hasty), "--canaries", "500")
     assert failed.code == 2
-    assert "the program failed (exit code 3); what is shown is of its training until then" in failed.err
+    assert "the program failed (exit code 3); the report covers its training until then" in failed.err
     assert os._exit.__module__ == "posix"
 
 
@@ -457,8 +457,8 @@ class TestProgramsOfTheirOwnMaking:
     @pytest.mark.parametrize(
         ("line", "why"),
         [
-            ("optimizer.pre_step = lambda: True", "a step was made past the audit"),
-            ("optimizer.step = optimizer.original_optimizer.step", "a step was made past the audit"),
+            ("optimizer.pre_step = lambda: True", "a step bypassed the audit"),
+            ("optimizer.step = optimizer.original_optimizer.step", "a step bypassed the audit"),
             ("engine.accountant.history = [(1.0, 0.1, 20)]", "goes on from a checkpoint"),
         ],
     )
@@ -533,7 +533,7 @@ class TestPairsAreRight:
         with auditing(500, rng=0) as audit:
             DPDataLoader(digits(100), sample_rate=1.0)
             _train(model, self.by_hand(model), DataLoader(digits(ROWS), batch_size=BATCH))
-        with pytest.raises(InputError, match="not plain which data loader feeds an optimizer"):
+        with pytest.raises(InputError, match="not clear which data loader feeds an optimizer"):
             audit.report(delta=1e-5)
 
     def test_two_optimizers_by_hand_are_not_guessed_at(self) -> None:

@@ -523,16 +523,16 @@ def test_watched(followed: Followed) -> None:
         for state in states[1:]:
             audit.look(state)
         assert (watch.alarm is not None) == wrong
-    with pytest.raises(InputError, match="delta goes with independent noise"):
+    with pytest.raises(InputError, match="delta needs independent noise"):
         followed.audit.watch(delta=DELTA)
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"sampling": None}, "strategy and sampling go together"),
+        ({"sampling": None}, "give strategy and sampling together"),
         ({"strategy": None}, "correlated over the steps"),
-        ({"sample_rate": 0.1}, "in the place of sample_rate"),
+        ({"sample_rate": 0.1}, "instead of sample_rate"),
         ({"strategy": None, "sampling": None, "privatizer": optax.identity()}, "sample_rate must be given"),
         ({"sampling": "poisson"}, "sampling must be InOrder"),
         ({"sampling": BallsInBinsSampling(9, 4)}, "sampling makes 9 steps, and strategy is of 24"),

@@ -532,7 +532,7 @@ class FirstWeights(Correct):
     ("program", "options", "why"),
     [
         (OnlyMixed(), {}, "train raises ValueError: one class with every row like row 100"),
-        (FirstWeights(), {}, "the first weights are other ones"),
+        (FirstWeights(), {}, "the initial weights differ"),
         (Correct(), {"passes": 0}, "passes is 0"),
     ],
     ids=["raises", "first weights", "left out"],

@@ -59,7 +59,7 @@ class TestMisuse:
         attach(made.optimizer, made.loader, injection="sum", canaries=100, on_error="raise")
         made.one_pass()
         made.optimizer.max_grad_norms[0] = 2.0
-        with pytest.raises(InputError, match="norms that layers are clipped to changed"):
+        with pytest.raises(InputError, match="the clip norms of layers changed"):
             made.one_pass()
 
     def test_twice(self) -> None:
@@ -71,7 +71,7 @@ class TestMisuse:
     @pytest.mark.parametrize("injection", ["rows", "head"])
     def test_data_set_whose_length_depends_on_the_bits(self, injection: str) -> None:
         made = private("sum")
-        with pytest.raises(InputError, match="a length that depends on the bits would tell them"):
+        with pytest.raises(InputError, match="a length that depends on the bits would reveal them"):
             attach(made.optimizer, made.loader, injection=injection, canaries=100)
         made = private(injection, canaries=90)
         with pytest.raises(InputError, match="got 90 canary rows"):
@@ -123,7 +123,7 @@ class TestMisuse:
     def test_step_past_the_audit(self) -> None:
         made = private("sum")
         attach(made.optimizer, made.loader, injection="sum", canaries=100, on_error="raise")
-        with pytest.raises(InputError, match="a step was made past the audit"):
+        with pytest.raises(InputError, match="a step bypassed the audit"):
             made.optimizer.original_optimizer.step()
 
     def test_real_row_that_looks_like_a_canary(self) -> None:

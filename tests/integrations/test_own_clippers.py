@@ -132,7 +132,7 @@ class TestGhostClipping:
         if fault == "none":
             assert found == ""
         elif fault == "unclipped" or not model:
-            assert "clip norms to a row" in found
+            assert "clip norms per row" in found
         assert result.alarming == (fault != "none")
         assert ("model=model" in result.tested["clipping"]) != model
 

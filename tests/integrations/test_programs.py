@@ -50,7 +50,7 @@ class Program(NamedTuple):
         return json.loads(ran.out.splitlines()[-1])
 
 
-SHUFFLED = "its accountant takes batches for Poisson's"
+SHUFFLED = "its accountant assumes Poisson sampling"
 TABLE = {
     "Opacus": Program("plain_opacus.py", "unclipped", "gradients are not clipped"),
     "Accelerate": Program("accelerate_loop.py", "accumulated", "batches were accumulated"),

@@ -93,7 +93,7 @@ def test_steps_before_an_error_are_seen() -> None:
     for trained in (made, undisturbed):
         torch.manual_seed(1)
         go_on(trained, 6)
-    with pytest.warns(AuditWarning, match="a step was made past the audit"):
+    with pytest.warns(AuditWarning, match="a step bypassed the audit"):
         made.optimizer.original_optimizer.step()
     go_on(made, 3)
     assert_equal(audit.recording(), other.recording())

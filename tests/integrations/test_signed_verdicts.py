@@ -140,7 +140,7 @@ class TestWeights:
         torch.optim.SGD(training.net.parameters(), lr=0.1).step()
         training.model.enable_hooks()
         result = training.train(epochs=1).report()
-        assert "changed after step 20 by something else than the private optimizer" in result.verdict
+        assert "changed after step 20 by something other than the private optimizer" in result.verdict
         assert result.alarming
 
     @pytest.mark.parametrize("known", [True, False])
@@ -245,7 +245,7 @@ class TestWeights:
         told = Training().attach(changes_weights=True).train(between=clamped).report()
         assert not told.alarming
         assert told.remarks[0].startswith(
-            "0.0.weight changed after step 1 by something else than the private"
+            "0.0.weight changed after step 1 by something other than the private"
         )
         assert "matches" not in str(told)
         (fault,) = Training().attach().train(between=clamped).report().contradictions
@@ -259,7 +259,7 @@ class TestWeights:
         state = training.audit.state_dict()
         training.audit.detach()
         training.attach(changes_weights=True, state=state).train(epochs=1)
-        assert "changed after step 1 by something else" in training.report().remarks[0]
+        assert "changed after step 1 by something other" in training.report().remarks[0]
 
     def test_an_audit_that_ended_by_itself_is_not_green(self) -> None:
         def past(training: Training) -> None:
@@ -295,7 +295,7 @@ class TestSettings:
 
     def test_a_large_delta_is_noted(self, correct: Training) -> None:
         assert correct.report(5.0, 0.02).remarks == (
-            "δ = 0.02 is not below 1/1000: it permits to publish a row chosen at random",
+            "δ = 0.02 is not below 1/1000: it permits publishing a row chosen at random",
         )
 
     def test_rows_that_are_listed_several_times_are_noted(self) -> None:

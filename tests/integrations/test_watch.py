@@ -147,7 +147,7 @@ def test_a_watch_is_for_one_training() -> None:
 def test_without_a_free_weight_nothing_can_be_watched() -> None:
     made = private("sum")
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=1210, rng=0)
-    with pytest.raises(InputError, match="no weight is free to show its noise alone"):
+    with pytest.raises(InputError, match="no weight without canaries is left to show the noise"):
         audit.watch()
 
 

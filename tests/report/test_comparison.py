@@ -86,7 +86,7 @@ def test_names_that_differ_at_their_end_stay_apart() -> None:
 def test_families_beside_others_are_named() -> None:
     family = Result(lower_bound(Counts(900, 1000, 1000), 1e-5, family=Gaussian()), name="family")
     both = compare([family, _counted(90, delta=1e-5)])
-    assert "Some are about mechanisms of a family alone" in both.note
+    assert "Some hold only for mechanisms of a family" in both.note
     assert "family of Gaussian DP" in both.chart.svg
 
 

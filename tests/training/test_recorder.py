@@ -154,7 +154,7 @@ def test_users_of_several_rows_conform_and_leak_more_than_rows() -> None:
     found = [users(seed, steps=3).conformance() for seed in range(40)]
     assert min(one.p_value for one in found) > 1e-4
     assert np.mean([one.weight for one in found]) == pytest.approx(1, abs=0.02)
-    with pytest.raises(InputError, match="the family dpsgd is of single rows, not of users of 4"):
+    with pytest.raises(InputError, match="the family dpsgd is for single rows, not for users of 4"):
         recorder.bound(1e-5, family="dpsgd")
     with pytest.raises(
         InputError, match="about single rows, the bound about users of 4: give the ε and δ of"
@@ -299,7 +299,7 @@ def small_ones_grow(gradients: Any) -> Any:
     [
         (
             lambda rows: clipped(rows, normed=("weight",)),
-            "a canary weighed 10 clip norms in parameter 'bias', where 1 is the most",
+            "a canary weighed 10 clip norms in parameter 'bias', above the limit of 1",
         ),
         (each_apart, "a gradient over all parameters weighed 1.41 clip norms"),
         (lambda rows: clipped(rows, clip=3.0), "a canary weighed 1.5 clip norms in parameter 'weight'"),
@@ -387,7 +387,7 @@ def test_all_steps_that_are_stated_must_be_seen() -> None:
     few, many = whole_steps(0, steps=30), whole_steps(0, steps=30)
     few._planned, many._planned = 100, 10
     (said,) = few.report(delta=1e-5, rungs=False).contradictions
-    assert said.startswith("30 of 100 stated steps were seen: the recorder was not shown the others")
+    assert said.startswith("30 of 100 stated steps were seen: the recorder did not see the others")
     stopped = few.report(delta=1e-5, rungs=False, unfinished=True)
     assert stopped.contradictions == ()
     assert "30 of 100 stated steps were seen" in str(stopped)
@@ -407,7 +407,7 @@ def test_canaries_never_weigh_more_beside_large_sums() -> None:
 def test_misuse_is_one_line() -> None:
     made = {"canaries": 10, "sample_rate": 0.5, "noise_multiplier": 1.0}
     recorder = Recorder(np.zeros(20), **made)
-    with pytest.raises(InputError, match="draw what canaries add before every step"):
+    with pytest.raises(InputError, match=r"call draw\(\) before every see"):
         recorder.see(np.zeros(20), real=np.zeros(20))
     recorder.draw()
     with pytest.raises(InputError, match=r"call see\(\) for the previous step"):
@@ -424,7 +424,7 @@ def test_misuse_is_one_line() -> None:
         Recorder(np.zeros(50), **made, clip_norm=0)
     with pytest.raises(InputError, match="unit must be row, user or client, got 'person'"):
         Recorder(np.zeros(50), **made, unit="person")
-    with pytest.raises(InputError, match="several rows are a user: give unit='user', got 'row'"):
+    with pytest.raises(InputError, match="several rows make a user: give unit='user', got 'row'"):
         Recorder(np.zeros(50), **made, rows=2)
     with pytest.raises(InputError, match="parameters must be an array, or a list or dict of arrays"):
         Recorder(["a"], **made)

@@ -151,7 +151,7 @@ def test_a_logger_that_fails_harms_nothing() -> None:
         calls.append(step)
         raise OSError("disk full")
 
-    with pytest.warns(AuditWarning, match="readings are logged no more: OSError"):
+    with pytest.warns(AuditWarning, match="logging of readings stopped: OSError"):
         watched(Watch(log=fails, log_every=1), 1.0, 10)
     assert calls == [1]
 

@@ -1,4 +1,4 @@
 """The lowest layer: errors, extras, checks, random streams, coins, binomial numerics, rounding, files.
 
-It does not depend on audits, and imports nothing else from canaria.
+It knows nothing about audits, and imports nothing else from canaria.
 """

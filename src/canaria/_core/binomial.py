@@ -1,9 +1,9 @@
 """Binomial laws with success probability p(epsilon) = e^epsilon / (1 + e^epsilon).
 
-Everything is written in terms of the failure probability 1 - p(epsilon), which keeps its digits where
-p(epsilon) has long rounded to 1. Against 40-digit arithmetic the relative error is below 3e-10 for up to 10^9
-trials (tests/_core/test_binomial.py); `rounded_up` moves p-values past that. Beyond, it grows like the square
-root of the trials, and so does what `tail` adds.
+All formulas use the failure probability 1 - p(epsilon), which keeps its digits when p(epsilon) rounds to 1.
+Compared with 40-digit arithmetic, the relative error is below 3e-10 for up to 10^9 trials
+(tests/_core/test_binomial.py); `rounded_up` covers it. For more trials, the error grows like their square
+root, and so does the margin that `tail` adds.
 """
 
 import math
@@ -18,14 +18,14 @@ from canaria._core.arrays import Floats, Numbers
 ROUND_UP: Final = 1 + 1e-9
 SMALLEST_TAIL: Final = 1e-250
 NEGLIGIBLE: Final = 1e-280
-"""What is smaller is rounded up to it, so that its logarithm keeps its digits."""
+"""Smaller values are rounded up to this, so that their logarithm keeps its digits."""
 NOT_ZERO: Final = 1e-300
 """In place of a 0 that something is divided by, or whose logarithm is taken; below every level."""
 _DELICATE: Final = 1e8
 _CORRECTED_UP_TO: Final = 1e9
 _ROUND_MORE: Final = 2e-14
 _FAR: Final = 0.99
-"""Up to here 1 minus the lower tail keeps its digits."""
+"""Up to this value, 1 minus the lower tail keeps its digits."""
 _STIRLING_FROM: Final = 16
 _STIRLING_TABLE: Final = np.array(
     [0.0]
@@ -37,12 +37,12 @@ _STIRLING_TABLE: Final = np.array(
 
 
 def rounded_up(probability: float) -> float:
-    """Move a p-value up past its numerical error, and to at most 1."""
+    """Round a p-value up to cover its numerical error, and to at most 1."""
     return min(1.0, float(probability) * ROUND_UP)
 
 
 def success(epsilon: Numbers) -> Any:
-    """p(epsilon): the best accuracy that a guess can have under epsilon-DP."""
+    """p(epsilon): the largest possible accuracy of a guess under epsilon-DP."""
     return special.expit(epsilon)
 
 
@@ -52,29 +52,29 @@ def failure(epsilon: Numbers) -> Any:
 
 
 def estimate(correct: float, taken: float) -> float:
-    """p^{-1}(correct / taken), the epsilon at which that accuracy is the expected one; 0 below 1/2."""
+    """p^{-1}(correct / taken): the epsilon at which that accuracy is expected; 0 if below 1/2."""
     if 2 * correct <= taken:
         return 0.0
     return math.inf if correct == taken else math.log(correct / (taken - correct))
 
 
 def flip_budget(elements: float, epsilon: Numbers, delta: float) -> Any:
-    """N delta / (1 + e^epsilon): how many misses delta turns into hits, at most, on average."""
+    """N delta / (1 + e^epsilon): an upper limit for the mean number of misses that delta turns into hits."""
     return elements * delta * failure(epsilon)
 
 
 def round_more(taken: Numbers) -> Any:
-    """The factor that covers the error of a law with this many trials beyond `ROUND_UP`."""
+    """The factor that covers the numerical error for this many trials, in addition to `ROUND_UP`."""
     return 1 + _ROUND_MORE * np.sqrt(np.maximum(taken - _CORRECTED_UP_TO, 0.0))
 
 
 def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     """Pr[Binomial(taken, p(epsilon)) >= correct].
 
-    `betainc` takes p(epsilon), rounded; where that costs digits, the first-order correction
-    dA/dp = v b / p puts them back (the second order is below 1e-13 for 10^9 trials). Beyond 10^9 trials
-    the lower tail takes 1 - p(epsilon), and so does the slower `betaincc` where the upper one is small. A
-    possible tail below 1e-250, where all may underflow, is rounded up to that.
+    `betainc` takes p(epsilon), rounded. If that loses digits, the first-order correction dA/dp = v b / p
+    restores them (the second order is below 1e-13 for 10^9 trials). Beyond 10^9 trials, the lower tail uses
+    1 - p(epsilon), and so does the slower `betaincc` if the upper tail is small. A possible tail below
+    1e-250, where all may underflow, is rounded up to that.
     """
     correct, taken = np.asarray(correct, dtype=np.float64), np.asarray(taken, dtype=np.float64)
     wrong = failure(epsilon)
@@ -104,7 +104,7 @@ def lower_tail(correct: int, taken: int, epsilon: float) -> float:
 
 
 def tail_over_pmf(correct: int, taken: int, epsilon: float, upper: float) -> float:
-    """Pr[Binomial(taken, p(epsilon)) >= correct], which is `upper`, over Pr[= correct]; no underflow."""
+    """Pr[Binomial(taken, p(epsilon)) >= correct], given as `upper`, over Pr[= correct]; no underflow."""
     if upper > SMALLEST_TAIL:
         return upper / math.exp(float(log_pmf(correct, taken, epsilon)))
     return _far_tail_over_pmf(correct, taken, epsilon)
@@ -125,7 +125,7 @@ def log_pmf(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
 
 
 def log_mass(counts: Numbers, trials: Numbers, rate: float) -> Floats:
-    """Ln Pr[Binomial(trials, rate) = count] for any rate; for laws that no p-value is computed from.
+    """Ln Pr[Binomial(trials, rate) = count] for any rate, for laws that are not used for p-values.
 
     The binomial coefficient is 1 / ((trials + 1) B(count + 1, trials - count + 1)).
     """
@@ -162,7 +162,7 @@ def _stirling_error(count: Floats) -> Floats:
 def _far_tail_over_pmf(correct: int, taken: int, epsilon: float) -> float:
     """sum_k prod_{j <= k} e^epsilon (r - v - j + 1) / (v + j), far above the mean.
 
-    There the terms fall at least as fast as a geometric series whose ratio is visibly below 1.
+    Far above the mean, the terms fall at least as fast as a geometric series with a ratio below 1.
     """
     total, last, block = 1.0, 1.0, 1024
     odds = math.exp(epsilon)

@@ -12,11 +12,11 @@ from canaria._core.membership import Membership, UnknownWordError
 
 ADJACENCIES: Final = ("add-remove", "replace", "unspecified")
 LARGEST: Final = 10**15
-"""The largest count: above it, doubles lose the digits that bounds need."""
+"""The largest count. Above it, doubles lose digits that bounds need."""
 
 
 def integer(name: str, value: object, low: int, high: int = LARGEST, top: str = "") -> int:
-    """Check that `value` is an integer between `low` and `high` (which `top` names)."""
+    """Check that `value` is an integer between `low` and `high` (which `top` names in the message)."""
     allowed = f"an integer of at least {low}"
     if high != LARGEST or (isinstance(value, int) and value > LARGEST):
         allowed = f"an integer between {low} and {top}{' = ' if top else ''}{high}"
@@ -37,7 +37,7 @@ def real(name: str, value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """Check that `value` is a number of at least 0 (infinity is one); -0 becomes 0."""
+    """Check that `value` is a number of at least 0 (infinity is allowed); -0 becomes 0."""
     number = real(name, value)
     if number < 0:
         raise InputError(f"{name} must be at least 0, got {shown(value)}")
@@ -53,7 +53,7 @@ def delta(value: object) -> float:
 
 
 def sample_rate(value: object) -> float:
-    """Check the probability with which an element is in a batch: above 0, and at most 1."""
+    """Check the probability that an element is in a batch: above 0 and at most 1."""
     number = real("sample_rate", value)
     if not 0 < number <= 1:
         raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(value)}")
@@ -61,14 +61,14 @@ def sample_rate(value: object) -> float:
 
 
 def truth(name: str, value: object) -> bool:
-    """Check that `value` is true or false, and not merely something that counts as either."""
+    """Check that `value` is a boolean, not merely truthy or falsy."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise InputError(f"{name} must be True or False, got {shown(value)}")
 
 
 def same_index(name: str, values: object, other_name: str, others: object) -> None:
-    """Check that two pandas Series have the same row labels in the same order; other kinds have none."""
+    """Check that two pandas Series have equal row labels in the same order; other types have no labels."""
     labels: Any = getattr(values, "index", None)
     other_labels: Any = getattr(others, "index", None)
     if hasattr(labels, "equals") and hasattr(other_labels, "equals") and not labels.equals(other_labels):
@@ -98,7 +98,7 @@ def adjacency(value: object) -> str:
 
 
 def vector(name: str, values: npt.ArrayLike, *, infinite: bool = False) -> Floats:
-    """Check a one-dimensional sequence of numbers, none NaN; `infinite` lets infinities pass."""
+    """Check a one-dimensional sequence of numbers without NaN; `infinite` allows infinities."""
     try:
         given = np.asarray(values)
         if isinstance(values, np.ma.MaskedArray) or given.dtype.kind not in "biufO":
@@ -140,7 +140,7 @@ def two_valued(name: str, values: npt.ArrayLike) -> Hits:
 
 
 def _words(values: npt.ArrayLike) -> list[object] | None:
-    """The elements, if some of them are words."""
+    """The elements, if some of them are words; else None."""
     try:
         given = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
@@ -164,7 +164,7 @@ def _meanings(name: str, words: list[object]) -> Hits:
 
 
 def hits(values: npt.ArrayLike) -> Hits:
-    """Check the right and wrong guesses of an audit: at least one, two-valued."""
+    """Check the hits of an audit, which mark right guesses: at least one, two-valued."""
     seen = two_valued("hits", values)
     if len(seen) == 0:
         raise InputError("hits must hold at least one guess, got none")
@@ -172,7 +172,7 @@ def hits(values: npt.ArrayLike) -> Hits:
 
 
 def elements(value: object, guesses: int) -> int:
-    """Check the number of elements: by default one for each guess, never fewer."""
+    """Check the number of elements, at least one per guess; by default exactly that."""
     return guesses if value is None else integer("elements", value, guesses)
 
 
@@ -183,7 +183,7 @@ def same_length(name: str, length: int, other: str, expected: int) -> None:
 
 
 def require_converged(*seen: Floats) -> None:
-    """Check that what training showed is numbers."""
+    """Check that the values observed in training are finite."""
     if not all(np.isfinite(values).all() for values in seen):
         raise TrainingDivergedError(
             "the noisy sums are not finite: training diverged, there is nothing to audit"
@@ -191,7 +191,7 @@ def require_converged(*seen: Floats) -> None:
 
 
 def assign(instance: object, **values: object) -> None:
-    """Set the fields of a frozen dataclass once; arrays are copied and become read-only."""
+    """Set the fields of a frozen dataclass once. Arrays are copied and become read-only."""
     for name, value in values.items():
         stored = value
         if isinstance(value, np.ndarray):

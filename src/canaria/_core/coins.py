@@ -1,4 +1,4 @@
-"""Checks that hidden bits look like fair coins; bits that do not give a warning or an error.
+"""Checks that hidden bits look like fair coins. Other bits cause a warning or an error.
 
 The order of a list is no evidence against fair coins: lists are often sorted by membership or by class. It
 matters if several rows share a coin, or if a game reveals bits in that order.
@@ -17,10 +17,10 @@ from canaria._core.checks import two_valued
 from canaria._core.errors import InputError
 
 IMPOSSIBLE: Final = 1e-6
-"""Bits that fair coins show more rarely than this are refused: one honest audit in a million is, too."""
+"""Bits with a smaller probability under fair coins are refused, in one of a million honest audits."""
 _UNLIKELY: Final = 1e-3
 _MATCHED: Final = 40
-"""From so many elements on, neighbours that always differ are worth a warning: 20 coins, about 1e-6."""
+"""With this many elements, strictly alternating neighbours cause a warning: 20 coins, about 1e-6."""
 _FEWEST_RUNS: Final = 41
 """See `_require_coins_of_their_own`."""
 _HOW_TO_TOSS: Final = (
@@ -31,11 +31,11 @@ _ONE_ROW: Final = "give one row per canary, such as the mean of its scores (anot
 
 
 class UnfairCoinsError(InputError):
-    """Raised for hidden bits that fair coins show less than once in a million audits."""
+    """Raised for hidden bits that fair coins produce less than once in a million audits."""
 
 
 class CoinWarning(UserWarning):
-    """Issued for hidden bits that fair coins rarely show.
+    """Issued for hidden bits that fair coins rarely produce.
 
     Example:
         >>> import warnings
@@ -54,7 +54,7 @@ class CoinWarning(UserWarning):
 
 
 def fair_chance(heads: int, tosses: int) -> float:
-    """The probability that fair coins show as uneven a split, or a more uneven one.
+    """The probability that fair coins produce a split at least this uneven.
 
     >>> fair_chance(10, 10) == 2 * 0.5**10
     True
@@ -64,7 +64,7 @@ def fair_chance(heads: int, tosses: int) -> float:
 
 
 def checked_bits(values: npt.ArrayLike) -> Bits:
-    """Check hidden bits and return them as -1/+1."""
+    """Check hidden bits, and convert them to -1/+1."""
     included = two_valued("bits", values)
     if len(included) == 0:
         raise InputError("bits must hold at least one element, got none")
@@ -72,7 +72,7 @@ def checked_bits(values: npt.ArrayLike) -> Bits:
     if len(included) >= _MATCHED and (included[1::2] != included[: len(included) // 2 * 2 : 2]).all():
         warnings.warn(
             f"bits differ within every pair of neighbours over {len(included)} elements (or alternate "
-            f"strictly), as if one of two had always been included: that is no coin; {_HOW_TO_TOSS}",
+            f"strictly), as if one of two had always been included: that is not a fair coin; {_HOW_TO_TOSS}",
             CoinWarning,
             stacklevel=3,
         )
@@ -82,7 +82,7 @@ def checked_bits(values: npt.ArrayLike) -> Bits:
 
 
 def require_fair_rounds(revealed: Bits) -> None:
-    """Check bits in the order in which rounds reveal them; the order must not depend on the bits."""
+    """Check bits in the order in which rounds reveal them. The order must not depend on the bits."""
     _require_fair_split(revealed > 0)
     changes, pairs = _changes(revealed)
     if sorted_by_bits(revealed):
@@ -94,7 +94,7 @@ def require_fair_rounds(revealed: Bits) -> None:
 
 
 def sorted_by_bits(hidden: Bits) -> bool:
-    """Whether the order of a list is practically impossible for coins as tossed.
+    """Whether the order of a list is practically impossible for independent coins.
 
     Positions in such a list reveal the bits.
 
@@ -105,7 +105,7 @@ def sorted_by_bits(hidden: Bits) -> bool:
 
 
 def _changes(hidden: Bits) -> tuple[int, int]:
-    """How many neighbours differ, and out of how many."""
+    """The number of neighbours that differ, and the number of pairs of neighbours."""
     return int((hidden[1:] != hidden[:-1]).sum()), len(hidden) - 1
 
 
@@ -125,7 +125,7 @@ def _require_fair_split(included: Hits) -> None:
 
 
 def _require_coins_of_their_own(included: Hits) -> None:
-    """Refuse several rows per canary, next to each other or block by block.
+    """Refuse several rows per canary, adjacent or block by block.
 
     With g rows per canary, the lengths of all runs are multiples of g. Fair coins as tossed show that in 41
     or more runs with probability below 3^-40; listed by groups, members first in each, below 2^-20, because

@@ -1,6 +1,6 @@
-"""Numba where it is installed: loops that cannot be written as array operations, hundreds of times as fast.
+"""Numba, if it is installed: compiles loops that cannot be array operations, to be hundreds of times faster.
 
-Without it the same functions run as Python, with the same results.
+Without it, the same functions run as Python, with the same results.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """The function, compiled when it is first called and kept on disk where that is possible."""
+    """Compile a function when it is first called, and cache the code on disk if possible."""
     try:
         from numba import njit
     except ImportError:
         return function
     try:
         found: Any = njit(cache=True)(function)
-    except RuntimeError:  # no folder can be written to
+    except RuntimeError:  # no folder is writable
         found = njit(function)
     return cast("Function", found)

@@ -1,4 +1,4 @@
-"""Copies of what others hold, too, so that what is done to one of them does not show in the other."""
+"""Copies of objects that others hold too, so that changes of one do not affect the other."""
 
 import copy
 from typing import Any
@@ -7,20 +7,20 @@ from canaria._core.errors import InputError, shown
 
 
 def copied(name: str, value: Any) -> Any:
-    """A copy that shares nothing with the value; one line if there can be none."""
+    """A copy that shares nothing with the value; an InputError if it cannot be copied."""
     try:
         return _copy(value)
-    except Exception as error:  # an element may be of any type, and its copying may raise anything
+    except Exception as error:  # an element may be of any type, and copying it may raise anything
         raise InputError(
-            f"{name} must hold what can be copied, because a run that changed it would tell the bits; "
-            f"{type(value).__name__}: {shown(str(error))}"
+            f"{name} must hold elements that can be copied, because a run that changed them would reveal the "
+            f"bits; {type(value).__name__}: {shown(str(error))}"
         ) from None
 
 
 def _copy(value: Any) -> Any:
-    """A deep copy, in which a tensor brings along its own numbers alone.
+    """A deep copy in which a tensor brings only its own numbers.
 
-    The row of a data set is often a view of one tensor of all rows. `copy.deepcopy` copies all of it.
+    The row of a data set is often a view of one tensor of all rows, and `copy.deepcopy` copies all of it.
     """
     if type(value) in (list, tuple):
         return type(value)(map(_copy, value))

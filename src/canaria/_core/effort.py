@@ -1,9 +1,9 @@
-"""How long evidence takes, in seconds of an ordinary core: estimated beforehand, and counted during the work.
+"""The time that evidence takes, in seconds on an ordinary core: estimated in advance, counted during work.
 
-`Effort` is the estimate of a kind of evidence. The true cost can depend on every count, so the steps that
-take time also `spend` it, before they start; within `at_most`, work beyond the limit is refused. Both are the
-same on every machine. Prices are measured (fuzz/slow_files.py compares them with processor time), and rounded
-up.
+`Effort` is the estimate for a kind of evidence. The true cost can depend on every count, so expensive steps
+also `spend` their time before they start; within `at_most`, work beyond the limit is refused. Both are the
+same on every machine. Prices were measured (fuzz/slow_files.py compares them with processor time), and
+rounded up.
 """
 
 from collections.abc import Iterator
@@ -17,30 +17,30 @@ from canaria._core.arrays import Numbers
 from canaria._core.errors import InputError
 
 CALL: Final = 1e-4
-"""A p-value of a single count, with all its checks; also other work on a few numbers."""
+"""A p-value of a single count, with all checks; also other work on a few numbers."""
 LOG_PMF: Final = 2.4e-7
-"""One point of a binomial law."""
+"""One point of a binomial law, computed directly."""
 RATIO: Final = 4e-8
-"""One point of a binomial law by the ratio of neighbours; also other passes over an array."""
+"""One point of a binomial law, computed from its neighbour; also other passes over an array."""
 TRANSFORM: Final = 1.3e-7
-"""One point of a convolution by Fourier transforms, of which there are three."""
+"""One point of a convolution by three Fourier transforms."""
 PRODUCT: Final = 2e-9
-"""One product of a convolution without."""
+"""One product of a direct convolution."""
 _TAIL: Final = (6e-7, 1e-5)
 _LARGE_TAIL: Final = (5e-5, 4e-6)
 _SMALL_TAIL: Final = 2e-3
-"""Of more than 10^9 trials, at a deviation from the mean of 1; where it is below 2, less is computed."""
+"""For more than 10^9 trials, at one deviation from the mean; below two deviations, less is computed."""
 _LARGE: Final = 1e9
 
 
 class TooLongError(InputError):
-    """Raised for evidence that would take longer than is allowed."""
+    """Raised for evidence that would take longer than allowed."""
 
     __module__ = "canaria"
 
 
 class Effort(NamedTuple):
-    """Seconds to decide one claim, and to find the last refuted claim."""
+    """Seconds needed to decide one claim, and to find the last refuted claim."""
 
     claim: float
     bound: float
@@ -51,7 +51,7 @@ _LEFT: Final[ContextVar[list[float] | None]] = ContextVar("left", default=None)
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Refuse work of more than this many seconds, by a TooLongError."""
+    """Refuse work that takes more than this many seconds, with a TooLongError."""
     token = _LEFT.set([seconds])
     try:
         yield
@@ -69,7 +69,7 @@ def spend(seconds: float) -> None:
 
 
 def spend_on_tails(correct: Numbers, taken: Numbers, wrong: Numbers) -> None:
-    """Count binomial tails: the continued fraction converges slowly near the mean."""
+    """Count the cost of binomial tails. The continued fraction converges slowly near the mean."""
     if _LEFT.get() is None:
         return
     base, slow = _TAIL if np.max(taken, initial=0) <= _LARGE else _LARGE_TAIL

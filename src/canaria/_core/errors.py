@@ -1,4 +1,4 @@
-"""Errors with a message of one line: what was given, what is allowed, what was probably meant."""
+"""Errors with one-line messages: what was given, what is allowed, and what was probably meant."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _SHOWN: Final = 60
 
 
 class CanariaError(Exception):
-    """The base class of the errors that canaria raises on purpose; the message is one line."""
+    """The base class of all errors that canaria raises on purpose. The message is one line."""
 
 
 class InputError(CanariaError, ValueError):
@@ -45,7 +45,7 @@ class TrainingDivergedError(CanariaError, ArithmeticError):
 
 
 class NoiseAlarmError(CanariaError, RuntimeError):
-    """Raised if a watched training run adds another noise than was stated, to stop it.
+    """Raised to stop a watched training run whose noise differs from what was stated.
 
     Example:
         ```python
@@ -62,7 +62,7 @@ class NoiseAlarmError(CanariaError, RuntimeError):
 
 
 class AuditWarning(UserWarning):
-    """Issued if an audit shows less than its user may believe.
+    """Issued if an audit shows less than its user may expect.
 
     Example:
         >>> import warnings
@@ -87,7 +87,7 @@ def shown(value: object) -> str:
 
 
 def nearest(word: object, known: Iterable[str]) -> str:
-    """What was probably meant, to end an error message with; nothing if no known word is near.
+    """A suggestion to append to an error message; empty if no known word is similar.
 
     >>> nearest("xor-in-pair", ["xor", "xor-in-pairs"])
     "; did you mean 'xor-in-pairs'?"

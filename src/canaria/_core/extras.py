@@ -1,4 +1,4 @@
-"""Packages that only some uses need: who lacks one is told in one line which extra brings it."""
+"""Optional packages. If one is missing, the error names the extra that installs it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,18 +7,18 @@ from canaria._core.errors import InputError
 
 
 class MissingExtraError(InputError, ImportError):
-    """Raised if a package is not installed that this use needs; the message says how to install it."""
+    """Raised if a package that is needed is not installed; the message says how to install it."""
 
 
 @contextmanager
 def needed_for(use: str, extra: str) -> Iterator[None]:
-    """Import packages of an extra within this.
+    """Import packages of an extra within this context.
 
-    A package that is installed and does not load is no missing extra: its own error says more.
+    If a package is installed but fails to load, its own error is raised, because it says more.
 
     Args:
-        use: What needs them, as the start of a sentence.
-        extra: The extra that brings them.
+        use: The feature that needs them, as the start of a sentence.
+        extra: The extra that installs them.
 
     Raises:
         MissingExtraError: If one of them is not installed.

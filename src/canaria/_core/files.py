@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, with a checksum over their content."""
+"""Writes files completely or not at all, with a checksum of their content."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from canaria._core.errors import InputError
 
 
 def folder(path: str | Path) -> Path:
-    """A folder to write to, made if it does not exist."""
+    """Return a folder to write to; it is created if it does not exist."""
     place = Path(path)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -23,9 +23,9 @@ def folder(path: str | Path) -> Path:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it always holds either the new content or the old one.
+    """Write a file so that it always has either the old or the new content.
 
-    A pipe or a device, which cannot be replaced, is written into.
+    Pipes and devices, which cannot be replaced, are written directly.
     """
     try:
         if path.is_dir() or not path.name:
@@ -41,9 +41,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 def _replace(path: Path, content: bytes) -> None:
     """Write a draft beside the file, and rename it.
 
-    Mode "x" opens only a file that did not exist: a link that somebody put there is not followed, and no two
-    threads write one draft. Unlike `tempfile.mkstemp`, it gives the permissions of any new file. A file that
-    is replaced passes its permissions on, before there is anything to read.
+    Mode "x" only opens a file that did not exist: it does not follow a link that someone has put there, and
+    no two threads write to the same draft. Unlike `tempfile.mkstemp`, it sets the usual permissions of new
+    files. If a file is replaced, its permissions are copied before the content is written.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     try:
@@ -60,15 +60,15 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _canonical(number: str) -> float | int:
-    """A number as every program reads it that knows doubles alone."""
+    """A number as all programs read it, including those that only have doubles."""
     value = float(number)
     return int(value) if value.is_integer() else value
 
 
 def checksum(record: dict[str, Any]) -> str:
-    """SHA-256 of a record without its own checksum, however its file is formatted.
+    """SHA-256 of a record without its own checksum, independent of the formatting of its file.
 
-    Numbers are those of JSON (RFC 8785): double precision, and 2.0 is 2. Other programs write them so.
+    Numbers follow JSON (RFC 8785): double precision, and 2.0 equals 2, as other programs write them.
     """
     rest = {name: value for name, value in record.items() if name != "checksum"}
     plain = json.loads(json.dumps(rest), parse_int=_canonical, parse_float=_canonical)

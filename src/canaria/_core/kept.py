@@ -1,7 +1,7 @@
-"""Numbers that take seconds to compute, kept on disk between runs.
+"""A disk cache for numbers that take seconds to compute.
 
-They lie in the folder `canaria` of the user's cache folder ($XDG_CACHE_HOME, or ~/.cache). Where nothing can
-be written, or a file is broken, they are computed again.
+It is the folder `canaria` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache). If that is not writable,
+or a file is broken, the numbers are computed again.
 """
 
 import io
@@ -24,9 +24,9 @@ from canaria._version import __version__
 def kept(
     what: str, key: tuple[object, ...], make: Callable[[], Floats], good: Callable[[Floats], bool]
 ) -> Floats:
-    """The array that `make` returns, of two dimensions; from the file of this key, if there is a good one.
+    """The two-dimensional array from the cache file of this key, or else computed by `make`.
 
-    The versions of canaria and of dp-accounting are part of every key.
+    A cached array is used if it is `good`. The versions of canaria and dp-accounting are part of each key.
     """
     path = folder() / f"{what}-{sha256(repr((_versions(), key)).encode()).hexdigest()[:32]}.npy"
     with suppress(OSError, ValueError, EOFError, MemoryError):
@@ -44,7 +44,7 @@ def kept(
 
 
 def folder() -> Path:
-    """Where arrays are kept."""
+    """The cache folder."""
     with suppress(RuntimeError):
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "canaria"
     return Path(os.devnull)

@@ -1,6 +1,6 @@
-"""One registry of what result files hold by name: claims, families of claims, and kinds of evidence.
+"""One registry of the objects that result files name: claims, families of claims, and kinds of evidence.
 
-A file names a kind. The registry holds classes only, so the worst that a made-up name can do is an error.
+A file names a kind. The registry contains only classes, so the worst effect of a made-up name is an error.
 """
 
 import math
@@ -11,14 +11,14 @@ from typing import Any, Final, Self
 from canaria._core.errors import InputError, nearest, shown
 
 KINDS: Final[dict[str, type["Kind"]]] = {}
-"""Every kind by its name; `Claim.kinds()` has those of one sort."""
+"""All kinds by name; `Claim.kinds()` returns those of one sort."""
 
 
 class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract methods
-    """Something that is written as plain data with the name of its class, and read back by it.
+    """An object that is written as plain data with the name of its class, and read back by that name.
 
-    A class is added when it is defined, unless its name starts with an underscore. Its name is that of the
-    class, or a class attribute `name`.
+    A class is registered when it is defined, unless its name starts with an underscore. The name is that of
+    the class, or its attribute `name`.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -27,7 +27,7 @@ class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract
         if Kind in cls.__bases__ or cls.__name__.startswith("_"):
             return
         taken = KINDS.setdefault(name_of(cls), cls)
-        # A module that is loaded again, as notebooks do, defines its kinds again.
+        # A module that is reloaded, as in notebooks, defines its kinds again.
         if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"there is a kind named {name_of(cls)} already")
         KINDS[name_of(cls)] = cls
@@ -42,7 +42,7 @@ class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract
 
     @classmethod
     def read(cls, **fields: Any) -> Self:
-        """What `to_dict` wrote, read back."""
+        """Make an object from the fields that `to_dict` wrote."""
         return cls(**fields)
 
     @classmethod
@@ -52,7 +52,7 @@ class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Read back what `canaria.claims.to_dict` wrote; it is not trusted.
+        """Read the output of `canaria.claims.to_dict`. The data need not be trusted.
 
         Args:
             data: Plain data, with the name of the kind.
@@ -92,7 +92,7 @@ def name_of(kind: type[Kind]) -> str:
 
 
 def to_dict(thing: Kind) -> dict[str, Any]:
-    """A claim, a family or evidence as plain data, with its kind.
+    """Convert a claim, a family or evidence to plain data, with its kind.
 
     Args:
         thing: The claim, family or evidence.

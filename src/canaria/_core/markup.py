@@ -1,11 +1,11 @@
-"""Small tables of HTML, for notebooks."""
+"""Small HTML tables for notebooks."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 
 def described(rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and what is said of each; both are escaped.
+    """A table of names and descriptions. Both are escaped.
 
     >>> described([("ε", "<b>")])
     '<table><tr><th style="text-align:left">ε</th><td style="text-align:left">&lt;b&gt;</td></tr></table>'
@@ -14,7 +14,7 @@ def described(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def tabulated(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with a line of heads; everything is escaped.
+    """A table with a header line. All cells are escaped.
 
     >>> tabulated(["a"], [["1"]]).count("<tr>")
     2

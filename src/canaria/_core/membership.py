@@ -1,7 +1,7 @@
-"""The ways in which people write which elements were included: 0/1, -1/+1, true/false, yes/no or in/out.
+"""The ways to write which elements were included: 0/1, -1/+1, true/false, yes/no or in/out.
 
-A column keeps to one of them. "yes" after "1" is more likely a column of something else, or two files glued
-together, than a habit; guessing what was meant would change bits, so it is an error.
+A column must use one of them throughout. "yes" after "1" suggests another column, or two concatenated files.
+Guessing the meaning could change bits, so it is an error.
 """
 
 import math
@@ -19,15 +19,15 @@ _WORDS: Final = {
     "out": ("in/out", False),
 }
 _NUMBERS: Final = {1.0: ("", True), 0.0: ("0/1", False), -1.0: ("-1/+1", False)}
-"""1 alone fits both ways of writing numbers, whose other number decides."""
+"""1 is in both ways of writing numbers. The other number decides which one it is."""
 
 
 class UnknownWordError(ValueError):
-    """Raised for a cell that does not say whether its element was included; the reason is the message."""
+    """Raised for a cell that does not say whether its element was included. The message is the reason."""
 
 
 class Membership:
-    """Reads cells one by one, and remembers the way of writing that they have kept to so far.
+    """Reads cells one by one, and checks that they are all written in the same way.
 
     >>> way = Membership()
     >>> way.read("Yes"), way.read("no ")
@@ -40,7 +40,7 @@ class Membership:
         self._kind: type[str] | type[float] | None = None
 
     def read(self, cell: object) -> bool:
-        """Whether the element was included; nothing is remembered of a cell that is refused."""
+        """Whether the element was included. A refused cell does not change the state."""
         found = _meaning(cell)
         if found is None:
             raise UnknownWordError(f"must be {ALLOWED}, got {_quoted(cell)}")
@@ -72,7 +72,7 @@ def _meaning(cell: object) -> tuple[str, bool] | None:
 
 
 def _number(word: str) -> float:
-    """The number that a word is, written in plain ASCII; otherwise one that means nothing."""
+    """The value of a number written in plain ASCII; NaN for any other word."""
     try:
         return float(word) if word.isascii() and "_" not in word else math.nan
     except ValueError:

@@ -1,4 +1,4 @@
-"""Numbers as people read them: a bound is never rounded up."""
+"""Numbers formatted for people. A bound is never rounded up."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -21,7 +21,7 @@ def rounded_down(value: float, digits: int = 3) -> str:
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
-    """The same, rounded up: for the upper end of an interval.
+    """A number as text, rounded up, for the upper end of an interval.
 
     Example:
         >>> rounded_up(2.0101), rounded_up(float("inf"))
@@ -34,7 +34,7 @@ def rounded_up(value: float, digits: int = 3) -> str:
 
 
 def significant(value: float, digits: int = 5) -> float:
-    """A positive number, rounded down to so many significant digits, so that it prints as it is.
+    """Round a positive number down to this many significant digits, so that it prints exactly.
 
     Example:
         >>> significant(0.61234999), significant(123456.0)

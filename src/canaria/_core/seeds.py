@@ -1,4 +1,4 @@
-"""Random streams: one seed, one stream for each purpose."""
+"""Random streams: from one seed, one stream for each purpose."""
 
 import random
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import numpy as np
 from canaria._core import checks
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
-"""A seed, or what was made from one; None for a fresh one."""
+"""A seed, or an object made from one; None for a fresh seed."""
 
 
 def generator(rng: Seed, purpose: int) -> np.random.Generator:
     """Make a generator from a seed, a SeedSequence or a Generator (None: fresh).
 
-    Its stream depends on `purpose`: a seed that was also used to flip the bits must not break ties by
-    the same random numbers.
+    The stream depends on `purpose`, so that a seed that was also used to toss the coins does not break ties
+    with the same random numbers.
     """
     if isinstance(rng, np.random.Generator):
         sequence = np.random.SeedSequence(int(rng.integers(2**63)))
@@ -31,7 +31,7 @@ def generator(rng: Seed, purpose: int) -> np.random.Generator:
 
 @contextmanager
 def global_state_kept() -> Iterator[None]:
-    """Put the global generators of Python and NumPy back at the end; programs of users draw from them."""
+    """Restore the global generators of Python and NumPy at the end, since users' programs draw from them."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield

@@ -1,6 +1,6 @@
-"""Black-box audits: canaries planted in a data set by fair coins, scored by the answers of the model.
+"""Black-box audits: canaries planted in a data set by fair coins, scored by the model's answers.
 
-Nothing needs to be known about the training except its data set and the trained model.
+The audit needs only the training data set and the trained model.
 """
 
 from canaria.blackbox.plant import Planted, plant

@@ -1,14 +1,13 @@
 """Black-box audits: canaries planted in a data set by fair coins, for any trainer.
 
-Nothing about the data set but the rows of the canaries may depend on the coins: not its length, nor any
-sampling rate or normaliser computed from it, nor its types, categories, labels or layout. Every canary has a
-place:
+Only the rows of the canaries may depend on the coins: not the length of the data set, nor any sampling rate
+or normaliser computed from it, nor its types, categories, labels or layout. Each canary has a place:
 
 - replace: the place holds either the canary or its stand-in (replace-one adjacency);
 - zero-out: the place holds the canary, with a weight of 1 or 0 that the trainer must honour (add-remove
   adjacency, where a row of weight 0 contributes nothing).
 
-Then the game is that of the theorems, and scores of the trained model give valid bounds (Theorem 24).
+The game is then that of the theorems, and scores from the trained model give valid bounds (Theorem 24).
 """
 
 import operator
@@ -37,17 +36,17 @@ _TABLES: Final = ("numpy", "torch", "pandas")
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Planted:
-    """A data set to train on, and what is needed to audit the trained model.
+    """A data set to train on, with the data needed to audit the trained model.
 
     Keep `bits` away from training. Printing this object does not show them.
 
     Attributes:
         dataset: The data set to train on.
         bits: The coin of each canary: +1 if it was included, -1 if not.
-        indices: Where each canary, or its stand-in, is in `dataset`.
+        indices: The index of each canary, or its stand-in, in `dataset`.
         adjacency: "replace", or "add-remove" for form="zero-out".
-        canaries: What to score after training.
-        weights: How much each row counts in training, 1 or 0; None unless form="zero-out".
+        canaries: The canaries, to be scored after training.
+        weights: The weight of each row in training, 1 or 0; None unless form="zero-out".
 
     Example:
         >>> import numpy as np
@@ -71,7 +70,7 @@ class Planted:
     weights: Floats | None = None
 
     def __repr__(self) -> str:
-        """Without the bits: training logs often show what they were given."""
+        """Omits the bits, because training logs often print their inputs."""
         return f"Planted({len(self.indices)} canaries, adjacency={self.adjacency!r})"
 
     def bound(
@@ -84,7 +83,7 @@ class Planted:
         *,
         family: Family | str | None = None,
     ) -> Bound:
-        """The lower bound on epsilon that scores of the canaries prove; see `audit_scores`.
+        """The lower bound on epsilon from scores of the canaries; see `audit_scores`.
 
         Args:
             scores: One number per canary, higher meaning "trained on".
@@ -113,7 +112,7 @@ def plant(
 
     Only the rows of the canaries depend on the coins. Types, categories and layout are those of a table of
     all rows: the data set, the canaries and the stand-ins. If a canary does not fit the type of a column, the
-    type of the column changes whatever its coin. Rows are numbered from 0.
+    column's type changes whatever the coin shows. Rows are numbered from 0.
 
     Args:
         dataset: An array, a tensor, a pandas object, a `TensorDataset`, a Hugging Face `Dataset`, a list, a
@@ -144,7 +143,9 @@ def plant(
     """
     if form not in _FORMS:
         tell = (
-            "; leaving rows out would let the length of the data set tell the bits" if form == "drop" else ""
+            "; if rows were left out, the length of the data set would reveal the bits"
+            if form == "drop"
+            else ""
         )
         raise InputError(f"form must be 'replace' or 'zero-out', got {shown(form)}{tell}")
     if form == "zero-out" and stand_ins is not None:
@@ -203,16 +204,16 @@ def _rows(name: str, data: Any) -> int:
 
 
 def _take(sources: Sequence[Any], order: Integers, own: Integers) -> Any:
-    """Rows `order` of the sources laid end to end, as the type of the first.
+    """Take rows `order` of the concatenated sources, as the type of the first.
 
-    `order` holds the coins, so nothing but the rows may depend on it. The sources are first joined to one
-    table, which has the same types, categories and layout whatever the coins. Rows are then taken from it by
-    position, into memory that holds no other rows. Canaries and stand-ins are all read, checked and copied,
-    used or not: an error, or the random numbers that a data set draws to augment a row, would also reveal
-    the coins.
+    `order` contains the coins, so only the rows may depend on it. The sources are first joined to one table,
+    which has the same types, categories and layout whatever the coins show. Rows are then copied from it by
+    position, into memory with no other rows. All canaries and stand-ins are read, checked and copied, used or
+    not: otherwise an error, or the random numbers that a data set draws to augment a row, would reveal the
+    coins.
 
-    The rows at `own` share nothing with the sources: training that changes its data in place would otherwise
-    change the canaries that are scored, if they are included.
+    The rows at `own` share no memory with the sources. Otherwise training that changes its data in place
+    would change included canaries before they are scored.
     """
     first = sources[0]
     _require_alike(sources)
@@ -263,7 +264,7 @@ def _join_arrays(sources: Sequence[Any], order: Integers) -> Any:
 
 
 def _join_tensors(sources: Sequence[Any], order: Integers) -> Any:
-    """Detached: the gradient function of the rows that were taken would keep `order`."""
+    """Detach first: the gradient function of the selected rows would keep `order`."""
     import torch
 
     return torch.cat([source.detach() for source in sources])[torch.as_tensor(order)]
@@ -283,18 +284,18 @@ def _join_tensor_datasets(sources: Sequence[Any], order: Integers) -> Any:
 
 
 def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
-    """Row labels are renumbered, because they would reveal the bits."""
+    """Renumber the row labels, because they would reveal the bits."""
     import pandas as pd
 
     columns = [list(getattr(source, "columns", [])) for source in sources]
     if any(names != columns[0] for names in columns):
         raise ValueError(f"columns differ: {columns}")
     joined = pd.concat(sources, ignore_index=True)
-    # A series goes as a frame of one column: one way to copy cells for both.
+    # Convert a series to a frame of one column, so that cells of both are copied in one way.
     frame: Any = joined.to_frame() if isinstance(joined, pd.Series) else joined
     for place, kind in enumerate(frame.dtypes):
         if pd.api.types.is_object_dtype(kind):
-            # With its dtype: from the cells alone, pandas would infer another one.
+            # Keep the dtype: pandas would infer another one from the cells alone.
             cells = [copied("canaries", cell) for cell in frame.iloc[:, place]]
             frame.isetitem(place, pd.Series(cells, frame.index, dtype=object))
     taken = frame.iloc[order].reset_index(drop=True)
@@ -302,7 +303,7 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
 
 
 def _join_hugging_face(sources: Sequence[Any], order: Integers) -> Any:
-    """Not by `select`, which keeps the whole table, and `order` beside it."""
+    """Do not use `select`, which keeps the whole table together with `order`."""
     import datasets
 
     first = sources[0]
@@ -335,9 +336,9 @@ _JOINS: Final[dict[str, Callable[[Sequence[Any], Integers], Any]]] = {
 
 
 class PlantedRows:
-    """A data set some of whose rows are its own: read once, when planted, and copied each time.
+    """A data set with some rows of its own, which are read once, when planted, and copied on each access.
 
-    It does not know where its own rows come from.
+    It does not store the origin of these rows.
     """
 
     def __init__(self, sources: Sequence[Any], order: Integers, own: Integers) -> None:

@@ -1,4 +1,4 @@
-"""Membership scores from the answers of a model: higher means "trained on"."""
+"""Membership scores from the answers of a model. Higher means "trained on"."""
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
 
 
 def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats:
-    """Scores minus those of a reference model that saw no canary, to correct for how hard each canary is.
+    """Scores minus those of a reference model without canaries, to correct for how hard each canary is.
 
     Args:
         scores: One score per canary.

@@ -1,7 +1,7 @@
 """The command line: one file per verb.
 
-A verb reads what the user typed, calls the library and prints; it computes nothing itself. It imports what it
-needs when it runs, so that `canaria --help` is quick. No other package depends on it.
+A verb reads the arguments, calls the library and prints; it computes nothing itself. It imports the library
+when it runs, so that `canaria --help` is quick. No other package depends on this one.
 """
 
 import errno
@@ -38,7 +38,7 @@ _ClickException: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 INTERNAL_ERROR: Final = 70
 NOBODY_READS: Final = 141
-"""As for any command whose output is piped to one that has ended (128 + SIGPIPE)."""
+"""The exit code if the reader of a pipe has ended (128 + SIGPIPE)."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
@@ -93,7 +93,7 @@ def main() -> NoReturn:
     code: int | None
     try:
         code = app(prog_name="canaria", standalone_mode=False)
-    except SystemExit as left:  # 0 after shell completion; 1, which would read as "refuted", if nobody reads
+    except SystemExit as left:  # 0 after shell completion; 1 would read as "refuted" if the pipe is closed
         code = NOBODY_READS if left.code else 0
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
@@ -104,7 +104,7 @@ def main() -> NoReturn:
 
 
 def _explained(error: BaseException) -> int:
-    """Say what went wrong; the exit code, which is never 1: that would read as "refuted"."""
+    """Print the error and return the exit code, which is never 1, because that would read as "refuted"."""
     from canaria._core.errors import CanariaError
 
     if isinstance(error, _ClickException):
@@ -126,14 +126,14 @@ def _explained(error: BaseException) -> int:
 
 
 def _give_up_output(error: OSError) -> None:
-    """Say that there is no room for the output, and drop what Python would try to write at its end."""
+    """Report that there is no room for the output, and discard what Python would write at exit."""
     _complain(f"output cannot be written: {error.strerror}")
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str) -> None:
-    """One line without control characters, which could move a terminal's cursor."""
+    """Print one line without control characters, which could move the cursor of a terminal."""
     printable = "".join(letter if letter.isprintable() else " " for letter in message)
     if message:
         typer.echo(f"canaria: {' '.join(printable.split())}", err=True)

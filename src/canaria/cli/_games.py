@@ -1,4 +1,4 @@
-"""Playing games by name, and what came of them as results."""
+"""Plays games against named mechanisms, and turns them into results."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from canaria.theory import gaps
 
 
 def audited_mechanism(mechanism: str, options: dict[str, Any], adaptive: bool) -> Any:
-    """A built-in mechanism, or a function of the user."""
+    """Make a built-in mechanism, or load a user's function."""
     if ":" not in mechanism:
         return parse_mechanism(mechanism, **options)
     given = [name for name, value in options.items() if value is not None]
@@ -32,7 +32,7 @@ def audited_mechanism(mechanism: str, options: dict[str, Any], adaptive: bool) -
 def play_named(
     audited: Any, score: str | None, rule: str | None, n: int, trials: int, adaptive: bool, seed: int
 ) -> list[Transcript]:
-    """Play against it, with a score and a rule by name."""
+    """Play games, with a named score and rule."""
     size = checks.integer("n", n, 1)
     return play_many(
         audited,
@@ -46,7 +46,7 @@ def play_named(
 
 
 def result_of(audited: Any, game: Transcript, adaptive: bool, **more: Any) -> Result:
-    """One game as a result; of a built-in mechanism of moderate size, in one run, with the three gaps."""
+    """One game as a result, with the three gaps for non-adaptive games of built-in mechanisms."""
     built_in = not isinstance(audited, Function)
     result = game.result(mechanism=audited if built_in else None, **more)
     if built_in and not adaptive and len(game.bits) <= LARGEST_EXPLAINED:

@@ -1,4 +1,4 @@
-"""`module:function` from the command line; never from a file."""
+"""Loads `module:function` as named on the command line, never as named in a file."""
 
 import importlib
 import sys
@@ -10,7 +10,7 @@ from canaria._core.errors import InputError, shown
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """Import a function that the user named; modules in the current folder are found too."""
+    """Import a function that the user named. Modules in the current folder are found too."""
     module, _, name = text.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -18,7 +18,7 @@ def load_function(text: str) -> Callable[..., Any]:
         found = getattr(importlib.import_module(module), name, None)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may raise anything, SystemExit too
+    except BaseException as error:  # a module may raise anything, including SystemExit
         message = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(f"module {shown(module)} cannot be imported: {message}") from None
     if not callable(found):

@@ -1,4 +1,4 @@
-"""How a result is shown: a few lines for people, JSON for programs, an exit code for both."""
+"""Output of results: a few lines for people, JSON for programs, an exit code for both."""
 
 import os
 import shlex
@@ -25,7 +25,7 @@ _TYPED: Final = ContextVar[str]("typed")
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print the warnings of a computation as single lines on standard error, each once."""
+    """Print the warnings of a computation on standard error, one line each, without duplicates."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -34,7 +34,7 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def require_free(out: Path | None, inputs: Iterable[str] = ()) -> None:
-    """Refuse an output that would replace an input, or could not be written, before anything is computed."""
+    """Refuse an output that would replace an input or cannot be written, before anything is computed."""
     from canaria._core.errors import InputError, shown
 
     if out is None:
@@ -55,7 +55,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def require_result_file(out: Path | None, inputs: Iterable[str] = ()) -> None:
-    """Refuse a result file that could not be written, or is named like something else."""
+    """Refuse a result file that cannot be written, or whose ending is that of another format."""
     from canaria._core.errors import InputError, shown
 
     require_free(out, inputs)
@@ -67,7 +67,7 @@ def require_result_file(out: Path | None, inputs: Iterable[str] = ()) -> None:
 
 
 def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> NoReturn:
-    """Compute a result, write and show it, and leave with code 1 if the claim is refuted."""
+    """Compute, write and print a result, and exit with code 1 if the claim is refuted."""
     with one_line_warnings(), working("computing the bound"):
         result = replace(compute(), command=command_line())
     if out is not None:
@@ -79,7 +79,7 @@ def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> 
 def claim_of(
     claimed: float | None, delta: float | None, adjacency: str | None, family: str | None = None
 ) -> "Claim | None":
-    """The claim that is tested; delta and adjacency are part of it. With a family, its claim of that ε."""
+    """The claim to test, with its delta and adjacency. With a family, the family's claim at that ε."""
     from canaria._core.checks import nonnegative
     from canaria._core.errors import InputError
     from canaria.claims import ApproximateDP
@@ -98,21 +98,21 @@ def claim_of(
 
 
 class Verbs(TyperGroup):
-    """The verbs, which remember what was typed, by the user or by whoever calls `app` in Python."""
+    """The group of verbs. It records the command line, also if `app` is called from Python."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options, of which one line of help is about shell completion, not three."""
+        """The options, with one line of help about shell completion instead of three."""
         options: list[Any] = super().get_params(ctx)
         for option in options:
             option.hidden = option.hidden or option.name == "show_completion"
         return options
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note the words before they are taken apart."""
+        """Record the words before they are parsed."""
         _TYPED.set(shlex.join(["canaria", *args]))
         return super().parse_args(ctx, args)
 
 
 def command_line() -> str:
-    """What the user typed."""
+    """The command that the user typed."""
     return _TYPED.get()

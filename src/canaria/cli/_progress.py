@@ -1,4 +1,4 @@
-"""Long work: the time left or taken, and how to resume it after an interruption."""
+"""Progress of long work: the time left or spent, and how to resume after an interruption."""
 
 import sys
 import time
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from canaria.lab.store import Store
 
 PATIENCE: Final = 2.0
-"""Seconds before anything is shown of work that is usually quick."""
+"""Seconds before a clock is shown for work that is usually quick."""
 
 
 @contextmanager
 def blocks(
     settings: dict[str, Any], out: str, *, workers: int | None, dask: str | None, resume: bool
 ) -> Iterator[tuple["Store", "Executor | None", Callable[[int, int], None]]]:
-    """Where to keep finished blocks, where to run the others, and a bar that is told how many are done."""
+    """The store of finished blocks, the executor for the others, and a callback for the progress bar."""
     from canaria._core.errors import InputError
     from canaria.lab.engines import WorkerLostError, engine
     from canaria.lab.store import Store
@@ -43,7 +43,7 @@ def blocks(
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar with the time left, on standard error; warnings are single lines above it."""
+    """A progress bar with the time left, on standard error. Warnings are single lines above it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -57,7 +57,7 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def working(on: str) -> Iterator[None]:
-    """The time taken so far, on a terminal, from the third second on: most work needs less."""
+    """On a terminal, show the time spent, but only for work that takes more than two seconds."""
     if not sys.stderr.isatty():
         yield
         return

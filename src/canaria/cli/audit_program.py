@@ -18,7 +18,7 @@ _DELTA: Final = 1e-5
 def audit_program(
     program: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script, or with -m a module.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="What the script is given.")
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments for the script.")
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
     canaries: Annotated[
@@ -38,7 +38,7 @@ def audit_program(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a program that trains with Opacus, as it is.
+    """Audit a program that trains with Opacus, without changing it.
 
     The claim is what its accountant says, or what it asked make_private_with_epsilon for. Exit code 1 if the
     claim is refuted, or if training is not what was stated.
@@ -73,12 +73,12 @@ def audit_program(
         if place is not None:
             result.save(place)
     if failed:
-        raise InputError(f"the program failed ({failed}); what is shown is of its training until then")
+        raise InputError(f"the program failed ({failed}); the report covers its training until then")
     raise typer.Exit(1 if any(result.alarming for result in results) else 0)
 
 
 def _run(words: list[str], module: bool) -> str:
-    """Run a program as Python would; how it failed, if it did."""
+    """Run a program as Python would, and return how it failed; empty if it did not."""
     import runpy
     import traceback
 
@@ -104,10 +104,10 @@ def _run(words: list[str], module: bool) -> str:
 
 @contextmanager
 def _time_for_a_report() -> Iterator[None]:
-    """Let `os._exit` end the program as `sys.exit` does, so that what it trained is reported.
+    """Make `os._exit` end the program like `sys.exit`, so that its training is reported.
 
-    From another thread than the program's it cannot, so it says that there is no report, by the exit code
-    too. Children that the program forked leave as always.
+    In a thread other than the program's this is not possible, so it prints that there is no report and sets
+    the exit code. Processes that the program forked exit as usual.
     """
     import os
     import threading
@@ -131,7 +131,7 @@ def _time_for_a_report() -> Iterator[None]:
 
 @contextmanager
 def _as_main(words: list[str], module: bool) -> Iterator[None]:
-    """Arguments and search path as the program expects them; afterwards they, and the streams, are ours."""
+    """Set arguments and search path for the program; restore them, and the streams, afterwards."""
     import sys
 
     arguments, path, streams = sys.argv, list(sys.path), (sys.stdout, sys.stderr)

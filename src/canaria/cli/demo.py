@@ -64,7 +64,7 @@ def demo(
 
 
 def _audit(name: str, noise_factor: float) -> "Result":
-    """Release the histogram once, with the noise that the claim needs times a factor, and audit it."""
+    """Release the histogram once, with `noise_factor` times the noise that the claim needs, and audit it."""
     import numpy as np
     from scipy import optimize
 

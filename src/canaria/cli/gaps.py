@@ -1,4 +1,4 @@
-"""`canaria gaps`: what one run can show of a mechanism, and what it cannot."""
+"""`canaria gaps`: the part of a mechanism's ε that one run can show, and the three gaps to the rest."""
 
 from typing import Annotated, Any, Final
 

@@ -1,4 +1,4 @@
-"""`canaria plan`: what an audit of DP-SGD can be expected to show, before it is run."""
+"""`canaria plan`: the expected outcome of an audit of DP-SGD, before it is run."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`canaria reproduce`: the paper's figures, and ours."""
+"""`canaria reproduce`: the figures of the paper, and additional ones."""
 
 from typing import Annotated
 

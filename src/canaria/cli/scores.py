@@ -90,7 +90,7 @@ def scores(
 def _read(
     file: str, score_column: str | None, included_column: str | None, higher_means: HigherMeans | None
 ) -> "Scores":
-    """Read the file; errors name options, not arguments."""
+    """Read the file. Error messages name command-line options instead of arguments."""
     from canaria._core.errors import InputError
     from canaria.game.score_files import ColumnError, read_scores
 

@@ -52,7 +52,7 @@ def _told(found: "Check", result: "Result", subject: str) -> str:
     given = f"its evidence gives ε ≥ {rounded_down(found.recomputed)}"
     at = f"at δ = {result.bound.delta:g} with {percent(result.bound.confidence)}% confidence"
     lines = [f"{subject} ε ≥ {rounded_down(found.stored)} {at}{of_family} {verdict}{but}", *found.faults]
-    lines.append(f"{given}, if what the result assumes is true" if found.bound_holds else given)
+    lines.append(f"{given}, if the assumptions of the result are true" if found.bound_holds else given)
     lines += [f"it records that training was NOT what was stated: {one}" for one in result.contradictions]
     lines += [CHANGED] if found.changed else []
     return "\n  ".join(lines)

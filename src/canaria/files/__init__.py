@@ -1,6 +1,6 @@
 """Result files: reading, verifying, and the schema.
 
-Nothing in a file is trusted: `load` computes the bound again from the evidence. `Result.save` writes them.
+Nothing in a file is trusted: `load` recomputes the bound from the evidence. `Result.save` writes the files.
 """
 
 from canaria.files.read import Stored, read_result

@@ -1,4 +1,4 @@
-"""Reading a result file back. Nothing in a file is trusted; whatever is wrong with it is an InputError."""
+"""Reads result files. Nothing in a file is trusted; any fault in it is an InputError."""
 
 import json
 import math
@@ -25,7 +25,7 @@ _LONGEST_LIST: Final = 20_000
 
 
 class Stored(NamedTuple):
-    """A result as it was stored, not yet checked.
+    """A result as stored in a file, not yet checked.
 
     Attributes:
         result: The result.
@@ -48,7 +48,7 @@ class Stored(NamedTuple):
 
 
 def read_result(source: str | Path) -> Stored:
-    """Read a result file, without checking its bound; `check` does that.
+    """Read a result file without checking its bound; `check` does that.
 
     Args:
         source: The path of the file; `-` is standard input.
@@ -118,7 +118,7 @@ def _result(record: object, source: str) -> Result:
         limits.require_moderate(part, record[part])
     bound = _bound(record)
     limits.require_quick(bound.evidence, bound.family, bound.delta, limits.allowed(record), source)
-    with limits.quick(record, bound.evidence, source):  # a composed claim takes long to say its ε
+    with limits.quick(record, bound.evidence, source):  # the ε of a composed claim takes long to compute
         return _made(record, bound)
 
 
@@ -294,5 +294,5 @@ def _maybe_words(name: str, value: object) -> str | None:
 
 
 def _words(name: str, value: object) -> str:
-    """Text without control characters, which could move a terminal's cursor."""
+    """Text without control characters, which could move the cursor of a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in limits.text(name, value))

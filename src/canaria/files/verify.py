@@ -1,4 +1,4 @@
-"""Checking a result against its own evidence: everything that follows from it is computed again."""
+"""Checks a result against its own evidence, by recomputing everything that follows from it."""
 
 import math
 from dataclasses import replace
@@ -45,8 +45,8 @@ class Check(NamedTuple):
     Attributes:
         stored: The stored epsilon.
         recomputed: The epsilon that the evidence gives.
-        family: The family of claims that the bound is about; empty for a bound of every mechanism.
-        faults: What does not fit; empty if the result holds.
+        family: The family of claims that the bound is about; empty for a bound of any mechanism.
+        faults: Differences between the stored and the recomputed values; empty if the result holds.
         changed: Whether the file was changed after it was written.
 
     Example:
@@ -64,12 +64,12 @@ class Check(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the file is as it was written, and what it says of the bound follows from the evidence."""
+        """Whether the file is unchanged and its statements about the bound follow from the evidence."""
         return not self.faults and not self.changed
 
     @property
     def bound_holds(self) -> bool:
-        """Whether the bound follows from the evidence, though the rest of the file may have been changed."""
+        """Whether the bound follows from the evidence. Other parts of the file may have been changed."""
         return not self.faults
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Check(NamedTuple):
 
 
 def load(source: str | Path) -> Result:
-    """Read a result file, and compute its bound again from the evidence.
+    """Read a result file and recompute its bound from the evidence.
 
     Args:
         source: The file that `Result.save` or the command line wrote; `-` is standard input.
@@ -139,15 +139,15 @@ def read_checked(source: str | Path) -> Stored:
 
 
 def check(stored: Stored) -> Check:
-    """Recompute the bound of a stored result from its evidence, and everything that is stored about it.
+    """Recompute the bound of a stored result, and all stored values that follow from the evidence.
 
-    A stored bound that is lower than its evidence gives does not hold either: it could hide a refutation.
+    A stored bound below the recomputed one does not hold either: it could hide a refutation.
 
     Args:
         stored: A result as `read_result` returns it.
 
     Returns:
-        The stored and the recomputed epsilon, and what does not fit.
+        The stored and the recomputed epsilon, and the differences.
 
     Raises:
         InputError: If the computation takes too long.
@@ -203,7 +203,7 @@ def _compared(stored: Stored) -> _Recomputed:
 
 
 def _mislabelled(stored: Stored) -> list[str]:
-    """What the record says about itself and about training, besides the bound."""
+    """Faults in the record's statements about itself and about training, besides the bound."""
     faults, record = [], stored.record
     if (found := stored.result.conformance) is not None:
         written = record["conformance"]["conforms"]
@@ -215,14 +215,14 @@ def _mislabelled(stored: Stored) -> list[str]:
 
 
 def _equal(written: object, true: object) -> bool:
-    """Whether a stored value is what it should be; numbers up to rounding, which differs between machines."""
+    """Whether a stored value is right. Numbers may differ by rounding, which varies between machines."""
     if _is_number(written) and _is_number(true):
         return _same(float(written), float(true))  # type: ignore[arg-type]
     return written == true and type(written) is type(true)
 
 
 def _is_number(value: object) -> bool:
-    # A file may hold an integer that no double is as large as.
+    # A file may contain an integer that is too large for a double.
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**1023)
 
 
@@ -231,7 +231,7 @@ def _same(one: float, other: float) -> bool:
 
 
 def _misfits(result: Result) -> list[str]:
-    """What is stored besides the bound and does not fit it."""
+    """Stored parts besides the bound that are inconsistent with it."""
     faults, bound = [], result.bound
     if (histogram := result.histogram) is not None:
         counted = sum(histogram.included) + sum(histogram.excluded)
@@ -251,7 +251,7 @@ def _misfits(result: Result) -> list[str]:
 
 
 def _misfits_of_ladder(ladder: Ladder, claimed: float | None, bound: float) -> list[str]:
-    """A ladder starts at the claim, falls, and ends at the bound, by a last step of chance."""
+    """Faults of a ladder, which must start at the claim, fall, and end at the bound by a step of chance."""
     faults, levels = [], [ladder.epsilon, *(step.epsilon for step in ladder.steps)]
     if len(levels) == 1 or not _same(levels[-1], bound):
         faults.append(f"ladder ends at {levels[-1]:g}, not by steps at the bound {bound:g}")

@@ -1,4 +1,4 @@
-"""What the callbacks of training frameworks on top of Opacus have in common."""
+"""The common base of callbacks for training frameworks on top of Opacus."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from canaria.training.canaries.sampling import Sampling
 
 
 class AttachesAudit(ABC):
-    """Attaches one audit when training begins; its state, and the accountant's, go through checkpoints.
+    """Attaches one audit when training begins, and keeps its state and the accountant's in checkpoints.
 
-    The frameworks do not know of the accountant: it gets its state back if it has counted nothing yet.
+    The frameworks do not save the accountant. Its state is restored if it has not counted a step yet.
     """
 
     @property
     @abstractmethod
     def sees_draws(self) -> bool:
-        """Whether it is asked before the framework draws the first batch."""
+        """Whether the callback runs before the framework draws the first batch."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class AttachesAudit(ABC):
             self._audit.watch(self._watch)
 
     def _whole_state(self) -> dict[str, Any]:
-        """What a checkpoint needs: the state of the audit, and of the accountant beside it."""
+        """The state to save in a checkpoint: that of the audit, with the accountant's beside it."""
         if self._audit is None:
             return {}
         accountant = accountant_of(self._audit.optimizer)

@@ -1,4 +1,4 @@
-"""What witnesses showed in one part of training and the next, put together."""
+"""Combines the observations at witnesses from consecutive parts of training."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from canaria.training.canaries.witnesses import MOST_STEPS, Seen
 
 
 def joined(before: Seen, more: Seen) -> Seen:
-    """What was seen in some steps and those that follow, at most `MOST_STEPS` of them at a time."""
+    """Combine the observations of some steps with those of at most `MOST_STEPS` steps that follow."""
     steps = before.steps + more.steps
     by_step = np.zeros(min(steps, MOST_STEPS))
     by_step[: len(before.by_step)] = before.by_step
     by_step[(before.steps + np.arange(more.steps)) % MOST_STEPS] += more.by_step
-    # Single values are kept of the first steps alone, so that memory does not grow with training.
+    # Single values are kept of the first steps only, so that memory does not grow with training.
     room = MOST_STEPS - len(before.signs)
     each = len(more.firsts) // max(more.steps, 1)
     return Seen(

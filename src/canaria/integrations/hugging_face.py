@@ -27,24 +27,24 @@ _WEIGHTS: Final = "weights"
 class CanaryAudit(AttachesAudit, TrainerCallback):
     """Attach an audit when `Trainer.train` begins; its state goes into the Trainer's checkpoints.
 
-    So does the accountant's, which the Trainer does not know of, and comes back if it has counted nothing
-    yet. The file holds the seed of the hidden bits: keep it from whoever guesses.
+    The accountant's state is saved there too, because the Trainer does not save it. It is restored if the
+    accountant has not counted a step. The file holds the seed of the hidden bits: keep it from the guesser.
 
-    Takes the settings of `canaria.integrations.opacus.attach`, and a `Watch` if the noise is to be watched:
-    its readings go where the Trainer's logs go unless it has a logger of its own, and an alarm that stops
-    training ends it as a Trainer ends. The Trainer's optimizer and training data loader must be those that
+    Takes the arguments of `canaria.integrations.opacus.attach`, and a `Watch` to watch the noise. Readings go
+    to the Trainer's logs unless the watch has a logger. An alarm that stops training stops the Trainer in its
+    usual way. The Trainer's optimizer and training data loader must be those that
     `PrivacyEngine.make_private` returned.
 
     Args:
-        injection: "sum", "rows" or "head": how canaries get into the training.
+        injection: The way canaries enter training: "sum", "rows" or "head".
         canaries: The number of canaries, or a design of them.
-        per_coordinate: The number of canaries to a coordinate.
+        per_coordinate: The number of canaries per coordinate.
         rng: A seed for the hidden bits and the places of the canaries.
-        noise_multiplier: What training states, if that is not what the optimizer holds.
-        on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        noise_multiplier: The stated noise multiplier, if it differs from the optimizer's.
+        on_error: The action if training cannot be audited any further: "warn" or "raise".
         changes_weights: Whether training changes weights by functions of the weights alone; see `attach`.
-        sampling: How rows are claimed to take part; others than "poisson" need `injection="head"`.
-        watch: An alarm that watches the noise; None for none.
+        sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
+        watch: An alarm that watches the noise, or None.
 
     Raises:
         InputError: If training cannot be audited as it is; the message says what to change.
@@ -67,7 +67,7 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Attach to what is trained with, from the state in the checkpoint that training goes on from."""
+        """Attach to the optimizer and loader of the Trainer, with the saved state if training is resumed."""
         optimizer, loader = kwargs["optimizer"], kwargs["train_dataloader"]
         private = optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer
         if state.global_step > 0 and self._audit is None:
@@ -84,7 +84,7 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
-        """Put the audit's state into the checkpoint."""
+        """Save the audit's state in the checkpoint."""
         if self._audit is not None:
             kept = {**self._whole_state(), _WEIGHTS: _digest(self._audit.optimizer)}
             torch.save(kept, _folder(args, state) / STATE_FILE)
@@ -95,7 +95,7 @@ def _folder(args: TrainingArguments, state: TrainerState) -> Path:
 
 
 def _digest(optimizer: torch.optim.Optimizer) -> str:
-    """What tells the trained weights from others."""
+    """A fingerprint of the trained weights."""
     found = hashlib.blake2b(digest_size=16)
     for group in optimizer.param_groups:
         for weights in group["params"]:
@@ -104,7 +104,7 @@ def _digest(optimizer: torch.optim.Optimizer) -> str:
 
 
 def _kept(args: TrainingArguments, state: TrainerState, batches: int, weights: str) -> dict[str, Any]:
-    """The state in the checkpoint that training is resumed from, with these weights."""
+    """The saved state in the checkpoint from which training resumes; the weights must match it."""
     if state.global_step % batches and not args.ignore_data_skip:
         raise InputError(
             "resume with TrainingArguments(ignore_data_skip=True): the Trainer would draw as many batches as "
@@ -113,7 +113,7 @@ def _kept(args: TrainingArguments, state: TrainerState, batches: int, weights: s
     file = _folder(args, state) / STATE_FILE
     if not file.exists():
         raise InputError(
-            f"training goes on from step {state.global_step}, but {file} is not there: keep output_dir, and "
+            f"training resumes at step {state.global_step}, but {file} does not exist: keep output_dir, and "
             "train with this callback from the beginning"
         )
     kept: dict[str, Any] = torch.load(file, weights_only=True)

@@ -17,25 +17,25 @@ with needed_for("an audit of training with Lightning", "lightning"):
 
 
 class CanaryAudit(AttachesAudit, Callback):
-    """Attach an audit when training starts; its state goes into Lightning's checkpoints.
+    """Attach an audit when training starts; its state is saved in Lightning's checkpoints.
 
-    So does the accountant's, which Lightning does not know of, and comes back if it has counted nothing yet.
+    The accountant's state is saved too. It is restored if the accountant has not counted a step yet.
 
-    Takes the settings of `canaria.integrations.opacus.attach`, and a `Watch` if the noise is to be watched:
-    its readings go to the trainer's logger unless it has one of its own, and an alarm that stops training
-    ends it as a trainer ends. The module's one optimizer and the training data loader must be those that
+    Takes the arguments of `canaria.integrations.opacus.attach`, and a `Watch` to watch the noise. Readings go
+    to the trainer's logger unless the watch has a logger. An alarm that stops training stops the trainer in
+    its usual way. The module must have one optimizer. It and the training data loader must be those that
     `PrivacyEngine.make_private` returned.
 
     Args:
-        injection: "sum" or "head": how canaries get into the training.
+        injection: The way canaries enter training: "sum" or "head".
         canaries: The number of canaries, or a design of them.
-        per_coordinate: The number of canaries to a coordinate.
+        per_coordinate: The number of canaries per coordinate.
         rng: A seed for the hidden bits and the places of the canaries.
-        noise_multiplier: What training states, if that is not what the optimizer holds.
-        on_error: What happens if training cannot be audited any further: "warn" or "raise".
+        noise_multiplier: The stated noise multiplier, if it differs from the optimizer's.
+        on_error: The action if training cannot be audited any further: "warn" or "raise".
         changes_weights: Whether training changes weights by functions of the weights alone; see `attach`.
-        sampling: How rows are claimed to take part; others than "poisson" need `injection="head"`.
-        watch: An alarm that watches the noise; None for none.
+        sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
+        watch: An alarm that watches the noise, or None.
 
     Raises:
         InputError: If `injection` is "rows".
@@ -52,7 +52,7 @@ class CanaryAudit(AttachesAudit, Callback):
     sees_draws = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Attach to what is trained with."""
+        """Attach to the trainer's optimizer and data loader."""
         if len(trainer.optimizers) != 1:
             raise InputError(f"the audit needs exactly one optimizer, got {len(trainer.optimizers)}")
         self._attach(
@@ -65,11 +65,11 @@ class CanaryAudit(AttachesAudit, Callback):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """The state to save in a checkpoint."""
         return self._whole_state()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._state = state_dict or None
         if self._audit is not None and state_dict:
             self._audit.load_state_dict(state_dict)

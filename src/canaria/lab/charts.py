@@ -7,7 +7,7 @@ from canaria._core.extras import needed_for
 
 
 def require_charts() -> None:
-    """Refuse work that ends in charts before it starts, where they could not be drawn."""
+    """Raise an error before any work that ends in charts, if the extra is not installed."""
     with needed_for("a chart", "lab"):
         import_module("altair")
         import_module("vl_convert")

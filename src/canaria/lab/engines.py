@@ -41,7 +41,7 @@ def run_tasks(
     Args:
         function: The function to call.
         tasks: The arguments of each call.
-        executor: Where to run; None runs one task after the other in this process.
+        executor: The executor to run on; None runs one task after the other in this process.
 
     Yields:
         The task and its result.
@@ -74,9 +74,9 @@ def run_blocks(
     Args:
         function: The function to call; it returns the rows of a block.
         blocks: The arguments of each call, by the name of the block.
-        store: Where finished blocks are kept; None keeps them in memory.
-        executor: Where to run; None runs one block after the other in this process.
-        on_block: Called with the number of finished and of all blocks, at the start and after every block.
+        store: The store for finished blocks; None keeps them in memory.
+        executor: The executor to run on; None runs one block after the other in this process.
+        on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
 
     Returns:
         The rows of every block, by its name.
@@ -145,7 +145,7 @@ def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Exec
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    """Local processes that end with this one, and at once where the work fails or is interrupted."""
+    """Local processes that end with this one, and at once if the work fails or is interrupted."""
     context = get_context("spawn")
     watched, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(count, context, _end_with_parent, (watched,))
@@ -160,7 +160,7 @@ def _processes(count: int) -> Iterator[Executor]:
 
 
 def _end_with_parent(watched: Connection) -> None:
-    """In a worker: end as soon as the parent closes its end of the pipe, or dies."""
+    """Run in a worker: end as soon as the parent closes its end of the pipe, or dies."""
 
     def wait() -> None:
         watched.poll(None)
@@ -171,7 +171,7 @@ def _end_with_parent(watched: Connection) -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C, and hide it from processes that are started here, because their parent ends them."""
+    """Delay Ctrl-C, and hide it from processes that are started meanwhile, because their parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

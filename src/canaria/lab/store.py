@@ -1,8 +1,8 @@
 """A folder with one file per finished block, so that interrupted work can be resumed.
 
-There is no lock. Blocks are random by their own seed, so two processes with the same settings write the same
-bytes, and a folder refuses every other setting. Files are written completely or not at all, so a file that
-exists is a finished block.
+There is no lock. The random numbers of a block depend only on its seed, so two processes with the same
+settings write the same bytes, and a folder refuses other settings. Files are written completely or not at
+all, so a file that exists is a finished block.
 """
 
 import json
@@ -43,15 +43,15 @@ class Store:
 
         Args:
             folder: The folder.
-            settings: Everything that decides the results, as plain data for JSON.
+            settings: All settings that affect the results, as plain data for JSON.
             resume: Whether an earlier run with the same settings may be resumed.
 
         Returns:
             The store.
 
         Raises:
-            InputError: If the folder cannot be used, holds anything else or another run, or holds this run
-                and `resume` is False. The folder is then left alone.
+            InputError: If the folder cannot be used, contains other files or another run, or contains this
+                run and `resume` is False. The folder is then not changed.
 
         """
         store = cls(made_folder(folder))
@@ -71,7 +71,7 @@ class Store:
         return f"output folder {self.folder}"
 
     def has(self, name: str) -> bool:
-        """Whether the block of this name is finished."""
+        """Whether the block with this name is finished."""
         return self.path(name).exists()
 
     def load(self, name: str) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class Store:
         return self.folder / name
 
     def path(self, name: str) -> Path:
-        """The file of a block, which need not exist."""
+        """The path of a block's file, which need not exist."""
         return self.folder / "blocks" / f"{name}.json"
 
     def _require_same(self, settings: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Checks before training that need no canary: isolation of rows, and replays on neighbouring data sets.
 
-Canaries cannot detect these faults, and the checks give no bound. The half that knows a framework is in
+Canaries cannot detect these faults, and the checks give no bound. The framework-specific half is in
 `canaria.integrations`.
 """
 

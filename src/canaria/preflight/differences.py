@@ -1,6 +1,6 @@
-"""Two replays compared: settings, ends and clipped sums that tell their data sets apart.
+"""Compares two replays: settings, ends and clipped sums that differ between their data sets.
 
-Settings must not depend on the data. A clipped sum may, by at most the clip norm, if its batch held the row.
+Settings must not depend on the data. A clipped sum may, by at most the clip norm, if its batch has the row.
 """
 
 import math
@@ -11,22 +11,22 @@ from typing import Final
 from canaria.preflight.replays import Replay, Step
 
 DRIFT: Final = 1e-5
-"""Parameters that differ by more than this, relative to their norm, were not updated alike."""
+"""Parameters that differ by more than this, relative to their norm, were updated differently."""
 _SAME: Final = 1e-9
-"""Settings that differ by no more than this, relatively, are the same number computed twice."""
+"""Settings with a relative difference up to this are the same number computed twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Something that tells a neighbouring data set from the one that was given.
+    """An observable difference between a neighbouring data set and the one that was given.
 
     Attributes:
-        neighbour: Which neighbour, as "without row 7".
-        what: What differs, as "expected batch size".
+        neighbour: The name of the neighbour, such as "without row 7".
+        what: The quantity that differs, such as "expected batch size".
         there: Its value on the neighbour.
         here: Its value on the data as given.
-        step: The first step in which it differs, from 1; None for what is not of a step.
-        text: All that in words, and what to do.
+        step: The first step in which it differs, counted from 1; None if it does not belong to a step.
+        text: A description, with advice.
 
     Example:
         >>> from canaria.preflight.differences import Difference
@@ -56,16 +56,16 @@ class Difference:
 
 
 def fair(step: Step, random: bool) -> bool:
-    """Whether two replays have the same sum to show, but for the row.
+    """Whether two replays should have the same sum, except for the row.
 
-    For every batch, generators start from the same seed. So the same batch has the same randomness, and an
-    empty one needs none; in a batch with one row less, every row may have other random numbers.
+    Generators start from the same seed for each batch. So the same batch has the same randomness, and an
+    empty one needs none. But in a batch with one row less, every row may get other random numbers.
     """
     return not random or not step.held or step.alone
 
 
 def differences_of(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
-    """All that tells another replay from the one on the data as given; `random` as in `fair`."""
+    """All differences of another replay from the one on the data as given; `random` as in `fair`."""
     if other.unexpected_rows is not None:
         yield difference_of(
             other,
@@ -85,12 +85,12 @@ def differences_of(given: Replay, other: Replay, random: bool) -> Iterator[Diffe
             other.accountant,
             given.accountant,
             f"the accountant was told {other.accountant} (noise multiplier, sample rate, steps), "
-            f"{_otherwise(other)} {given.accountant}. Tell it the same whatever the data are.",
+            f"{_otherwise(other)} {given.accountant}. Give it the same settings for all data.",
         )
 
 
 def chained_differences(given: Replay, smaller: Replay) -> Iterator[Difference]:
-    """Settings, the sum of the first batch, which is the same, and the parameters that its step leaves."""
+    """Differences in settings, in the sum of the shared first batch, and in the parameters after it."""
     yield from setting_differences(given, smaller)
     steps = [
         step if step.batches == (0,) else replace(step, apart=0.0)
@@ -101,7 +101,7 @@ def chained_differences(given: Replay, smaller: Replay) -> Iterator[Difference]:
 
 
 def setting_differences(given: Replay, other: Replay) -> Iterator[Difference]:
-    """Settings that differ, though they must be the same for all data sets."""
+    """Differences in settings, which must be the same for all data sets."""
     rates, batches = (given.sample_rate, other.sample_rate), (given.batches, other.batches)
     yield from _setting(other, "sample rate", "sample rate {}", *rates)
     yield from _setting(other, "batches", "{} batches in a pass", *batches)
@@ -143,7 +143,7 @@ def _setting(
 
 
 def left_out_batches(given: Replay) -> Iterator[Difference]:
-    """A batch of the first replay without a step of its own, where others have one: it holds few rows."""
+    """A batch of the first replay without a step of its own, if others have one: it has few rows."""
     drawn = [step.batches for step in given.steps]
     if min(map(len, drawn)) != 1 or max(map(len, drawn)) == 1:
         return
@@ -159,15 +159,15 @@ _EVERY_BATCH: Final = (
 
 
 def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
-    """Where the program went another way: by an exception, or by steps that it made or left out."""
+    """Differences in how the program ended or which steps it made."""
     if other.exception is not None:
         yield difference_of(
             other,
             "exception",
             other.exception,
             None,
-            f"train raises {other.exception} after {counted(len(other.steps), 'step')}. Whoever sees it fail "
-            "learns of the row; handle such rows and empty batches without an exception.",
+            f"train raises {other.exception} after {counted(len(other.steps), 'step')}. Anyone who sees it "
+            "fail learns of the row; handle such rows and empty batches without an exception.",
         )
         return
     made, expected = ([step.batches[-1] for step in replay.steps] for replay in (other, given))
@@ -179,7 +179,7 @@ def _ends(given: Replay, other: Replay) -> Iterator[Difference]:
 
 
 def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
-    """The first step whose clipped sum, or whose parameters, the row moves too far."""
+    """The first step at which the row moves the clipped sum, or the parameters, too far."""
     for number, step in enumerate(other.steps[: len(given.steps)], 1):
         if step.apart is None:
             return
@@ -226,7 +226,7 @@ def _moved(step: Step, number: int, limit: int) -> str:
 def difference_of(
     replay: Replay, what: str, there: object, here: object, text: str, step: int | None = None
 ) -> Difference:
-    """A difference of a replay from the one on the data as given."""
+    """Make a difference between a replay and the one on the data as given."""
     return Difference(neighbour=replay.name, what=what, there=there, here=here, step=step, text=text)
 
 

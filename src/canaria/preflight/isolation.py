@@ -1,16 +1,16 @@
-"""Does one row change what another contributes to the clipped sum? No canary can see that.
+"""Checks that no row changes another row's contribution to the clipped sum. Canaries cannot detect that.
 
-Clipping bounds what a row contributes. If a row also changes what *others* contribute, through a loss that is
-divided by the number of tokens of the batch, through BatchNorm, through a contrastive loss, then adding or
-removing it moves the sum by more than the clip norm, and the noise hides less than the accountant believes.
+Clipping bounds the contribution of a row. If a row also changes the contributions of *others*, for example
+through a loss divided by the number of tokens in the batch, BatchNorm, or a contrastive loss, then adding or
+removing it moves the sum by more than the clip norm, and the noise hides less than the accountant assumes.
 
-Write S(b) for the clipped sum of a batch b. What row k contributes to b is S(b) - S(b without k). If rows are
-isolated, that is the same with and without another row i, so that for every two rows
+Write S(b) for the clipped sum of a batch b. The contribution of row k to b is S(b) - S(b without k). If rows
+are isolated, it is the same with and without another row i, so for every two rows
 
     S(b) - S(b without k) - S(b without i) + S(b without both) = 0.
 
-Only sums are needed, so this works for every way of clipping. The same is asked of the sums without clipping:
-where every row is clipped, clipping hides an influence that it would not hide for other rows.
+Only sums are needed, so this works for every way of clipping. The check is repeated without clipping: if
+every row is clipped, clipping hides an influence that it may not hide for other rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,31 +27,31 @@ Sums = Callable[[Sequence[int]], Floats]
 """The clipped sum of a batch that consists of these rows, as one vector."""
 
 _LEAST_TOLERANCE: Final = 1e-3
-"""Changes of this share of the clip norm are taken for rounding, in single precision."""
+"""Changes up to this share of the clip norm are attributed to rounding in single precision."""
 _ROUNDING: Final = 12.0
-"""How many times the relative rounding error of the arithmetic may show in a difference of four sums."""
+"""A difference of four sums may have this many times the relative rounding error of the arithmetic."""
 _CANDIDATES: Final = 4
-"""How many times as many rows are tried, to find those that matter most."""
+"""This many times as many rows are tried, to find those with the largest effect."""
 _FEWEST: Final = 4
-"""The smallest batch in which rows are dropped two by two."""
+"""The smallest batch in which rows are dropped in pairs."""
 _DEPENDENT: Final = 1e-2
-"""Four sums are taken as linearly dependent if their smallest singular value is at most this much of what it
-would be without a common factor; rounding leaves some 1e-6."""
+"""Four sums count as linearly dependent if their smallest singular value is at most this share of its value
+without a common factor. Rounding leaves about 1e-6."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation:
-    """What dropping rows of one batch, one by one and two by two, has shown.
+    """The result of dropping rows of one batch, one at a time and in pairs.
 
     Attributes:
         rows: The rows that were dropped.
-        moved: For each of them, how far the clipped sum moves if it is dropped, in clip norms.
-        influence: For each two of them, by how much the contribution of one changes if the other is dropped,
-            in clip norms; symmetric.
-        hidden: The same without clipping, as shares of the largest contribution; None if there was no way to
-            switch clipping off.
+        moved: For each of them, the distance by which dropping it moves the clipped sum, in clip norms.
+        influence: For each pair of them, the change of one's contribution if the other is dropped, in clip
+            norms; symmetric.
+        hidden: The same without clipping, as shares of the largest contribution; None if clipping could not
+            be switched off.
         tolerance: Changes up to this are rounding.
-        cause: What the likely cause is, and what to do; empty if rows are isolated.
+        cause: The likely cause, and advice; empty if rows are isolated.
 
     Example:
         >>> import numpy as np
@@ -74,12 +74,12 @@ class Isolation:
 
     @property
     def sensitivity(self) -> float:
-        """The farthest that dropping one row moved the clipped sum, in clip norms; at most 1 is promised."""
+        """The farthest that dropping one row moved the clipped sum, in clip norms. It must be at most 1."""
         return float(self.moved.max())
 
     @property
     def holds(self) -> bool:
-        """Whether each row contributes at most the clip norm, whatever the other rows are."""
+        """Whether each row contributes at most the clip norm, independently of the other rows."""
         parts = [self.moved.max() - 1.0, self.influence.max()]
         parts += [] if self.hidden is None else [self.hidden.max()]
         return bool(max(parts) <= self.tolerance)
@@ -87,8 +87,8 @@ class Isolation:
     def __str__(self) -> str:
         if self.holds:
             return (
-                f"Rows are isolated: {len(self.rows)} rows were dropped one by one and two by two, and none "
-                f"changed what another contributes by more than {self.tolerance:.2g} clip norms. "
+                f"Rows are isolated: {len(self.rows)} rows were dropped one at a time and in pairs, and none "
+                f"changed another's contribution by more than {self.tolerance:.2g} clip norms. "
                 f"The clipped sum moved by at most {self.sensitivity:.2f} clip norms."
             )
         return " ".join([*self._findings(), self.cause])
@@ -98,15 +98,15 @@ class Isolation:
         if self.influence.max() > self.tolerance:
             one, other = self._most(self.influence)
             found.append(
-                f"Rows are not isolated: dropping row {one} changes what row {other} contributes by "
+                f"Rows are not isolated: dropping row {one} changes the contribution of row {other} by "
                 f"{self.influence.max():.2g} clip norms."
             )
         elif self.hidden is not None and self.hidden.max() > self.tolerance:
             one, other = self._most(self.hidden)
             found.append(
                 f"Rows are not isolated: dropping row {one} changes the gradient of row {other} before "
-                f"clipping, by {self.hidden.max():.2g} of the largest. In this batch clipping hides it; "
-                "where a gradient is shorter than the clip norm it does not."
+                f"clipping, by {self.hidden.max():.2g} of the largest. In this batch clipping hides it, but "
+                "not if a gradient is shorter than the clip norm."
             )
         row, far = self.rows[int(self.moved.argmax())], self.sensitivity
         if far > 1.0 + self.tolerance:
@@ -123,13 +123,13 @@ class Isolation:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which rows of a batch are dropped.
+    """The choice of rows of a batch to drop.
 
     Attributes:
-        count: How many rows the batch has.
+        count: The number of rows in the batch.
         rows: The rows to drop.
-        few: The rows of a small batch, in which they are dropped two by two. What one of n rows does to
-            another often shrinks as 1 / n, though what it does to all of them together does not.
+        few: The rows of a small batch, in which rows are dropped in pairs. The effect of one of n rows on
+            another often shrinks as 1 / n, though its effect on all of them together does not.
 
     """
 
@@ -139,9 +139,9 @@ class Asked:
 
     @classmethod
     def drawn(cls, sums: Sums, count: int, rows: int, rng: np.random.Generator) -> "Asked":
-        """Half of them the rows that move the sum farthest, of some at random; the others as they come.
+        """Choose rows: of a random sample, half are those that move the sum farthest, the others arbitrary.
 
-        Those that move it farthest may be alike, and then do nothing to each other.
+        Those that move it farthest may be similar, and then have no effect on each other.
         """
         if count < 3:
             raise InputError(f"batch must have at least 3 rows, so that two can be dropped, got {count}")
@@ -156,13 +156,13 @@ class Asked:
         return cls(count=count, rows=sorted(few[:rows]), few=sorted(few))
 
     def moved(self, sums: Sums) -> Floats:
-        """How far each row moves the sum of the whole batch."""
+        """The distance by which each row moves the sum of the whole batch."""
         whole = sums(range(self.count))
         return np.array([_far(whole - sums(_without(range(self.count), row))) for row in self.rows])
 
 
 class Pairs:
-    """The sums of a small batch, without each of some rows, and without each two of them."""
+    """The sums of a small batch without each of some rows, and without each pair of them."""
 
     def __init__(self, sums: Sums, asked: Asked) -> None:
         self._sums, self._few = sums, asked.few
@@ -175,7 +175,7 @@ class Pairs:
 
     @property
     def moved(self) -> Floats:
-        """How far each row moves the sum of the small batch."""
+        """The distance by which each row moves the sum of the small batch."""
         return np.array([_far(self._whole - rest) for rest in self._rest.values()])
 
     def of(self, one: int, other: int) -> tuple[Floats, Floats, Floats, Floats]:
@@ -195,17 +195,17 @@ def isolation_of(
     rounding: float,
     cause_in_model: Callable[[Sequence[int], int], str],
 ) -> Isolation:
-    """Drop so many rows of a batch of `count`.
+    """Drop `rows` rows of a batch of `count`, and compare the sums.
 
     Args:
-        clipped: The clipped sum of a batch of these rows.
-        raw: The same without clipping, if there is a way.
+        clipped: A function that returns the clipped sum of a batch of these rows.
+        raw: The same without clipping; None if that is not possible.
         count: The number of rows of the batch.
-        rows: How many to drop.
-        rng: Which rows to try.
+        rows: The number of rows to drop.
+        rng: The random generator for the choice of rows.
         clip_norm: The clip norm.
-        rounding: The relative rounding error of the roughest arithmetic in use.
-        cause_in_model: What dropping one row of a batch changes in the model, in words; empty for nothing.
+        rounding: The relative rounding error of the coarsest arithmetic in use.
+        cause_in_model: A function that describes what dropping a row changes in the model; empty for nothing.
 
     """
     asked = Asked.drawn(raw or clipped, count, rows, rng)
@@ -263,7 +263,7 @@ def _cause(
 
 
 def _common_factor(whole: Floats, *rest: Floats) -> tuple[float, float] | None:
-    """By how much all gradients grow without one row and without the other, if that is all that happens.
+    """The factors by which all gradients grow without one row and without the other; None if unequal.
 
     S(b) = f(b) * (sum of fixed gradients) makes the four sums linearly dependent, with coefficients 1 / f(b),
     -1 / f(b without one), ...; sums of gradients that change in other ways are independent.

@@ -1,10 +1,10 @@
-"""Replays of a training program on neighbouring data sets, compared: what could tell the data sets apart.
+"""Compares replays of a training program on neighbouring data sets, to find what tells these apart.
 
 DP-SGD composes steps. The accountant's theorem assumes that each step, given everything released before, is
 one subsampled Gaussian: settings that do not depend on the data, and a clipped sum that one row moves by at
-most the clip norm. Replays in which every step releases the same therefore must agree in everything but the
-clipped sums of steps whose batch held the row, and there up to the clip norm. This is a check of examples,
-not a proof: what it finds is wrong, what it does not find may be wrong.
+most the clip norm. So replays that release the same values in every step must agree in everything except the
+clipped sums of steps with the row in the batch, and there up to the clip norm. This check of examples is not
+a proof: what it finds is a fault, but it may miss others.
 """
 
 import math
@@ -29,19 +29,19 @@ from canaria.preflight.replays import Replay, Stopping, sums_differ
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours:
-    """What replays of a training program on neighbouring data sets showed.
+    """The result of replaying a training program on neighbouring data sets.
 
     Attributes:
         row: The row that was removed, and replaced.
-        steps: How many steps the program made on the data as given.
+        steps: The number of steps that the program made on the data as given.
         compared: The neighbours that were compared with it.
         moved: The largest distance between clipped sums when the row is removed, in clip norms; NaN if no
             step could be compared.
-        random: Whether gradients depend on randomness that replays cannot share, so that steps in which the
-            row is one of several were left out.
-        differences: What tells the data sets apart.
-        passes: In how many passes of one batch the number of steps was compared.
-        not_compared: Why it was not; empty if it was.
+        random: Whether gradients depend on randomness that replays cannot share. Steps with the row and other
+            rows were then left out.
+        differences: The differences between the data sets that were found.
+        passes: The number of one-batch passes in which the number of steps was compared.
+        not_compared: The reason why it was not compared; empty if it was.
 
     Example:
         >>> from canaria.preflight import Neighbours
@@ -64,7 +64,7 @@ class Neighbours:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found that tells neighbouring data sets apart."""
+        """Whether no difference between neighbouring data sets was found."""
         return not self.differences
 
     def __str__(self) -> str:
@@ -104,20 +104,20 @@ def compared(
     smaller: Replay,
     stopping: Stopping,
 ) -> Neighbours:
-    """Hold the replays on neighbours against the one on the data as given.
+    """Compare the replays on neighbours with the one on the data as given.
 
     Args:
         row: The row in which the neighbours differ.
         given: The first replay.
-        repeated: On the same data; it must be the same.
-        reseeded: On the same data, with other randomness in every step.
-        neighbours: On neighbouring data sets, in order; the first is the one without the row.
-        smaller: On fewer rows, with the same first batch. A chain of neighbours leads there, so settings must
-            be the same, and so must the first sum and the parameters that it leads to.
-        stopping: In short passes, to see whether programs stop alike.
+        repeated: A replay on the same data, which must be equal.
+        reseeded: A replay on the same data, with other randomness in each step.
+        neighbours: Replays on neighbouring data sets, in order. The first is the one without the row.
+        smaller: A replay on fewer rows, with the same first batch. A chain of neighbours leads there, so the
+            settings, the first sum and the parameters after it must be the same.
+        stopping: Replays in short passes, to see whether programs stop at the same time.
 
     Raises:
-        InputError: If two replays on the same data differ, so that nothing can be said about neighbours.
+        InputError: If two replays on the same data differ, so that neighbours cannot be compared.
 
     """
     _require_repeatable(given, repeated)
@@ -150,7 +150,7 @@ def _require_repeatable(given: Replay, repeated: Replay) -> None:
     broken = [number for number, step in enumerate(given.steps, 1) if step.apart != 0]
     if broken:
         raise InputError(
-            f"the clipped sum of step {broken[0]} is not finite on the data as given; mend that first, "
+            f"the clipped sum of step {broken[0]} is not finite on the data as given; fix that first, "
             "because clipping does not bound NaN"
         )
     differences = [one.what for one in differences_of(given, repeated, random=False)]
@@ -168,23 +168,23 @@ _ALL_REPLACED: Final = " One replaced row after the other leads there, so it mus
 
 
 def _stops(stopping: Stopping) -> tuple[list[Difference], str]:
-    """How two programs in short passes went on otherwise, or why that is not known."""
+    """Differences between two programs in short passes, or the reason why they are not known."""
     alike, given, again = stopping.alike, stopping.given, stopping.again
     if alike is None or given is None or again is None:
         return [], stopping.excuse
     if excuse := _not_comparable(alike, given):
         return [], excuse
-    # Learning so quickly may diverge; steps after that say nothing.
+    # Training this fast may diverge. Later steps then carry no information.
     finite = next((number for number, step in enumerate(alike.steps) if step.apart != 0), None)
     alike, given, again = (replace(one, steps=one.steps[:finite]) for one in (alike, given, again))
     found = list(_went_on(given, alike))
     if found and list(_went_on(again, alike)):
-        return [], "two runs of train on the same data went on otherwise"
+        return [], "two runs of train on the same data continued differently"
     return found, ""
 
 
 def _not_comparable(alike: Replay, given: Replay) -> str:
-    """Why two programs in short passes have nothing to compare; empty if they have."""
+    """The reason why two programs in short passes cannot be compared; empty if they can."""
     for one in (alike, given):
         if one.exception is not None:
             return f"train raises {one.exception} {one.name}, in passes of one batch"
@@ -192,11 +192,11 @@ def _not_comparable(alike: Replay, given: Replay) -> str:
             return f"train draws from {one.unexpected_rows} rows {one.name}"
     if not given.steps or alike.steps[0].apart != 0:
         return f"no step has a finite sum {alike.name}"
-    return "" if given.steps[0].drift <= DRIFT else f"the first weights are other ones {alike.name}"
+    return "" if given.steps[0].drift <= DRIFT else f"the initial weights differ {alike.name}"
 
 
 def _went_on(given: Replay, alike: Replay) -> Iterator[Difference]:
-    """The first setting, the first parameters or the end that differ; `given` released what `alike` did."""
+    """The first difference in settings, parameters or end; `given` released the same as `alike`."""
     settings = tuple(setting_differences(given, alike))
     if settings:
         yield replace(settings[0], text=settings[0].text + _ALL_REPLACED)

@@ -1,10 +1,10 @@
-"""What one replay of a training program shows: records that an adapter of a framework makes."""
+"""Records of replays of a training program, which the adapter of a framework makes."""
 
 from dataclasses import dataclass
 from typing import Final
 
 _SLACK: Final = 1e-3
-"""By how much of a clip norm rounding moves a clipped sum in single precision, at most."""
+"""The largest rounding error of a clipped sum in single precision, in clip norms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,15 +12,15 @@ class Step:
     """One step of a replay.
 
     Attributes:
-        batches: The numbers of the batches that were drawn since the step before, from 0.
-        held: How many of them hold the row, if the data set does.
-        alone: Whether they hold no other.
-        noise_multiplier: The noise that was asked for, over the clip norm.
+        batches: The numbers, from 0, of the batches that were drawn since the previous step.
+        held: The number of them that contain the row, if the data set does.
+        alone: Whether they contain no other row.
+        noise_multiplier: The requested noise, over the clip norm.
         clip_norm: The clip norm C.
-        expected_batch_size: By what the noisy sum is divided.
+        expected_batch_size: The divisor of the noisy sum.
         rounding: The relative rounding error of the gradients.
-        apart: The distance of the clipped sum from that of the first replay, in clip norms; None if steps
-            before released something else, so that they cannot be compared; NaN or infinite if the sum is.
+        apart: The distance of the clipped sum from that of the first replay, in clip norms; None if earlier
+            steps released different values, so that they cannot be compared; not finite if the sum is not.
         drift: The distance of the parameters before the step from those of the first replay, over their norm.
 
     """
@@ -37,24 +37,24 @@ class Step:
 
     @property
     def slack(self) -> float:
-        """By how much of a clip norm rounding may move the clipped sum."""
+        """The largest effect of rounding on the clipped sum, in clip norms."""
         return max(_SLACK, 2 * self.rounding)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What one run of the program showed.
+    """The record of one run of the program.
 
     Attributes:
-        name: The data set, as "without row 7".
-        may_move: How many clip norms the row may move the clipped sum by: 1 if it is removed, 2 if replaced.
-        sample_rate: The rate of the sampler; None if the run drew no batch, and so for the next two.
-        batches: How many batches the sampler announces for one pass.
-        unexpected_rows: From how many rows it draws, where the data set has another number; else None.
+        name: The name of the data set, such as "without row 7".
+        may_move: The clip norms by which the row may move the clipped sum: 1 if removed, 2 if replaced.
+        sample_rate: The rate of the sampler. None if the run drew no batch; so are the next two.
+        batches: The number of batches per pass that the sampler announces.
+        unexpected_rows: The number of rows that it draws from, if it is not that of the data set; else None.
         steps: The steps.
-        accountant: What the accountant was told: noise multiplier, sample rate, steps; None if none was
-            found.
-        exception: The exception that ended the program, as "ValueError: ..."; None if there was none.
+        accountant: The accountant's record: noise multiplier, sample rate, steps; None if there is no
+            accountant.
+        exception: The exception that ended the program, such as "ValueError: ..."; None if there was none.
 
     """
 
@@ -73,10 +73,10 @@ class Stopping:
     """Replays in passes of one batch, on data sets that differ in every row.
 
     Attributes:
-        alike: With every row like one; None if there is an excuse.
-        given: On the data as given, with what the first one released.
-        again: The first one repeated.
-        excuse: Why there are none.
+        alike: A replay with every row equal to one row; None if there is an excuse.
+        given: A replay on the data as given, with the releases of the first one.
+        again: A repetition of the first one.
+        excuse: The reason why there are no replays.
 
     """
 
@@ -87,5 +87,5 @@ class Stopping:
 
 
 def sums_differ(replay: Replay) -> bool:
-    """Whether clipped sums differ from those of the first replay, by more than rounding."""
+    """Whether clipped sums differ from those of the first replay by more than rounding."""
     return not all(step.apart is not None and step.apart <= step.slack for step in replay.steps)

@@ -1,6 +1,6 @@
 """Reports: a result explained in the terminal, as a page and as Markdown.
 
-A report is a function of the result alone: the same result gives the same page on any machine and any day.
+A report is a function of the result alone: the same result always gives the same page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["chart_of", "compare", "notebook_of", "page_of", "text_of", "write_re
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
-    """The HTML of a report on one or several results.
+    """Render the HTML report on one or several results.
 
     Args:
         results: The results.
@@ -64,7 +64,7 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
 
 def chart_of(result: "Result", what: str | None = None) -> "Chart":
-    """One chart of a result.
+    """Draw one chart of a result.
 
     Args:
         result: The result.
@@ -102,10 +102,10 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
         results: The results, or bounds, in a list or by name.
 
     Returns:
-        The comparison; it prints as a table, a notebook shows it, and it has `chart` and `to_csv()`.
+        The comparison. It prints as a table, displays in a notebook, and has `chart` and `to_csv()`.
 
     Raises:
-        InputError: If there are none, or if something else is among them.
+        InputError: If the list is empty, or contains something other than results and bounds.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound
@@ -122,7 +122,7 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
 
 
 def notebook_of(result: "Result") -> str:
-    """The HTML of a result in a notebook.
+    """Render a result as HTML for a notebook.
 
     Args:
         result: The result.

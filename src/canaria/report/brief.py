@@ -7,14 +7,14 @@ from canaria.report import words
 
 
 class Point(NamedTuple):
-    """One short statement, and its topic in a word."""
+    """One short statement, with a one-word topic."""
 
     about: str
     text: str
 
 
 def points(result: Result) -> tuple[Point, ...]:
-    """The statements of the box on top, in the order in which they are read."""
+    """The statements of the box at the top, in reading order."""
     why = (Point("Why no more", f"{result.diagnosis}."),) if result.diagnosis else ()
     tested = (Point("Coverage", f"{result.coverage}."),) if result.coverage else ()
     notes = tuple(Point("Note", f"{remark}.") for remark in result.remarks)
@@ -41,7 +41,7 @@ def _claim(result: Result) -> str:
 
 
 def _training(result: Result) -> tuple[Point, ...]:
-    """Whether training does what was stated; nothing if there is nothing to say."""
+    """Whether training matches what was stated; empty if that was not tested."""
     if (found := result.conformance) is not None:
         if not found.conforms:
             todo = "".join(f" To do: {advice}." for advice in found.advice)

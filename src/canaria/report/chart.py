@@ -11,23 +11,23 @@ from canaria.report.svg import Key, legend, tag, text
 
 _WIDTH: Final = 640
 _LEFT, _RIGHT, _TOP = 44, 12, 26
-"""Room around a curve: for the numbers beside it, for half of its last number, and for its title."""
+"""Margins of a curve: for the numbers beside it, for half of its last number, and for its title."""
 _KEY: Final = 20
-"""Pixels of a line of the legend."""
+"""Height of a legend entry in pixels."""
 _FONT: Final = "system-ui, sans-serif"
 _DARK: Final = "@media (prefers-color-scheme: dark) { svg { color: #e4e8ec } }"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Chart:
-    """A drawing that fits any width and needs no script; a notebook shows it.
+    """A drawing that fits any width and needs no script. Notebooks display it.
 
     Attributes:
-        about: A description, for readers who cannot see it.
-        body: Its elements; places across are percentages.
-        height: Its height in pixels, with the axis below.
+        about: A description for readers who cannot see the chart.
+        body: The elements of the drawing. Horizontal positions are percentages.
+        height: The height in pixels, including the axis.
         keys: The legend.
-        kind: "rows", or "curve" for one with an axis beside it.
+        kind: "rows", or "curve" for a chart with a vertical axis.
 
     """
 
@@ -42,7 +42,7 @@ class Chart:
 
     @property
     def figure(self) -> str:
-        """The chart as an element of the HTML page, which has its style."""
+        """The chart as an element of the HTML page, which provides the style."""
         drawn = tag(
             "svg",
             *self.body,
@@ -55,12 +55,12 @@ class Chart:
         return tag("figure", legend(self.keys), drawn, class_=self.kind)
 
     def _repr_html_(self) -> str:
-        # The text takes the colour of the notebook, whose theme is not that of the system.
+        # The text takes the colour of the notebook, whose theme may differ from the system's.
         return self._drawn()
 
     @property
     def svg(self) -> str:
-        """The chart as a file of its own, with its legend above."""
+        """The chart as a stand-alone file, with its legend above."""
         return self._drawn(tag("style", _DARK))
 
     @property
@@ -87,16 +87,16 @@ class Chart:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the chart as SVG, at once or not at all.
+        """Write the chart as SVG, atomically.
 
         Args:
-            path: Where to write it; it ends in `.svg`.
+            path: The file to write, which must end in `.svg`.
 
         Returns:
             The path.
 
         Raises:
-            InputError: If the ending is another one, or if the file cannot be written.
+            InputError: If the path has another ending, or if the file cannot be written.
 
         """
         out = Path(path)
@@ -107,7 +107,7 @@ class Chart:
 
 
 def _listed(keys: Iterable[Key]) -> list[str]:
-    """A legend as lines of a drawing."""
+    """The legend as elements of a drawing."""
     drawn = []
     for place, key in enumerate(keys):
         down = _KEY * place + 10

@@ -1,4 +1,4 @@
-"""The charts of a result, and of several side by side."""
+"""The charts of a result."""
 
 import math
 from itertools import pairwise
@@ -27,16 +27,16 @@ from canaria.report.svg import (
 )
 
 _ROW: Final = 40
-"""Pixels of a row: its name, and below it the bar."""
+"""Height of a row in pixels: its name, with the bar below."""
 _HEIGHT: Final = 200
 _FOOT: Final = 40
-"""Pixels for the numbers and the title below an axis."""
+"""Height in pixels of the numbers and the title below an axis."""
 _LARGEST: Final = 750.0
-"""An infinite bound is drawn here, beyond the largest that a grid can show."""
+"""An infinite bound is drawn at this value, beyond the largest that a grid can show."""
 
 
 def charts(section: Section) -> dict[str, Chart]:
-    """The charts of a section by name; a chart with nothing to show is left out."""
+    """The charts of a section by name, except those with nothing to show."""
     made = {
         "claim": _claim(section),
         "rungs": _rungs(section),
@@ -57,7 +57,7 @@ class _Bar(NamedTuple):
 
 
 def _marks(section: Section) -> list[_Bar]:
-    """The bound, the estimate and the claim, as far as they are finite."""
+    """The finite ones of the bound, the estimate and the claim."""
     result = section.result
     marks = [
         (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, BLUE),
@@ -72,7 +72,7 @@ def _marks(section: Section) -> list[_Bar]:
 
 
 def _bars(about: str, bars: list[_Bar]) -> Chart:
-    """Bars below each other, on an axis of epsilon from 0."""
+    """Horizontal bars on an axis of epsilon from 0."""
     scale = Scale(0.0, max((max(bar.low, bar.high) for bar in bars), default=0.0) * 1.03 or 1.0)
     height = _ROW * len(bars) + 4
     body = grid(scale, height, "ε")
@@ -90,7 +90,7 @@ def _claim(section: Section) -> Chart:
 
 
 def _rungs(section: Section) -> Chart | None:
-    """A forest plot: each rung from its lower bound on, or as an interval, against the claim."""
+    """A forest plot: each rung as a half-line from its lower bound, or as an interval, and the claim."""
     result = section.result
     if not result.rungs:
         return None
@@ -132,7 +132,7 @@ class _Dot(NamedTuple):
 def _curve(
     about: str, section: Section, dots: list[_Dot], below: list[str], marked: list[_Dot], foot: int = _FOOT
 ) -> Chart:
-    """A curve of bounds, and the reported bound and the claim as horizontal lines."""
+    """A curve of bounds, with the reported bound and the claim as horizontal lines."""
     rules = [bar for bar in _marks(section) if bar.colour != GREY]
     top = max((*(min(one.epsilon, _LARGEST) for one in dots), *(bar.high for bar in rules)), default=0.0)
     body, scale = side(top or 1.0, _HEIGHT, "lower bound on ε")
@@ -191,7 +191,7 @@ def _guesses(section: Section) -> Chart | None:
 
 
 def _scores(section: Section) -> Chart | None:
-    """Two histograms over each other."""
+    """Two overlaid histograms."""
     found = section.result.histogram
     if found is None:
         return None
@@ -225,7 +225,7 @@ def _bin(scale: Scale, ends: list[float], count: int, share: float, told: str) -
 
 
 def _gaps(section: Section) -> Chart | None:
-    """From the top of the ladder down to the bound."""
+    """Bars from the top of the ladder down to the bound."""
     ladder = section.result.ladder
     if ladder is None:
         return None

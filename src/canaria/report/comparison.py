@@ -24,14 +24,14 @@ _ROW: Final = 40
 _FOOT: Final = 40
 _HEADROOM: Final = 1.2
 _LONGEST: Final = 40
-"""Characters of a name in a table."""
+"""Largest length of a name in a table, in characters."""
 _CELLS: Final = 36
-"""Characters of a line of the forest plot in the terminal."""
+"""Width of the forest plot in the terminal, in characters."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One result of a comparison, and its name there."""
+    """One result of a comparison, and its name in it."""
 
     name: str
     result: Result
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def bound(self) -> str:
-        """The bound, for a table; of a family, the family is named."""
+        """The bound, for a table; with its family, if it is about one."""
         bound = self.result.bound
         family = f" (family of {bound.family})" if bound.condition else ""
         return f"ε ≥ {bound.epsilon_text}{family}"
@@ -83,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several results side by side; in a notebook it shows itself.
+    """Several results side by side. Notebooks display it.
 
     Attributes:
         rows: The results with their names, in the order in which they were given.
@@ -94,26 +94,26 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The title where none is given."""
+        """The default title."""
         return f"{len(self.rows)} audits compared"
 
     @property
     def note(self) -> str:
-        """The confidence with which all bounds hold at once, by the union bound; and what is not alike."""
+        """The confidence in all bounds at once, by the union bound, and differences that limit comparison."""
         wrong = sum(1 - Decimal(repr(row.result.bound.confidence)) for row in self.rows)
         sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
         note = f"Each bound holds with its own confidence; all of them at once with at least {sure}%."
         if len({row.result.bound.delta for row in self.rows}) > 1:
-            note += " Their δ differ, so their ε are not about the same thing."
+            note += " Their δ differ, so their ε cannot be compared."
         if len({row.result.bound.condition for row in self.rows}) > 1:
-            note += " Some are about mechanisms of a family alone, others about any."
+            note += " Some hold only for mechanisms of a family, others for any mechanism."
         if len({row.result.bound.adjacency == "replace" for row in self.rows}) > 1:
             note += " Their adjacencies differ."
         return note
 
     @property
     def chart(self) -> Chart:
-        """A forest plot: each bound as a half-line of what ε may be, its estimate and its claim."""
+        """A forest plot: each bound as a half-line of possible ε, with its estimate and its claim."""
         scale, height = Scale(0.0, self._top), _ROW * len(self.rows) + 4
         body, keys = grid(scale, height, "ε"), [Key("at least", BLUE, dashed=False)]
         for place, row in enumerate(self.rows):
@@ -127,7 +127,7 @@ class Comparison:
 
     @property
     def _top(self) -> float:
-        """The end of the axis: beyond every number that is shown."""
+        """The end of the axis, beyond all numbers shown."""
         shown = [
             value
             for row in self.rows
@@ -160,7 +160,7 @@ class Comparison:
         ]
 
     def __str__(self) -> str:
-        """A table, and a forest plot of characters."""
+        """A table and a text forest plot."""
         head, rows = self._table()
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         table = [
@@ -178,9 +178,9 @@ class Comparison:
 
 
 def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Comparison:
-    """Put results side by side; `files` tell apart those that share a name.
+    """Put results side by side; `files` are used to distinguish results with the same name.
 
-    Nothing is chosen: the largest of several bounds is not a bound. To combine audits of one model, use
+    Nothing is selected: the largest of several bounds is not a bound. To combine audits of one model, use
     `canaria.combine`.
     """
     if not results:
@@ -191,7 +191,7 @@ def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Co
 
 
 def named(results: object) -> list[Result]:
-    """Results, or bounds, in a list or by name, as results that have these names."""
+    """Convert results or bounds, in a list or by name, to results with these names."""
     by_name = isinstance(results, Mapping)
     if not by_name and (isinstance(results, str) or not isinstance(results, Sequence)):
         raise InputError(
@@ -210,7 +210,7 @@ def named(results: object) -> list[Result]:
 
 
 def side_by_side(sections: Sequence[Section]) -> Comparison:
-    """The results of a report side by side, under the names that they have there."""
+    """The results of a report side by side, under the report's names."""
     return Comparison(tuple(Row(section.name, section.result) for section in sections))
 
 
@@ -253,17 +253,17 @@ def _short_number(value: float | None) -> float | str | None:
 
 
 def _short(name: str) -> str:
-    """A name that fits into a table; of a long one the middle is left out, since ends differ."""
+    """A name that fits into a table. Long names lose the middle, because they usually differ at the ends."""
     plain_name = " ".join(name.split()) or "…"
     half = _LONGEST // 2
     return plain_name if len(plain_name) <= _LONGEST else f"{plain_name[:half]}…{plain_name[1 - half :]}"
 
 
 def _printable(name: str) -> str:
-    """A name on one line, without orders to a terminal."""
+    """A name on one line, without terminal control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
 def _inert(value: object) -> object:
-    """Text that no spreadsheet takes for a formula."""
+    """Text that spreadsheets do not interpret as a formula."""
     return f"'{value}" if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@") else value

@@ -1,4 +1,4 @@
-"""Reports and comparisons as files; the ending of a file decides the format."""
+"""Writes reports and comparisons to files. The file's ending decides the format."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -13,11 +13,11 @@ from canaria.report.section import Section
 _REPORTS: Final = (".html", ".htm", ".md", ".txt")
 _COMPARISONS: Final = (*_REPORTS, ".csv", ".svg")
 _COLUMNS: Final = 100
-"""The width of a report as text."""
+"""The width of a text report, in characters."""
 
 
 def require_known(out: Path) -> None:
-    """Refuse a report that could not be written in its format, before anything is computed.
+    """Refuse an ending in which no report can be written, before anything is computed.
 
     Raises:
         InputError: If the ending is unknown (a page named .pdf would not open), or if it is that of a page
@@ -33,7 +33,7 @@ def require_known(out: Path) -> None:
 
 
 def require_comparable(out: Path) -> None:
-    """Refuse a comparison that could not be written in its format, before anything is computed.
+    """Refuse an ending in which no comparison can be written, before anything is computed.
 
     Raises:
         InputError: As for `require_known`.
@@ -55,10 +55,10 @@ def _require_page(out: Path) -> None:
 
 
 def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:
-    """Write a report in the format that its ending names, at once or not at all.
+    """Write a report in the format of the file's ending, atomically.
 
     Args:
-        out: Where to write it: `.html`, `.md` or `.txt`.
+        out: The file to write: `.html`, `.md` or `.txt`.
         sections: The explained results.
         title: The title; by default the name of the result, or the number of audits.
 
@@ -71,7 +71,7 @@ def write_report(out: Path, sections: Sequence[Section], title: str | None = Non
 
 
 def write_comparison(out: Path, comparison: Comparison, title: str | None = None) -> None:
-    """Write a comparison in the format that its ending names, at once or not at all."""
+    """Write a comparison in the format of the file's ending, atomically."""
     require_comparable(out)
     write_atomically(out, _comparison(out.suffix.lower(), comparison, title).encode())
 

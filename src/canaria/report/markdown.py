@@ -1,7 +1,7 @@
-"""The report as Markdown, for pull requests: the verdicts, what they mean, and how to repeat them.
+"""The report as Markdown, for pull requests: verdicts, their meaning, and commands to repeat them.
 
-Text of results is data: it is put on one line, and every character that means something to Markdown, to HTML
-or to a code host is escaped, so that a name can make no table, link, mention or element.
+Text of results is data: it is put on one line, and every special character of Markdown, HTML or a code host
+is escaped, so that a name cannot make a table, link, mention or element.
 """
 
 import re
@@ -15,7 +15,7 @@ from canaria.report.section import Section, title_of
 
 
 def markdown(sections: Sequence[Section], title: str | None = None) -> str:
-    """The Markdown of a report on one or several results, for a comment or a file."""
+    """Render the Markdown report on one or several results, for a comment or a file."""
     parts = _summary(side_by_side(sections), title or title_of(sections))
     for section in sections:
         parts += [f"### {escaped(section.name)}"] * (len(sections) > 1)
@@ -25,7 +25,7 @@ def markdown(sections: Sequence[Section], title: str | None = None) -> str:
 
 
 def markdown_of_comparison(comparison: Comparison, title: str | None = None) -> str:
-    """The Markdown of results side by side."""
+    """Render a comparison of results as Markdown."""
     return "\n\n".join(_summary(comparison, title or comparison.title)) + "\n"
 
 
@@ -59,7 +59,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that Markdown shows as it is.
+    r"""Escape text so that Markdown shows it unchanged.
 
     Example:
         >>> print(escaped("a|b <script> `c` [d](e)"))
@@ -72,13 +72,13 @@ def escaped(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as code, between more backticks than it holds in a row."""
+    """Format text as code, with a fence of more backticks than it contains in a row."""
     line = _line(text)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def _line(text: str) -> str:
-    """Text on one line, without characters that control a terminal or the direction of writing."""
+    """Text on one line, without control characters for terminals or writing direction."""
     kept = "".join(c for c in text if c.isspace() or not unicodedata.category(c).startswith("C"))
     return " ".join(kept.split())

@@ -1,4 +1,4 @@
-"""Names by which the results of one report are told apart."""
+"""Distinct names for the results of one report."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from canaria._core.errors import shown
 
 
 def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list[str]:
-    """A different name for each result; shared names are replaced by those of their files, or numbered.
+    """A distinct name for each result. Shared names are replaced by file names, or numbered.
 
     Example:
         >>> told_apart(["training run", "training run", "scores"], ["a.json", "b.json", "c.json"])
@@ -29,11 +29,11 @@ def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list
 
 
 def _replaced(names: list[str], others: list[str]) -> list[str]:
-    """Replace the names that several share by the others."""
+    """Replace each name that occurs more than once by the other one."""
     times = Counter(names)
     return [name if times[name] == 1 else other for name, other in zip(names, others, strict=True)]
 
 
 def _plain(file: str) -> str:
-    """A file's name on one line, without orders to a terminal."""
+    """A file's name on one line, without terminal control characters."""
     return shown(file)[1:-1]

@@ -1,7 +1,7 @@
-"""The report as one HTML page that needs no other file and no script: styles and charts are inside.
+"""The report as one self-contained HTML page without scripts; styles and charts are embedded.
 
-All text of results is escaped, by Jinja and by the charts. A content security policy allows this style alone,
-by its hash, and forbids scripts and loading anything.
+Jinja and the charts escape all text of results. The content security policy allows only this style, by its
+hash, and forbids scripts and loading of anything.
 """
 
 import base64
@@ -20,19 +20,19 @@ from canaria.report.section import Section, title_of
 
 
 def require_page() -> None:
-    """Refuse a page before anything is computed, if the extra is not installed."""
+    """Raise an error if the extra is not installed, before anything is computed."""
     with needed_for("an HTML report", "report"):
         import jinja2  # noqa: F401
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
-    """The HTML of a report on one or several results."""
+    """Render the HTML report on one or several results."""
     compared = side_by_side(sections)
     return _rendered(title or title_of(sections), compared, sections, summary=len(sections) > 1)
 
 
 def page_of_comparison(comparison: Comparison, title: str | None = None) -> str:
-    """The HTML of results side by side: the table and the forest plot."""
+    """Render a comparison of results as HTML: the table and the forest plot."""
     return _rendered(title or comparison.title, comparison, (), summary=True)
 
 
@@ -68,7 +68,7 @@ def _rendered(title: str, comparison: Comparison, sections: Sequence[Section], *
 
 
 def _unbroken(text: str) -> str:
-    """Text whose formulas stay on one line."""
+    """Text with non-breaking spaces in formulas."""
     return text.replace(" = ", "\u00a0=\u00a0")
 
 

@@ -1,4 +1,4 @@
-"""A result explained: the content of a page, a terminal or a program, as plain data."""
+"""A result with its explanation as plain data: the content of all report formats."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from canaria.evidence.base import count_alone
 from canaria.report import words
 
 _CONFIDENCES: Final = (0.99, 0.5, 0.9999, 0.9, 0.999, 0.8, 0.95, 0.98, 0.7, 0.995)
-"""Other confidences to show, the most telling first."""
+"""Other confidences to show, the most informative first."""
 _PATIENCE: Final = 0.5
-"""Seconds of an ordinary core for each curve, so that a report of three results takes at most 1.5 in all."""
+"""Seconds of processor time for each curve, so that a report of three results takes at most 1.5 in all."""
 _POINTS: Final = 12
-"""Points of the curve over numbers of guesses, about; more look the same and take longer."""
+"""Approximate number of points in the curve over numbers of guesses; more would look the same."""
 _PROJECTED: Final = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True)
 class Drop:
-    """One step of the ladder, from the epsilon above it to the one below, and how to lose less."""
+    """One step of the ladder, from the epsilon above it to the one below, with advice for a smaller loss."""
 
     gap: str
     start: float
@@ -42,21 +42,21 @@ class Drop:
 
 @dataclass(frozen=True)
 class Section:
-    """One result, and what is computed from it for the reader.
+    """One result, with values computed from it for the reader.
 
-    The curves explain the bound; neither is a choice that may be made after the fact.
+    The curves explain the bound. They must not be used to choose a setting afterwards.
 
     Attributes:
         result: The result.
-        by_confidence: Confidences, and the bound that the same evidence gives at each.
-        by_guesses: Numbers of guesses, right guesses, and the bound if this number alone had been fixed in
+        by_confidence: Confidences, and the bound from the same evidence at each.
+        by_guesses: Numbers of guesses, right guesses, and the bound if only this number had been fixed in
             advance.
         projected: Whether `by_guesses` extrapolates a single number of guesses to other sizes.
         derivation: The steps from the guesses to the bound, each with its epsilon.
         drops: The steps of the ladder, with advice.
-        fixed: What was fixed before the bits were revealed.
+        fixed: The settings that were fixed before the bits were revealed.
         checksum: The checksum of the result.
-        name: What the result is called on this report.
+        name: The name of the result in this report.
 
     """
 
@@ -73,7 +73,7 @@ class Section:
 
     @property
     def meaning(self) -> str:
-        """What the verdict means."""
+        """The meaning of the verdict."""
         wrong = f"{100 * (1 - self.result.bound.confidence):.3g}"
         meanings = words.MEANING if self.condition is None else words.MEANING_OF_FAMILY
         meaning = meanings[self.result.refuted].format(wrong=wrong)
@@ -83,29 +83,29 @@ class Section:
 
     @property
     def condition(self) -> str | None:
-        """What must be true of the mechanism for its ε to be bounded; None for bounds of every mechanism."""
+        """The condition on the mechanism under which its ε is bounded; None for bounds of any mechanism."""
         return self.result.bound.condition or None
 
     @property
     def rule(self) -> str | None:
-        """The rule; for the default rule also what it does."""
+        """The rule; default rules with an explanation."""
         rule = self.result.bound.rule
         return rule if rule is None else f"{rule}{words.RULES.get(rule.partition('(')[0], '')}"
 
     @property
     def confidence_note(self) -> str:
-        """What the curve over confidences shows."""
+        """An explanation of the curve over confidences."""
         charged = self.result.bound.delta > 0 and self.result.bound.family is None
         return words.BY_CONFIDENCE + (words.CHARGED if charged else "")
 
     @property
     def guesses_note(self) -> str:
-        """What the curve over numbers of guesses shows."""
+        """An explanation of the curve over numbers of guesses."""
         return words.PROJECTED if self.projected else words.BY_GUESSES
 
     @property
     def ladder_note(self) -> str | None:
-        """Where the ladder comes from, or why there is none; None if no ladder is expected."""
+        """The source of the ladder, or the reason why there is none; None if no ladder is expected."""
         if self.result.ladder is not None:
             return f"Computed from: {self.result.ladder.how}."
         return words.NO_LADDER if self.result.refuted else None
@@ -117,7 +117,7 @@ class Section:
 
     @property
     def adjacency(self) -> str:
-        """What the adjacency means."""
+        """The meaning of the adjacency."""
         return words.ADJACENCY[self.result.bound.adjacency]
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,9 +139,9 @@ class Section:
 
 
 def explain(result: Result, checksum: str | None = None, name: str | None = None) -> Section:
-    """Compute everything that the reader is shown.
+    """Compute everything that the report shows.
 
-    The checksum is that of the file that the result came from; by default that of the result.
+    The checksum is that of the result's file; by default, that of the result itself.
     """
     bound = result.bound
     with warnings.catch_warnings():
@@ -165,12 +165,12 @@ def explain(result: Result, checksum: str | None = None, name: str | None = None
 
 
 def title_of(sections: Sequence[Section]) -> str:
-    """The title of a report that was given none."""
+    """The default title of a report."""
     return sections[0].name if len(sections) == 1 else f"{len(sections)} audits"
 
 
 def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
-    """The bound at other confidences; fewer of them if they take long."""
+    """The bound at other confidences; at fewer of them if they take long."""
     found = {bound.confidence: bound.epsilon}
     with suppress(effort.TooLongError), effort.at_most(_PATIENCE):
         for confidence in _CONFIDENCES:
@@ -181,7 +181,7 @@ def _by_confidence(bound: Bound) -> tuple[tuple[float, float], ...]:
 
 
 def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]:
-    """Guesses, right ones, and the bound of that count alone; a single count is projected to other sizes."""
+    """Guesses, right ones, and the bound from that count alone; one count is projected to other sizes."""
     evidence = bound.clearest
     progress = evidence.progress(ApproximateDP(bound.epsilon, delta=0))
     counts = list(zip(progress.taken.tolist(), progress.correct.tolist(), strict=True))
@@ -208,7 +208,7 @@ def _by_guesses(bound: Bound) -> tuple[tuple[tuple[int, int, float], ...], bool]
 
 
 def _derivation(bound: Bound) -> tuple[tuple[str, float], ...]:
-    """From the guesses to the bound: what confidence, delta and the kind of evidence cost."""
+    """The steps from the guesses to the bound: the costs of confidence, delta and the kind of evidence."""
     evidence = bound.clearest
     right, taken = bound.tally
     alone, sure = count_alone(evidence, right, taken), f"{percent(bound.confidence)}%"

@@ -1,8 +1,8 @@
-"""SVG for the report, drawn when the page is made, so that it needs no script.
+"""Draws SVG for the report when it is made, so that no script is needed.
 
-One drawing serves every width: places across are percentages, places down are pixels, and text has a fixed
-size, so it never shrinks on a phone. Text and axes take the colour of the page (`currentColor`), so a chart
-follows its dark or light theme. A mark says what it is in a `<title>`, which browsers show as a tooltip.
+One drawing fits every width: horizontal positions are percentages, vertical ones are pixels, and text has a
+fixed size, so it never shrinks on a phone. Text and axes take the colour of the page (`currentColor`), so
+charts follow its dark or light theme. Marks have a `<title>`, which browsers show as a tooltip.
 """
 
 import math
@@ -17,21 +17,21 @@ PURPLE: Final = "#8a63d2"
 GREY: Final = "#8a8f98"
 
 _ROOM: Final = 24.0
-"""Em of text that fit on the narrowest phone, 360 px; tested in tests/report/test_page.py."""
+"""Width of text, in em, that fits on the narrowest phone, 360 px; tested in tests/report/test_page.py."""
 _TICK_ROOM: Final = 34
-"""Characters that the labels of an axis may have together, on the same phone."""
+"""Total number of characters of an axis's labels that fit on the same phone."""
 
 
 def escape(words: str) -> str:
-    """Text as markup; what cannot be printed, and no XML may hold, becomes a space."""
+    """Text as markup. Unprintable characters, which XML does not allow, become spaces."""
     return escape_html("".join(letter if letter.isprintable() else " " for letter in words))
 
 
 def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
-    """An element of markup, with `title` as its tooltip.
+    """Make an element of markup, with `title` as its tooltip.
 
-    Attributes are escaped; `inside` must be markup already. In the name of an attribute an underscore stands
-    for a hyphen, and a last one is left out (`class_`).
+    Attributes are escaped; `inside` must already be markup. In attribute names, underscores stand for
+    hyphens, and a trailing one is removed (`class_`).
 
     Example:
         >>> tag("rect", title="<b>", x="5%", stroke_width=2)
@@ -46,14 +46,14 @@ def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
 
 
 def text(words: str, x: str, y: float, **attributes: object) -> str:
-    """A line of text."""
+    """Make a line of text."""
     return tag("text", escape(words), title="", x=x, y=f"{y:g}", **attributes)
 
 
 def line(
     start: tuple[float, float], end: tuple[float, float], *, title: str = "", **attributes: object
 ) -> str:
-    """A line between two points, each a percentage across and pixels down."""
+    """Draw a line between two points, each given as a percentage across and pixels down."""
     (x1, y1), (x2, y2) = start, end
     return tag(
         "line", title=title, x1=across(x1), y1=f"{y1:.4g}", x2=across(x2), y2=f"{y2:.4g}", **attributes
@@ -61,14 +61,14 @@ def line(
 
 
 def across(share: float) -> str:
-    """A place across, as a percentage."""
+    """A horizontal position, as a percentage."""
     return f"{share:.4g}%"
 
 
 def fitted(words: str, room: float = _ROOM) -> str:
-    """Text on one line that fits on a phone; what does not fit is replaced by an ellipsis.
+    """Shorten text to one line that fits on a phone, with an ellipsis.
 
-    Letters are taken to be as wide as the widest of their kind, since the reader's font is not known.
+    Letters count with the width of the widest of their kind, since the reader's font is not known.
 
     >>> fitted("interference"), fitted("W" * 100)
     ('interference', 'WWWWWWWWWWWWWWWWWWWWWWWW…')
@@ -88,7 +88,7 @@ def _width(letter: str) -> float:
 
 
 class Tick(NamedTuple):
-    """A number on an axis, and its label."""
+    """A number on an axis, with its label."""
 
     value: float
     label: str
@@ -96,20 +96,20 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers as places on an axis, from 0 at `low` to 100 at `high`."""
+    """Maps numbers to positions on an axis, from 0 at `low` to 100 at `high`."""
 
     low: float
     high: float
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """The place of a number; the middle if the axis has no length."""
+        """The position of a number; the middle if the axis has no length."""
         low, high, here = (math.log(v) if self.logarithmic else v for v in (self.low, self.high, value))
         return 50.0 if high <= low else 100.0 * (min(max(here, low), high) - low) / (high - low)
 
     @property
     def ticks(self) -> list[Tick]:
-        """Round numbers on the axis, as many as have room on a phone."""
+        """Round numbers on the axis, as many as fit on a phone."""
         for most in (6, 5, 4, 3, 2):
             found = self._decades(most) if self.logarithmic else round_numbers(self.low, self.high, most)
             if sum(len(tick.label) + 2 for tick in found) <= _TICK_ROOM:
@@ -117,7 +117,7 @@ class Scale:
         return []
 
     def _decades(self, most: int) -> list[Tick]:
-        """1, 2 and 5 times powers of ten; powers alone if those are too many, and few of them."""
+        """1, 2 and 5 times powers of ten; if those are too many, only powers, or every second or third."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         for digits, every in (((1, 2, 5), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
             values = [digit * 10.0**power for power in powers[::every] for digit in digits]
@@ -144,7 +144,7 @@ def round_numbers(low: float, high: float, most: int = 6) -> list[Tick]:
 
 
 def _short(value: float, step: float) -> str:
-    """A number with the digits that tell it from its neighbours: 300, 2000, 20k, 0.5, 1e-07."""
+    """A number with enough digits to distinguish it from its neighbours: 300, 2000, 20k, 0.5, 1e-07."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if 1e4 <= abs(value) < 1e13 and abs(value) >= size and step >= size / 10:
             return f"{value / size:.6g}{unit}"
@@ -155,7 +155,7 @@ def _short(value: float, step: float) -> str:
 
 
 def grid(scale: Scale, height: float, title: str) -> list[str]:
-    """The axis below a chart: lines up from its round numbers, their labels and the title."""
+    """Draw the horizontal axis: vertical lines at round numbers, their labels and the title."""
     drawn = [line((0, height), (100, height), stroke="currentColor")]
     for tick in scale.ticks:
         place = scale.at(tick.value)
@@ -167,7 +167,7 @@ def grid(scale: Scale, height: float, title: str) -> list[str]:
 
 
 def side(top: float, height: float, title: str) -> tuple[list[str], Scale]:
-    """The axis beside a chart, from 0 to a round number of at least `top`; with its scale."""
+    """Draw the vertical axis, from 0 to a round number of at least `top`, and return its scale."""
     ticks = round_numbers(0.0, top, 5)
     step = ticks[1].value if len(ticks) > 1 else top
     scale = Scale(0.0, step * math.ceil(top / step - 1e-9))
@@ -182,44 +182,44 @@ def side(top: float, height: float, title: str) -> tuple[list[str], Scale]:
 
 
 def named_row(down: float, what: str, label: str) -> str:
-    """The name of a row and its number, above what is drawn for it."""
+    """Draw the name of a row and its number, above the row's marks."""
     name = fitted(what, _ROOM - 0.7 * len(label))
     number = tag("tspan", escape(label), dx="8", font_weight="600")
     return tag("text", escape(name), number, x="0", y=f"{down:g}")
 
 
 def dot(share: float, down: float, colour: str, *, radius: float = 4.5, title: str = "") -> str:
-    """A point."""
+    """Draw a point."""
     return tag("circle", title=title, cx=across(share), cy=f"{down:.4g}", r=radius, fill=colour)
 
 
 def ring(share: float, down: float, colour: str, *, radius: float = 4.5, title: str = "") -> str:
-    """A point that does not hide what is below it."""
+    """Draw a point that does not hide marks below it."""
     drawn = {"fill": "none", "stroke": colour, "stroke_width": 2}
     return tag("circle", title=title, cx=across(share), cy=f"{down:.4g}", r=radius, **drawn)
 
 
 def arrow(share: float, down: float, colour: str) -> str:
-    """The end of a line that has no upper end."""
+    """Draw the arrow at the end of an unbounded line."""
     head = tag("path", d="M-9 -6L0 0L-9 6Z", fill=colour)
     return tag("svg", head, x=across(share), y=f"{down:g}", overflow="visible")
 
 
 class Key(NamedTuple):
-    """An entry of a legend: a dashed line or an area of a colour, and its name."""
+    """An entry of a legend: a dashed line or a coloured area, and its name."""
 
     name: str
     colour: str
     dashed: bool = True
 
     def sample(self, **where: object) -> str:
-        """A piece of the line or of the area."""
+        """Draw a sample of the line or of the area."""
         dashes = {"stroke_dasharray": "6 4", "stroke_width": 1.5} if self.dashed else {"stroke_width": 10}
         drawn = line((0, 5), (100, 5), stroke=self.colour, **dashes)
         return tag("svg", drawn, title="", width=22, height=10, aria_hidden="true", **where)
 
 
 def legend(keys: Sequence[Key]) -> str:
-    """The legend as text that wraps on a narrow screen; empty without keys."""
+    """The legend as text that wraps on narrow screens; empty if there are no keys."""
     entries = [tag("span", key.sample(), f" {escape(key.name)}") for key in keys]
     return tag("figcaption", *entries) if entries else ""

@@ -45,7 +45,7 @@ def _parts(section: Section) -> list[Any]:
             border_style="red" if result.alarming else "blue",
         ),
         _titled("The bound", _bars(_marks(section))),
-        *([_titled("The more is assumed", _rungs(section), section.rungs_note)] * bool(result.rungs)),
+        *([_titled("Under more assumptions", _rungs(section), section.rungs_note)] * bool(result.rungs)),
         _titled("Evidence", _evidence(section)),
         *(
             [_titled("From the guesses to the bound", _derivation(section), words.DERIVED)]
@@ -146,7 +146,7 @@ def _curve(section: Section) -> Table:
 
 
 def _guesses(section: Section) -> Table:
-    """A few points of the curve, its last, and the one with the strongest evidence."""
+    """Some points of the curve, its last, and the one with the strongest evidence."""
     points = section.by_guesses
     chosen = {*points[:: max(1, len(points) // 8)], points[-1]}
     chosen |= {point for point in points if point[0] == section.result.bound.tally.taken}

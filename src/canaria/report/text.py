@@ -1,4 +1,4 @@
-"""A result as text for people: what `print` and the command line show."""
+"""A result as plain text, for `print` and the command line."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from canaria.bounds.result import Result
 
 
 def text_of(result: Result) -> str:
-    """A result as text: the bound, the verdicts, what is shown under which assumption, and the facts.
+    """A result as text: the bound, the verdicts, the bounds under each assumption, and the facts.
 
     Args:
         result: The result.
@@ -26,7 +26,7 @@ def text_of(result: Result) -> str:
 
 
 def _verdicts(result: Result) -> Iterator[str]:
-    """The lines that decide, the gravest first."""
+    """The lines that matter most, the most serious first."""
     bound = result.bound
     yield from (f"training was NOT what was stated: {one}" for one in result.contradictions)
     if result.misstated is not None:
@@ -41,7 +41,7 @@ def _verdicts(result: Result) -> Iterator[str]:
         rung = result.refuting_rung
         refuted = "" if rung is None else f"; it is refuted {rung.assumes}"
         yield f"{result.promise} is {result.answer}{result.reserved}{refuted}"
-    # Beside a note, "matches" would be read as if the note did not matter.
+    # Next to a note, "matches" would read as if the note did not matter.
     silent = not result.contradictions and not result.remarks
     if result.conformance is not None and result.conformance.conforms and silent:
         yield result.conformance.answer
@@ -58,7 +58,7 @@ def _rungs(result: Result) -> Iterator[str]:
 
 
 def _facts(result: Result) -> Iterator[str]:
-    """A line for each fact; a name is shown once for all lines below each other that have it."""
+    """One line for each fact. Consecutive facts with the same name show it once."""
     bound = result.bound
     right, taken = bound.tally
     facts = [

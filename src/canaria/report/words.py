@@ -1,4 +1,4 @@
-"""The sentences of the report: what a verdict, an adjacency and a gap mean."""
+"""The sentences of the report: the meaning of verdicts, adjacencies and gaps."""
 
 from typing import Final
 
@@ -115,10 +115,10 @@ CONFORMANCE: Final = (
     "Correct code gives a p-value below 0.001 in about one run in 1,000."
 )
 RUNGS: Final = (
-    "The first line is the bound, which holds for any mechanism. Each further line assumes more, and says "
-    "what. The audit does not prove what is assumed, but a line is withdrawn where what was seen speaks "
-    "against it. Every line is a statement of its own, at {sure} confidence; those without an upper end are "
-    "lower bounds."
+    "The first line is the bound, which holds for any mechanism. Each further line states what else it "
+    "assumes. The audit does not prove these assumptions, but it withdraws a line if the observations "
+    "contradict it. Each line holds by itself, at {sure} confidence. Lines without an upper end are lower "
+    "bounds."
 )
 KINDS: Final = {
     "Counts": "unchanged, because this number of guesses was fixed in advance",
@@ -153,9 +153,9 @@ CLAIM: Final = {
     False: "not refuted. This does not prove it: the true ε may lie anywhere above the bound.",
     None: "none was given, so nothing could be refuted. The true ε may lie anywhere above the bound.",
 }
-NO_CLAIM_OF_FAMILY: Final = "none was given to hold this against. The true ε may lie anywhere above."
+NO_CLAIM_OF_FAMILY: Final = "none was given for comparison. The true ε may lie anywhere above the bound."
 CLAIM_NOT_RELIED_ON: Final = "the guesses alone do not refute it, but the verdict says why not to rely on it."
-CLAIM_WITH_AN_ASSUMPTION: Final = "not refuted for any mechanism whatever, but refuted {assumes}."
+CLAIM_WITH_AN_ASSUMPTION: Final = "not refuted without further assumptions, but refuted {assumes}."
 WITH_AN_ASSUMPTION: Final = "refuted with an assumption"
 NOTED: Final = "the notes above say what else to know"
 AS_STATED: Final = "training matches what was stated, as far as it was tested"
@@ -171,8 +171,6 @@ NEXT: Final = {
     "not as stated": "do not rely on the claimed ε until the difference is found; then audit again.",
     "assumption": "check whether the assumption holds. If it does, do not rely on the claimed ε.",
     "nothing shown": "this audit shows nothing. One with more canaries or with better scores may.",
-    "not refuted": (
-        "nothing here speaks against the claim. An audit with more canaries or with better scores shows more."
-    ),
+    "not refuted": ("nothing here contradicts the claim. More canaries or better scores can show more."),
     "no claim": "name the ε that is promised, to have it tested.",
 }

@@ -1,4 +1,4 @@
-"""A clipper of somebody else: it sums the rows of an audit, and large gradients show whether it clips."""
+"""A user's clipping function: it sums the audit's rows, and large gradients test whether it clips."""
 
 import contextlib
 import math
@@ -13,13 +13,13 @@ from canaria.training.canaries.designs import PROBES, amplified, raw_norm
 from canaria.training.leaves import Leaves, like
 
 _MOST_NUMBERS: Final = 2**24
-"""Rows are clipped in parts of this many numbers, 128 MB; each row is as large as a gradient of the model."""
+"""Rows are clipped in chunks of this many numbers (128 MB). Each row is as large as the model's gradient."""
 _LIGHT: Final = 0.95
-"""A gradient far above the clip norm weighs this share of it or more, once it is clipped."""
+"""After clipping, a gradient far above the clip norm must weigh at least this share of it."""
 
 
 class Row(NamedTuple):
-    """A row whose gradient is the same in some weights of one parameter, and 0 elsewhere."""
+    """A row whose gradient is constant in some weights of one parameter and 0 elsewhere."""
 
     parameter: int
     place: int | slice
@@ -27,13 +27,13 @@ class Row(NamedTuple):
 
 
 class Clipper:
-    """A function that clips the gradients of rows, one to each entry of the first axis, and sums them.
+    """A function that clips the gradients of rows, given along the first axis, and sums them.
 
     Args:
         clip: The function.
         leaves: The form of the parameters.
-        clip_norm: What it clips to.
-        template: A sum of gradients, in the framework and the precision that the function expects.
+        clip_norm: The norm that it clips to.
+        template: A sum of gradients in the framework and precision that the function expects.
 
     """
 
@@ -41,7 +41,7 @@ class Clipper:
         self._clip, self._leaves, self._norm, self._template = clip, leaves, clip_norm, template
 
     def sum_of(self, rows: Sequence[Row]) -> list[Floats]:
-        """The sum of these rows, clipped."""
+        """The clipped sum of these rows."""
         shapes = self._leaves.shapes
         total = [np.zeros(shape) for shape in shapes]
         at_once = max(1, _MOST_NUMBERS // sum(self._leaves.sizes))
@@ -54,10 +54,10 @@ class Clipper:
         return total
 
     def tried(self) -> tuple[Floats, float]:
-        """The weight of large gradients in each parameter, and in all at once, after clipping.
+        """Measure the weight of large gradients after clipping: in each parameter, and in all together.
 
-        Canaries alone would not do: one sits in one parameter, so it does not show that parameters are
-        clipped apart, and that of a small parameter may be excluded.
+        Canaries alone are not enough: each lies in one parameter, so they cannot show that parameters are
+        clipped separately, and those of a small parameter may all be excluded.
         """
         sizes = np.array(self._leaves.sizes)
         each = [raw_norm(self._norm) / math.sqrt(max(size, 1)) for size in sizes.tolist()]

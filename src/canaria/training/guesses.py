@@ -1,4 +1,4 @@
-"""The game on a recorded training run: its bits are guessed, and the guesses give a bound."""
+"""The game on a recorded training run: guesses of its hidden bits, and the bound that they give."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -11,11 +11,11 @@ from canaria._core.errors import InputError, shown
 from canaria.training.conformance.names import numbered
 
 _PRECISE: Final = 4
-"""Sums in fewer bytes than this to a number would round canaries away."""
+"""Sums with fewer bytes per number than this would round canaries away."""
 
 
 class Leaves:
-    """The form of the parameters: their names, or numbers, and their shapes."""
+    """The structure of the parameters: their names or numbers, and their shapes."""
 
     def __init__(self, parameters: object) -> None:
         self._names, leaves = _leaves("parameters", parameters)
@@ -23,7 +23,7 @@ class Leaves:
         self.sizes = [math.prod(shape) for shape in self.shapes]
 
     def read(self, name: str, values: object) -> list[Floats]:
-        """Arrays of this form, in double precision; `name` is for the error."""
+        """Read arrays of this structure in double precision; `name` is for error messages."""
         names, leaves = _leaves(name, values)
         shapes = [tuple(np.shape(leaf)) for leaf in leaves]
         if names != self._names or shapes != self.shapes:
@@ -31,7 +31,7 @@ class Leaves:
         return [_numbers(leaf) for leaf in leaves]
 
     def shaped(self, arrays: list[Floats]) -> Any:
-        """Arrays in this form; NumPy's."""
+        """Arrange NumPy arrays in this structure."""
         if self._names is None:
             return arrays[0]
         if all(isinstance(name, int) for name in self._names):
@@ -40,20 +40,20 @@ class Leaves:
 
     @property
     def in_reports(self) -> tuple[str, ...]:
-        """The parameters by name; those of a list have a number."""
+        """The names of the parameters; those of a list are numbered."""
         names = tuple(one for one in self._names or () if isinstance(one, str))
         return names or numbered(self.shapes)
 
     @property
     def in_messages(self) -> list[str]:
-        """The parameters by name, within a sentence."""
+        """The names of the parameters as they appear within a sentence."""
         if self._names is None:
             return ["the parameter"]
         return [f"parameter {one + 1 if isinstance(one, int) else repr(one)}" for one in self._names]
 
 
 def like(template: Any, arrays: list[Floats]) -> Any:
-    """Arrays in the form, of the framework and in the precision of others."""
+    """Convert arrays to the structure, framework and precision of a template."""
     names, leaves = _leaves("clipped_sum", template)
     made = [_made(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
     if names is None:
@@ -62,7 +62,7 @@ def like(template: Any, arrays: list[Floats]) -> Any:
 
 
 def precisions(values: object) -> list[type[np.floating[Any]]]:
-    """The precision of each array of a clipped sum, as a type of NumPy; half precision is refused."""
+    """The precision of each array of a clipped sum, as a NumPy type; an error for half precision."""
     return [_precision(leaf) for leaf in _leaves("clipped_sum", values)[1]]
 
 
@@ -79,7 +79,7 @@ def at(arrays: list[Floats], places: tuple[Integers, ...]) -> Floats:
 
 
 def _leaves(name: str, values: object) -> tuple[list[Any] | None, list[Any]]:
-    """The names and the arrays of a dict or a list; no names for a single array."""
+    """The names and arrays of a dict or list; the names are None for a single array."""
     if isinstance(values, Mapping):
         names, leaves = list(values), list(values.values())
     elif isinstance(values, Sequence) and not hasattr(values, "shape"):
@@ -101,7 +101,7 @@ def _precision(leaf: Any) -> type[np.floating[Any]]:
 
 
 def _made(leaf: Any, array: Floats) -> Any:
-    """An array of the framework, on the device and in the precision of another one."""
+    """Convert to an array with the framework, device and precision of another one."""
     values = array.astype(_precision(leaf))
     if hasattr(leaf, "new_tensor"):  # torch
         return leaf.new_tensor(values)
@@ -111,7 +111,7 @@ def _made(leaf: Any, array: Floats) -> Any:
 
 
 def _numbers(leaf: Any) -> Floats:
-    """An array of NumPy, JAX or torch, which may be on another device, or have a gradient."""
+    """Convert a NumPy, JAX or torch array, which may be on another device or have a gradient."""
     if hasattr(leaf, "detach"):
         leaf = leaf.detach().cpu().double()
     return np.asarray(leaf, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""An audited training loop, one step after the other: canaries join the clipped sum, the noisy sum is read.
+"""An audited training loop: in each step, canaries join the clipped sum, and the noisy sum is read.
 
 No framework is needed. Arrays may be NumPy's, torch's or JAX's; parameters are one array, or a list, tuple or
 dict of them.
@@ -35,18 +35,18 @@ from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
 
 _ATTACH: Final = 0x72656364
-_MISSING: Final = "the recorder was not shown the others, so it says nothing about them"
+_MISSING: Final = "the recorder did not see the others, so nothing is known about them"
 
 
 class Contribution(NamedTuple):
-    """What a canary that takes part brings to a step: a gradient with one weight that is not 0, or nothing.
+    """The contribution of a participating canary to a step: a gradient with at most one nonzero weight.
 
     Attributes:
         parameter: The number of the array that holds the weight.
         place: The weight, in the flattened array.
-        included: Whether the canary is included; an excluded one takes part, and adds nothing.
-        gradient: The gradient of that weight before clipping: 10 clip norms, so that clipping is exercised,
-            or 0 for an excluded canary. Clipped, it must weigh one clip norm.
+        included: Whether the canary is included. An excluded canary takes part, but adds nothing.
+        gradient: The gradient of that weight before clipping: 10 clip norms, to exercise clipping, or 0 for
+            an excluded canary. Clipped, it must weigh one clip norm.
 
     """
 
@@ -57,7 +57,7 @@ class Contribution(NamedTuple):
 
 
 class Loop(Recorded):
-    """A loop that its author drives; subclasses say when canaries take part, and how sums are scored."""
+    """A loop that the user drives. Subclasses decide when canaries take part and how sums are scored."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Loop(Recorded):
         if unit not in UNITS:
             raise InputError(f"unit must be {', '.join(UNITS[:-1])} or {UNITS[-1]}, got {shown(unit)}")
         if self._rows > 1 and unit != "user":
-            raise InputError(f"several rows are a user: give unit='user', got {shown(unit)}")
+            raise InputError(f"several rows make a user: give unit='user', got {shown(unit)}")
         self._unit = unit
         weights = sum(self._leaves.sizes)
         if canaries > weights:
@@ -102,22 +102,22 @@ class Loop(Recorded):
 
     @property
     def steps(self) -> int:
-        """How many steps were seen."""
+        """The number of steps seen so far."""
         return len(self._witnessed)
 
     @abstractmethod
     def recording(self, *, unfinished: bool = False) -> Recording:
-        """What was seen so far; see `report` for what is `unfinished`."""
+        """The record of the steps so far; for `unfinished`, see `report`."""
 
     @abstractmethod
     def _often(self) -> Integers:
-        """How often each canary takes part in the next step, by coins of our own."""
+        """The number of times each canary takes part in the next step, by the auditor's own coins."""
 
     def _add_held(self) -> None:
-        """Add steps that are held back to what is kept, if there are enough of them; by default never."""
+        """Process buffered steps if there are enough of them. Does nothing by default."""
 
     def draw(self) -> Any:
-        """What canaries that take part in the next step add to the clipped sum, shaped as parameters are."""
+        """Contributions of the canaries that take part in the next step, shaped like the parameters."""
         self._draw()
         assert self._added is not None
         return self._leaves.shaped(self._added)
@@ -129,21 +129,21 @@ class Loop(Recorded):
         *,
         clip: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """A whole step: `noisy = recorder.step(clipped_sum, add_noise)` for `noisy = add_noise(clipped_sum)`.
+        """Do a whole step: `noisy = recorder.step(clipped_sum, add_noise)`, not `add_noise(clipped_sum)`.
 
         Args:
-            clipped_sum: The sum of the clipped gradients of your rows, shaped as parameters are.
+            clipped_sum: The sum of the clipped gradients of your rows, shaped like the parameters.
             add_noise: Your function that adds the noise to a sum.
-            clip: Your function that clips the gradients of rows, one to each entry of the first axis, and
-                returns their sum. With it, canaries are rows of 10 clip norms that it must clip, and an audit
-                is about the clipper too. Without it, they join the sum as if they had been clipped.
+            clip: Your function that clips the gradients of rows, given along the first axis, and returns
+                their sum. With it, canaries are rows of 10 clip norms that it must clip, so the audit covers
+                the clipper too. Without it, canaries join the sum as if they had been clipped.
 
         Returns:
-            The noisy sum, canaries in it; train with that.
+            The noisy sum with canaries. Use it for training.
 
         Raises:
-            InputError: If a function returns other arrays, if `clip` does not return a sum of gradients that
-                are clipped to the clip norm, or if the sum is in half precision.
+            InputError: If a function returns arrays of other shapes, if `clip` does not return a sum of
+                gradients clipped to the clip norm, or if the sum is in half precision.
 
         """
         clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
@@ -156,14 +156,14 @@ class Loop(Recorded):
             taking = [one for one in self._contributions(often) if one.included]
             self._added = clipper.sum_of([Row(one.parameter, one.place, one.gradient) for one in taking])
         joined = self._joined(clipped_sum, self._added)
-        noisy = add_noise(like(clipped_sum, joined))  # a copy: the function may work in place
+        noisy = add_noise(like(clipped_sum, joined))  # a copy, because the function may work in place
         self._see(noisy, clipped_sum, None if clip is None else joined)
         return noisy
 
     def draw_each(self) -> list[Contribution]:
-        """The canaries that take part in the next step, one by one, in the place of `draw`.
+        """The canaries that take part in the next step, one by one. Use it instead of `draw`.
 
-        For a loop that clips and adds canaries as it does rows. How many take part says nothing of the bits.
+        It is for loops that clip and add canaries like rows. Their number does not depend on the bits.
         """
         return self._contributions(self._draw())
 
@@ -176,7 +176,7 @@ class Loop(Recorded):
         ]
 
     def _joined(self, clipped_sum: object, added: list[Floats]) -> list[Floats]:
-        """The sum with what canaries add, which rounding never makes more than it is."""
+        """The clipped sum plus the canaries, rounded so that no canary contributes more than its norm."""
         both = []
         real = self._leaves.read("clipped_sum", clipped_sum)
         for one, more, kind in zip(real, added, precisions(clipped_sum), strict=True):
@@ -186,7 +186,7 @@ class Loop(Recorded):
         return both
 
     def _draw(self) -> Integers:
-        """How often each canary takes part, included or not; what included ones add is kept."""
+        """The number of times each canary takes part, included or not; stores what the included ones add."""
         if self._added is not None:
             raise InputError("call see() for the previous step before calling draw() again")
         often = self._often()
@@ -201,8 +201,8 @@ class Loop(Recorded):
         """Read a step.
 
         Args:
-            noisy_sum: The sum of what rows and canaries contribute, with noise, before it is averaged.
-            real: The clipped sum of your own rows alone. Whoever audits knows them.
+            noisy_sum: The sum of rows and canaries with noise, before it is averaged.
+            real: The clipped sum of your own rows alone, which the auditor knows.
             clipped: After `draw_each`, the clipped sum of rows and canaries before the noise. With it, the
                 report says if your loop clipped a canary to more than the clip norm.
 
@@ -214,7 +214,7 @@ class Loop(Recorded):
 
     def _see(self, noisy_sum: object, real: object, clipped: list[Floats] | None) -> None:
         if self._added is None:
-            raise InputError("draw what canaries add before every step that is seen")
+            raise InputError("call draw() before every see()")
         noisy, own = self._leaves.read("noisy_sum", noisy_sum), self._leaves.read("real", real)
         left = [(one - other) / self._clip for one, other in zip(noisy, own, strict=True)]
         added, self._added = self._added, None
@@ -231,7 +231,7 @@ class Loop(Recorded):
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
-        """Note what canaries weigh in each parameter at most, less what rounding may have added."""
+        """Record the largest weight of a canary in each parameter, less the possible rounding error."""
         self._clipped += 1
         for number, (one, other, some) in enumerate(zip(clipped, real, self._laid.canaries, strict=True)):
             with_canaries, without = one.reshape(-1)[some], other.reshape(-1)[some]
@@ -248,9 +248,9 @@ class Loop(Recorded):
         unfinished: bool = False,
         **how: Any,
     ) -> Result:
-        """Bound, claim and conformance in one text; a claim needs its `delta`. See `Recording.report`.
+        """Report bound, claim and conformance; a claim needs its `delta`. See `Recording.report`.
 
-        `unfinished` says that training was stopped early or goes on, so that it made fewer steps than stated.
+        Set `unfinished` if training was stopped early or continues, so that steps are missing on purpose.
         """
         return self.recording(unfinished=unfinished).report(claimed, delta, confidence, **how)
 

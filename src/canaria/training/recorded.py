@@ -1,6 +1,6 @@
-"""What an audited training run can be asked, while training goes on and after it.
+"""Questions that an audited training run can answer, during training and after it.
 
-Audits of frameworks and recordings answer the same questions: an audit by the recording that it leaves.
+Audits and recordings share this interface. An audit answers from its recording so far.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class Recorded(ABC):
 
     @abstractmethod
     def recording(self) -> "Recording":
-        """What was seen so far."""
+        """The record of the training so far."""
 
     def transcript(
         self,
@@ -40,7 +40,7 @@ class Recorded(ABC):
         """Play the game on the record: guess the bits, in one run or adaptively.
 
         Args:
-            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            rule: The rule that turns scores into guesses; by default `Ranked()`, or `Bet()` if `adaptive`.
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
@@ -73,7 +73,7 @@ class Recorded(ABC):
         Args:
             delta: The delta at which epsilon is bounded.
             confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: How scores become guesses. By default `Ranked()`, or `Bet()` if `adaptive` is True.
+            rule: The rule that turns scores into guesses; by default `Ranked()`, or `Bet()` if `adaptive`.
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
@@ -107,17 +107,17 @@ class Recorded(ABC):
     ) -> Conformance:
         """Test whether the sums follow the law of a correct DP-SGD.
 
-        Given the bits, correct training makes the p-value of every part uniform (Theorem 26). The smallest,
-        corrected for their number, is the p-value of the test. If the test fails, it is made once more with
-        the noise that was measured, to say whether the size of the noise is the only cause.
+        Given the bits, correct training makes the p-value of each part uniform (Theorem 26). The p-value of
+        the test is the smallest one, corrected for their number. If the test fails, it is repeated with the
+        measured noise, to find out whether the size of the noise is the only cause.
 
         Args:
-            steps: The number of steps to test; by default the recorded one.
+            steps: The number of steps to test; by default the recorded number.
             sample_rate: The sampling rate to test; by default the stated one.
             noise_multiplier: The noise multiplier to test; by default the stated one.
 
         Returns:
-            The p-value and its parts, and the noise and the canary weight that the sums show.
+            The p-value and its parts, and the noise and canary weight estimated from the sums.
 
         Raises:
             InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
@@ -128,7 +128,7 @@ class Recorded(ABC):
         )
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
-        """Topics that conformance does not see in this run, each with a sentence.
+        """Faults that conformance may miss in this run, one sentence per topic.
 
         Args:
             level: The false-alarm rate at which conformance is judged.
@@ -137,7 +137,7 @@ class Recorded(ABC):
         return not_tested(self.recording(), level)
 
     def contradictions_with(self, claim: Claim | None) -> tuple[str, ...]:
-        """What training did otherwise than was stated, for certain, and why the claim cannot hold of it."""
+        """Differences that are certain, between training and what was stated or claimed."""
         return contradictions_with(self.recording(), claim)
 
     def report(
@@ -154,22 +154,22 @@ class Recorded(ABC):
         rungs: bool = True,
         name: str = "training run",
     ) -> Result:
-        """The bound, the claim and the conformance test: to be printed, saved, and made into a report.
+        """The bound, the claim and the conformance test, to print, save or render as a report.
 
         Args:
             claimed: The claimed epsilon, or a claim; None if there is none. With the family "dpsgd", and with
-                "gaussian" for correlated noise and known steps, it is by default what the stated noise
-                multiplier promises.
+                "gaussian" for correlated noise and known steps, the default is the claim that follows from
+                the stated noise multiplier.
             delta: The delta of the claim, required with an epsilon or a curve; 0 without a claim.
             confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: How scores become guesses, as in `bound`.
+            rule: The rule that turns scores into guesses, as in `bound`.
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
-            adjacency: The adjacency of the claim, to be checked against that of the audit.
+            adjacency: The adjacency of the claim, to compare with that of the audit.
             family: The family of claims to test, as in `bound`.
-            rungs: Whether to show, beside the bound, what follows if more is assumed. That needs a delta, and
-                some seconds for the first run with these steps and this rate.
-            name: What was audited.
+            rungs: Whether to show also what follows from more assumptions. This needs a delta, and takes some
+                seconds for the first run with these steps and this rate.
+            name: The name of the audited training.
 
         Returns:
             The result.

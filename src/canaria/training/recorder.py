@@ -1,4 +1,4 @@
-"""Recorders of any training loop: independent noise and Poisson sampling, or correlated noise."""
+"""Recorders for any training loop: independent noise with Poisson sampling, or correlated noise."""
 
 import numpy as np
 
@@ -20,30 +20,30 @@ from canaria.training.recording import NO_STEP, Recording
 class Recorder(Loop):
     """An audit of a training loop that you drive yourself.
 
-    `step` does what an audit does in a step: canaries join the clipped sum, a function of yours adds the
-    noise, and the result is read. Loops that do not add noise by a function take it apart: `draw` says what
-    the canaries add to the clipped sum, and `see` reads the sum with noise.
+    `step` does all that an audit needs in a step: it adds the canaries to the clipped sum, calls your
+    function to add the noise, and reads the result. If your loop adds noise in another way, use two calls:
+    `draw` returns the canaries' contribution to the clipped sum, and `see` reads the sum with noise.
 
-    Canaries are rows with a gradient of norm `clip_norm` on one weight each; a hidden coin decides whether a
-    canary is included. They are as large as `clip_norm` and as frequent as `sample_rate` say: if these are
-    above what training does, so is the bound. Conformance shows a wrong clip norm and wrong noise, not a
-    wrong rate, since canaries are drawn by coins of our own.
+    Canaries are rows with a gradient of norm `clip_norm` on one weight each. A hidden coin decides whether a
+    canary is included. Its size and frequency are those of `clip_norm` and `sample_rate`: if these exceed
+    what training does, the bound is too high. Conformance detects a wrong clip norm and wrong noise, but not
+    a wrong rate, because the recorder draws the canaries itself.
 
     For claims about users, a canary is a user: all of its rows are included or none. If users are clipped and
-    drawn as a whole, a user is one contribution, and `unit="user"` is all there is to say. If rows are, a
-    user of k `rows` moves the sum by up to k clip norms, and the bound is about such users; what is claimed
-    for rows holds for them by group privacy, with a larger ε and δ.
+    drawn as a whole, a user is one contribution, and `unit="user"` is enough. If rows are clipped and drawn,
+    a user of k `rows` moves the sum by up to k clip norms, and the bound is about such users. A claim about
+    rows implies one about users by group privacy, with a larger ε and δ.
 
     Args:
-        parameters: What is trained: an array, or a list, tuple or dict of arrays. Only shapes are looked at.
+        parameters: The parameters: an array, or a list, tuple or dict of arrays. Only shapes are used.
         canaries: The number of canaries.
-        sample_rate: The probability with which a row takes part in a step, each by a coin of its own.
+        sample_rate: The probability that a row takes part in a step, independently of other rows.
         noise_multiplier: The stated noise, in clip norms.
-        clip_norm: The most that one row adds to the sum.
-        steps: The number of steps that training makes, which its accountant was told. If fewer or more are
-            seen, the report says so. None leaves that untested.
-        unit: What a canary stands for: "row", "user" or "client".
-        rows: The number of rows of a user, each clipped and drawn by itself.
+        clip_norm: The largest norm that one row adds to the sum.
+        steps: The number of steps stated to the accountant. If fewer or more are seen, the report says so.
+            None leaves that untested.
+        unit: The unit of privacy that a canary represents: "row", "user" or "client".
+        rows: The number of rows of a user, each clipped and drawn separately.
         rng: A seed for the hidden bits, the places and the draws.
 
     Raises:
@@ -99,7 +99,7 @@ class Recorder(Loop):
         return np.asarray(coins.sum(axis=0), dtype=np.int64)
 
     def recording(self, *, unfinished: bool = False) -> Recording:
-        """What was seen so far; see `report` for what is `unfinished`."""
+        """The record of the steps so far; for `unfinished`, see `report`."""
         sums, table = self._with_held()
         noise = max(self._noise, 1e-30)
         witnessed = None
@@ -127,7 +127,7 @@ class Recorder(Loop):
         self._held.clear()
 
     def _believed(self) -> list[float]:
-        """How many times the stated noise each parameter has, by the first steps."""
+        """The noise of each parameter over the stated noise, from the first steps."""
         if self._factors is not None:
             return self._factors
         return self._specified.believed_factors(np.array(self._held), self._stated)
@@ -145,17 +145,17 @@ class Recorder(Loop):
 
 
 class CorrelatedRecorder(Loop):
-    """The same for a loop whose noise is correlated between steps, by matrix factorisation.
+    """A recorder for a loop whose noise is correlated between steps, by matrix factorisation.
 
-    Canaries take part by the law of the mechanism, drawn anew by us; with `InOrder`, in the steps in which a
-    row leaks most. What is read is whitened, and scored by its exact likelihood (Theorem 35).
+    Canaries take part by the law of the mechanism, drawn afresh. With `InOrder`, they are placed in the steps
+    that leak the most. The noisy sums are whitened and scored by their exact likelihood (Theorem 35).
 
     Args:
-        parameters: What is trained, as for `Recorder`.
-        mechanism: The strategy, the law of participation, and the noise multiplier: that of all steps, the
-            deviation of the noise before it is correlated over the sensitivity.
+        parameters: The trained parameters, as for `Recorder`.
+        mechanism: The strategy, the law of participation, and the noise multiplier of the whole training: the
+            standard deviation of the noise before correlation, over the sensitivity.
         canaries: The number of canaries.
-        clip_norm: The most that one row adds to the sum.
+        clip_norm: The largest norm that one row adds to the sum.
         rng: A seed for the hidden bits, the places and the draws.
 
     Raises:
@@ -206,7 +206,7 @@ class CorrelatedRecorder(Loop):
         return np.asarray(self._taking[self.steps], dtype=np.int64)
 
     def recording(self, *, unfinished: bool = False) -> Recording:
-        """What was seen so far. All steps are needed together, so none is added to others before."""
+        """The record of the steps so far. Scores need all steps together, so no step is processed earlier."""
         if not self.steps:
             raise InputError(NO_STEP)
         so_far = self._correlation.first(self.steps)

@@ -2,7 +2,7 @@
 
 The canaries are unit gradients (times the clip norm) that canaria makes. A hidden fair coin decides for each
 whether it is included; an excluded one contributes a zero gradient. The record holds what the noisy sums of
-all steps show about the canaries; the bits are revealed to the guesser only as the game allows.
+all steps show about the canaries. The guesser sees the bits only as the game allows.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from canaria.training.recorded import Recorded
 
 NO_STEP: Final = "no training step was seen; train between attaching the audit and asking for it"
 UNITS: Final = ("row", "user", "client")
-"""What a canary stands for: that which is included or not."""
+"""Units of privacy that a canary may represent: all of the unit is included, or nothing."""
 _DENSE_ROUNDS: Final = 64
 
 
@@ -46,34 +46,34 @@ class Recording(Recorded):
             subtracting the clipped gradients of the real rows.
         table: For Dirac canaries, L(m) for m = 0 ... `design.most`; None for dense ones.
         steps: The number of recorded steps.
-        sample_rate: The stated sampling rate, of a batch.
-        sampling: How rows are stated to take part.
-        noise_multiplier: The stated noise multiplier; where it changes, its root mean square over the steps.
+        sample_rate: The stated sampling rate, per batch.
+        sampling: The stated sampling.
+        noise_multiplier: The stated noise multiplier. If it changes, the root mean square over the steps.
         injection: How the canaries were injected: "rows", "sum", "head", "clients" or "clipped clients".
         seed: The seed of the audit.
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
             test.
         parameters: The names of the parameters that are trained; empty if not known.
-        witnessed: What witnesses showed; only for the conformance test. None if there were none.
-        roles: What each witness is for.
-        drawn: What the sampler drew; only for the conformance test. None if that was not seen.
-        about_draws: Whose sampler that is, if several processes train together.
-        by_the_optimizer: Whether the sums are what the optimizer used; else what the privatizer returned.
+        witnessed: The observations at witnesses, for the conformance test. None if there are no witnesses.
+        roles: The tests that each witness is used for.
+        drawn: A summary of the sampler's draws, for the conformance test. None if they were not seen.
+        about_draws: The process whose sampler was seen, if several processes train together.
+        by_the_optimizer: Whether the sums are those that the optimizer used, or those of the privatizer.
         noise_changes: Whether the stated noise multiplier changes from step to step.
-        contradictions: What training did otherwise than was stated, for certain.
-        remarks: What a reader must know besides, such as differences that are on the safe side.
-        doubts: What may leak without limit or not, so that nothing follows from the measured noise alone.
-        untested: Why the adapter could not test a topic, such as "weights"; empty if it did.
-        account: Noise multiplier and sampling rate of every step, as they were made; None if they are those
-            above throughout.
-        ended: Why nothing more was seen; empty if training was seen to its end.
-        excuse: Why conformance cannot be tested; empty if it can.
+        contradictions: Differences between training and what was stated that are certain.
+        remarks: Other facts for the reader, such as differences on the safe side.
+        doubts: Possible unlimited leaks. If there are any, the measured noise alone proves nothing.
+        untested: For each topic, such as "weights", the reason why it was not tested; empty if it was.
+        account: The actual noise multiplier and sampling rate of each step; None if they are always the two
+            above.
+        ended: The reason why the record stops early; empty if all of the training was seen.
+        excuse: The reason why conformance cannot be tested; empty if it can.
         real_rows: The number of real rows, if canaries are rows beside them; else 0.
-        unit: What a canary stands for: "row", "user" or "client".
-        rows: The number of rows of a user, each clipped and drawn by itself.
-        canary_norm: The norm of a canary in clip norms, at most 1; `sums` and `table` are in units of it.
-        rounding: What rounding of coarse numbers did to the sums; only for the conformance test. None if
-            they are precise.
+        unit: The unit of privacy that a canary represents: "row", "user" or "client".
+        rows: The number of rows of a user, each clipped and drawn separately.
+        canary_norm: The norm of a canary in clip norms, at most 1. It is the unit of `sums` and `table`.
+        rounding: The effect of coarse rounding on the sums, for the conformance test. None if they are
+            precise.
 
     Raises:
         InputError: If no training step was recorded.
@@ -147,7 +147,7 @@ class Recording(Recorded):
 
         Args:
             known: The revealed bits, -1 or +1, and 0 where hidden.
-            score: "likelihood" or "sum"; dense canaries have only one score, whatever is given.
+            score: "likelihood" or "sum". Dense canaries have only one score, so it is ignored for them.
 
         Returns:
             One score per canary, 0 where the bit is revealed.
@@ -184,43 +184,43 @@ class Recording(Recorded):
 
     @property
     def noise_of_scores(self) -> float:
-        """The noise in norms of a canary, but at least 0.001, so that scores stay finite without noise."""
+        """The noise in norms of a canary, and at least 0.001, so that scores stay finite without noise."""
         return max(self.noise_multiplier / self.canary_norm, LEAST_NOISE)
 
     def recording(self) -> "Recording":
-        """The recording itself, so that it can be asked what an audit can."""
+        """The recording itself. Audits define this too."""
         return self
 
     def included_by_coordinate(self) -> Integers:
-        """The number of included canaries of each coordinate."""
+        """The number of included canaries on each coordinate."""
         width = self.design.coordinates
         counts = np.bincount(np.arange(len(self.bits)) % width, weights=self.bits > 0, minlength=width)
         return counts.astype(np.int64)
 
     def rounds(self) -> tuple[Integers, ...]:
-        """The order of the adaptive game; for Dirac canaries a round has one canary of every coordinate."""
+        """The rounds of the adaptive game. For Dirac canaries, a round has one canary per coordinate."""
         count = len(self.bits)
         size = self.design.coordinates if isinstance(self.design, Dirac) else -(-count // _DENSE_ROUNDS)
         return tuple(np.arange(start, min(start + size, count)) for start in range(0, count, size))
 
     def family(self, named: Family | str | None = "dpsgd") -> Family | None:
-        """A family of claims by its name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
+        """A family of claims, given by name; "dpsgd" is DP-SGD with the steps and the rate of this run."""
         if named == DpSgdFamily.name or isinstance(named, DpSgdFamily):
             if not self.sampling.is_poisson:
-                raise InputError(f"the family dpsgd is of Poisson sampling, not of {self.sampling.words}")
+                raise InputError(f"the family dpsgd is for Poisson sampling, not for {self.sampling.words}")
             if self.rows > 1:
-                raise InputError(f"the family dpsgd is of single rows, not of users of {self.rows}")
+                raise InputError(f"the family dpsgd is for single rows, not for users of {self.rows}")
         if named == DpSgdFamily.name:
             return DpSgdFamily(self.steps, self.sample_rate)
         return parse_family(named) if isinstance(named, str) else named
 
     @property
     def own_family(self) -> Family | None:
-        """The claims that are about training of this kind; None if there are none."""
+        """The family of claims that covers this kind of training; None if there is none."""
         return self.sampling.family(self.steps, self.sample_rate) if self.rows == 1 else None
 
     def promise_of(self, noise_multiplier: float) -> Claim:
-        """What this noise promises, by the claims that are about training of this kind."""
+        """The claim that this noise multiplier implies, in the family that covers this kind of training."""
         if isinstance(self.own_family, DpSgdFamily):
             return DpSgd(noise_multiplier=noise_multiplier, sample_rate=self.sample_rate, steps=self.steps)
         return GaussianDP(1 / noise_multiplier)

@@ -1,4 +1,4 @@
-"""The result of a recorded training run: bound, claim, conformance, and what a reader needs beside them."""
+"""The result of a recorded training run: bound, claim, conformance, and facts to interpret them."""
 
 from typing import TYPE_CHECKING
 
@@ -62,7 +62,7 @@ def result_of(
 
 
 def contradictions_with(run: "Recording", claim: Claim | None, delta: float = DELTA) -> tuple[str, ...]:
-    """What training did otherwise than was stated, for certain, and why the claim cannot hold of it."""
+    """Differences that are certain, between training and what was stated or claimed."""
     return (*certain_faults(run), *false_claims(run, claim, delta))
 
 
@@ -73,7 +73,7 @@ def _promised(
     adjacency: str,
     family: Family | None,
 ) -> Claim | None:
-    """The claim: as it is given, by its epsilon, or what the stated noise promises."""
+    """The claim: as given, from its epsilon, or from the stated noise."""
     if isinstance(claimed, DpSgd) and run.rows > 1:
         raise InputError(
             f"a claim of DP-SGD is about single rows, the bound about users of {run.rows}: give the ε "
@@ -97,11 +97,11 @@ def _promised(
 
 
 def _ladder(run: "Recording", claim: Claim | None, bound: Bound, *, plain: bool) -> Ladder | None:
-    """The ladder; gap by gap only for the guesser whose law is known (one run, by the likelihood)."""
+    """The ladder, with all gaps only for the guesser whose law is known (one run, by the likelihood)."""
     if claim is None:
         return None
     claimed = claim.least_epsilon_at(bound.delta)
-    # A canary must take part as a row does in what accountants call DP-SGD.
+    # Accountants of DP-SGD assume Poisson sampling of single rows. The canaries must match that.
     is_dpsgd = run.sampling.is_poisson and run.rows == 1
     if isinstance(run.design, Dense) or not (plain and is_dpsgd) or bound.family is not None:
         return Ladder.of_scores(claimed, bound.estimate, bound.epsilon)
@@ -115,8 +115,8 @@ def _ladder(run: "Recording", claim: Claim | None, bound: Bound, *, plain: bool)
 
 
 def _large_delta(run: "Recording", claim: Claim | None) -> tuple[str, ...]:
-    """A note if delta is 1/rows or more: that permits to publish a row as it is."""
+    """A note if delta is 1/rows or more, which permits publishing a row."""
     rows = 0 if run.drawn is None else run.drawn.rows
     if not isinstance(claim, ApproximateDP) or claim.delta * rows < 1:
         return ()
-    return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits to publish a row chosen at random",)
+    return (f"δ = {claim.delta:g} is not below 1/{rows}: it permits publishing a row chosen at random",)

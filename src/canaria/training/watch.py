@@ -1,8 +1,8 @@
-"""Watching the noise while training runs, with an alarm that may be looked at in every step.
+"""A check of the noise while training runs, with an alarm that is valid in every step.
 
-Witnesses never carry a canary, so what they show is free of the hidden bits: a training run may be stopped
-because of it, and its bound still holds. The alarm is an e-value (Theorem 32), not a p-value: however often
-it is looked at, correct training is stopped with a probability of at most `alpha`.
+Witnesses never carry a canary, so their noise does not depend on the hidden bits. Training may be stopped
+because of it, and the bound still holds. The alarm is an e-value (Theorem 32), not a p-value: the probability
+that it stops correct training is at most `alpha`, however often it is checked.
 """
 
 import logging
@@ -22,21 +22,21 @@ from canaria.training.conformance.measured import Squares
 
 ON_ALARM: Final = ("stop", "warn")
 _LEAST_NOISE: Final = 0.2
-"""With less noise than this, epsilon is not computed: it is larger still."""
+"""With less noise than this, epsilon is not computed: it is larger than at this noise."""
 Metrics = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a watched training run shows so far.
+    """The state of a watched training run so far.
 
     Attributes:
         steps: The number of steps that were watched.
         stated: The stated noise multiplier, its root mean square over the steps.
-        noise: Between which values the noise multiplier lies, at 95% confidence over all steps together.
+        noise: An interval for the noise multiplier that is valid in all steps at once, at 95% confidence.
         log_e_value: The natural logarithm of the e-value against the stated noise.
-        alpha: The e-value is above 1 / alpha, ever, with a probability of at most alpha if noise is right.
-        epsilon: What the accountant gives for that noise and these steps; None if it was not asked for.
+        alpha: If the noise is as stated, the e-value ever exceeds 1 / alpha with probability at most alpha.
+        epsilon: The accountant's epsilon for that noise and these steps; None if it was not requested.
 
     Example:
         >>> from canaria.training import Reading
@@ -54,12 +54,12 @@ class Reading:
 
     @property
     def alarming(self) -> bool:
-        """Whether the noise is not what was stated."""
+        """Whether the e-value shows that the noise is not as stated."""
         return self.log_e_value >= -math.log(self.alpha)
 
     @property
     def metrics(self) -> Metrics:
-        """What loggers get."""
+        """The values to log, by name."""
         found = {
             "canaria/noise_low": self.noise[0],
             "canaria/noise_high": self.noise[1],
@@ -82,19 +82,19 @@ class Reading:
 
 
 class Watch:
-    """An alarm that watches the noise of training; `Audit.watch` makes one, or give one to `CanaryAudit`.
+    """An alarm that watches the noise of training. `Audit.watch` makes one; `CanaryAudit` takes one.
 
     Args:
-        alpha: The probability with which correct training raises the alarm, at most, over all its steps.
-        every: The e-value is looked at every so many steps.
-        on_alarm: What happens at the alarm, once. "stop": training ends, by a `NoiseAlarmError`, or under
-            Lightning as a trainer ends. "warn": a warning. Or a function, which gets the `Reading`;
-            what it raises ends training.
-        log: Where readings go: "terminal", a `logging.Logger`, a TensorBoard writer, MLflow, a run of Weights
-            & Biases, a logger of Lightning, or a function of the metrics and the step. One that fails is left
-            out from then on, with a warning.
-        log_every: Readings are logged every so many steps, and at the alarm.
-        delta: The delta at which epsilon is implied; it is computed when the number of steps has doubled.
+        alpha: The largest probability that correct training raises the alarm, over all steps together.
+        every: The number of steps between checks of the e-value.
+        on_alarm: The action at the first alarm. "stop" ends training: with a `NoiseAlarmError`, or under
+            Lightning by stopping the trainer. "warn" issues a warning. A function is called with the
+            `Reading`, and an exception that it raises ends training.
+        log: The destination of readings: "terminal", a `logging.Logger`, a TensorBoard writer, MLflow, a run
+            of Weights & Biases, a logger of Lightning, or a function of the metrics and the step. If it
+            raises an exception, a warning is issued and logging stops.
+        log_every: The number of steps between logged readings. An alarm is always logged.
+        delta: The delta of the implied epsilon, which is computed each time the number of steps doubles.
 
     Raises:
         InputError: If an argument is not usable.
@@ -135,13 +135,13 @@ class Watch:
         self._stop: Callable[[], None] | None = None
 
     def under(self, stop: Callable[[], None], logger: object) -> None:
-        """Stop training by this call instead of an error, and log there if no other logger was given."""
+        """Stop training by this call instead of an error, and log to `logger` if no other one was given."""
         self._stop = stop
         if self.log is None:
             self._write = _writer(logger)
 
     def begin(self, sample_rate: float, state: dict[str, Any] | None = None) -> None:
-        """Watch a run with this sampling rate, from the start or from the state of an interrupted one."""
+        """Begin to watch a run with this sampling rate, or continue from the state of an interrupted run."""
         if self._rate is not None:
             raise InputError("this watch has watched another training; make a new one for this")
         self._rate = sample_rate
@@ -150,7 +150,7 @@ class Watch:
             self._steps, self._noise_square = int(state["steps"]), float(state["noise_square"])
 
     def add(self, squares: Squares, stated: float) -> None:
-        """One step: the squares of its witnesses, over the stated noise.
+        """Add a step: the squares of its witnesses, in units of the stated noise.
 
         Raises:
             NoiseAlarmError: If this raises the alarm, and the alarm stops training.
@@ -170,12 +170,12 @@ class Watch:
             self._raise_alarm()
 
     def _log(self) -> None:
-        """Write a reading; a logger that fails is not asked again, and harms neither audit nor training."""
+        """Log a reading. If the logger fails, stop logging, so that neither audit nor training is harmed."""
         try:
             self._write(self.reading())
         except Exception as error:
             self._write = _writer(None)
-            warnings.warn(f"readings are logged no more: {error!r}", AuditWarning, stacklevel=3)
+            warnings.warn(f"logging of readings stopped: {error!r}", AuditWarning, stacklevel=3)
 
     def _alarming(self) -> bool:
         return self.alarm is None and self._seen.log_e_value() >= -math.log(self.alpha)
@@ -203,7 +203,7 @@ class Watch:
         warnings.warn(told, AuditWarning, stacklevel=2)
 
     def reading(self) -> Reading:
-        """What is seen so far, with the implied epsilon where the number of steps has doubled."""
+        """The state so far, with the implied epsilon each time the number of steps has doubled."""
         stated = math.sqrt(self._noise_square / max(self._steps, 1))
         low, high = (stated * ratio for ratio in self._seen.running_interval(0.05))
         return Reading(
@@ -233,7 +233,7 @@ class Watch:
         return least, DpSgd(noise_multiplier=low, sample_rate=rate, steps=self._steps).epsilon_at(delta)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """The state to save in a checkpoint."""
         return {
             "total": self._seen.total,
             "count": self._seen.count,
@@ -243,7 +243,7 @@ class Watch:
 
 
 def _writer(log: Any) -> Callable[[Reading], None]:
-    """How a logger takes readings: each by the call that its kind has in common."""
+    """A function that sends readings to a logger, by the method that loggers of its kind share."""
     if log is None:
         return lambda reading: None
     if log == "terminal" or isinstance(log, logging.Logger):
@@ -269,5 +269,5 @@ def _write_scalars(log: Any, reading: Reading) -> None:
 
 
 def _power(log_e_value: float) -> str:
-    """An e-value as text, whatever its size."""
+    """An e-value as text; also if it is too large for a float."""
     return f"{math.exp(log_e_value):.2g}" if abs(log_e_value) < 200 else f"1e{log_e_value / math.log(10):.0f}"

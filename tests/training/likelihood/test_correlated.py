@@ -180,7 +180,7 @@ def test_reports_say_what_was_stated() -> None:
     result = run("bands", 0).report(claimed=8.0, delta=DELTA)
     assert "(correlated noise, 4 bands, cyclic Poisson sampling 4 x 0.5)" in str(result)
     assert result.rungs == ()
-    with pytest.raises(InputError, match="dpsgd is of Poisson sampling, not of correlated noise, 4 bands"):
+    with pytest.raises(InputError, match="dpsgd is for Poisson sampling, not for correlated noise, 4 bands"):
         run("bands", 0).bound(DELTA, family="dpsgd")
 
 

@@ -1,4 +1,4 @@
-"""Audit federated training with Flower: wrap the strategy that adds the noise, train, ask for a bound.
+"""Audit federated training with Flower: wrap the strategy that adds the noise, train, compute a bound.
 
 strategy = audited(strategy, canaries=500)
 strategy.start(grid=grid, initial_arrays=arrays, num_rounds=50)

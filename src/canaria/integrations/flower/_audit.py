@@ -23,17 +23,17 @@ from canaria.training.recorder import Recorder
 from canaria.training.recording import Recording
 
 _EXCLUDED: Final = 1e-6
-"""The norm of the update of an excluded canary, in clip norms: Flower divides by norms, so none is 0."""
+"""The update norm of an excluded canary, in clip norms. It is not 0, because Flower divides by the norm."""
 _MORE: Final = 1.05
-"""What is stated may be exceeded by so much before it counts as a contradiction."""
+"""Stated values may be exceeded by this factor before it counts as a contradiction."""
 
 
 class Audit(flower.Strategy, Recorded):
     """A strategy that audits another one while it trains; made by `audited`.
 
-    Start it in the place of the audited one, which is `strategy`. Ask it for `bound`, `report` or
-    `conformance` when training is done. An audit lives as long as its process: training that is resumed in
-    another one is another audit.
+    Start it in place of the audited strategy, which is `strategy`. Call `bound`, `report` or `conformance`
+    when training is done. An audit lives as long as its process: if training is resumed in another process,
+    it needs a new audit.
 
     Example:
         ```python
@@ -70,7 +70,7 @@ class Audit(flower.Strategy, Recorded):
         self._ended = ""
 
     def __repr__(self) -> str:
-        """What is audited."""
+        """The audited strategy in words."""
         return f"Audit of {self.strategy!r}"
 
     def summary(self) -> None:
@@ -96,9 +96,9 @@ class Audit(flower.Strategy, Recorded):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate with canary clients among the replies, and give the mean back in the scale of the others.
+        """Aggregate with canary clients among the replies, and return the mean at the scale without them.
 
-        A round that is not aggregated shows nothing; its draw is for the next one.
+        If Flower does not aggregate a round, the audit ignores it and uses the same draw in the next round.
         """
         received = list(replies)
         weighing = weights_of(self.strategy, received)
@@ -145,7 +145,7 @@ class Audit(flower.Strategy, Recorded):
         )
 
     def _begin(self, server_round: int, share: float) -> None:
-        """Lay out the canaries in the first round; in later ones, hold what is sampled against it."""
+        """Place the canaries in the first round; in later rounds, compare the sampled share with it."""
         self._most_sampled = max(self._most_sampled, share)
         if self._recorder is not None:
             if self._given_rate is None and share < self._rate * (1 - 1e-9) and not self._ended:
@@ -167,11 +167,11 @@ class Audit(flower.Strategy, Recorded):
         )
 
     def _weight(self, heaviest: float) -> float:
-        """By what a canary client is weighted."""
+        """The weight of a canary client in the mean."""
         return heaviest if self._num_examples is None else self._num_examples
 
     def _replies(self, drawn: list[Contribution], like: RecordDict, heaviest: float) -> list[Message]:
-        """What canary clients send; arrays that a canary does not touch are shared by all."""
+        """The replies of canary clients. Arrays that a canary does not change are shared by all replies."""
         ((arrays_name, _),) = like.array_records.items()
         ((metrics_name, metrics),) = like.metric_records.items()
         sent = {name: Array(_doubled(array)) for name, array in self._current.items()}
@@ -191,7 +191,7 @@ class Audit(flower.Strategy, Recorded):
         return replies
 
     def _norm(self, canary: Contribution) -> float:
-        """The norm of what a canary client sends, in clip norms."""
+        """The norm of a canary client's update, in clip norms."""
         if not canary.included:
             return _EXCLUDED
         return RAW_NORM if self._clips else 1.0
@@ -199,7 +199,7 @@ class Audit(flower.Strategy, Recorded):
     def _mean_update(
         self, contents: list[RecordDict], weights: list[float], kinds: dict[str, np.dtype[Any]]
     ) -> dict[str, Floats]:
-        """The mean of the clipped updates of real clients; the largest of them is noted."""
+        """The mean of the clipped updates of real clients; also records the largest norm."""
         total = {name: np.zeros(array.shape) for name, array in self._current.items()}
         rounded = sum(
             np.finfo(kinds[name]).eps * float(np.linalg.norm(self._current[name])) for name in self._audited
@@ -214,7 +214,7 @@ class Audit(flower.Strategy, Recorded):
         return total
 
     def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:
-        """The mean as it is if canary clients add to it without being counted, in the precision of others."""
+        """The updated model, as if canary clients did not count in the mean, in the clients' precision."""
         return ArrayRecord(
             {
                 name: Array(np.asarray(self._current[name] + grown * update, dtype=kinds[name]))
@@ -231,8 +231,8 @@ class Audit(flower.Strategy, Recorded):
             )
         if self._longest > _MORE:
             found.append(
-                f"the clipped update of a client has a norm of {self._longest:.3g} clip norms, where 1 is "
-                "the most: updates are not clipped as a whole, or not at all"
+                f"the clipped update of a client has a norm of {self._longest:.3g} clip norms, above the "
+                "limit of 1: updates are not clipped as a whole, or not at all"
             )
         if self._most_sampled > _MORE * self._rate:
             found.append(
@@ -250,30 +250,30 @@ def audited(
     num_examples: float | None = None,
     rng: Seed = None,
 ) -> Audit:
-    """A strategy that audits another one of Flower, to be started in its place.
+    """Wrap a Flower strategy in one that audits it. Start the wrapper instead.
 
-    In every round canary clients join the replies. Their updates have one weight each, of 10 clip norms, so
-    that the server clips them (of 1, where clients clip); a hidden coin decides whether a canary is included,
-    and an excluded one sends an update of nearly 0. The audited strategy clips, averages and adds its noise.
-    The mean that it divides by grows with the canaries, and so does the number of clients by which it divides
-    the noise; both are taken back afterwards. So real clients move the model, and noise is added to it, as
-    without an audit; only what canaries add is added.
+    In each round, canary clients join the replies. Their updates have one nonzero weight, of 10 clip norms,
+    so that the server clips them (or of 1 clip norm, if clients clip). A hidden coin decides whether a canary
+    is included; an excluded one sends an update of nearly 0. The audited strategy clips, averages and adds
+    its noise. While it runs, the number of clients by which it divides the noise grows with the canaries, as
+    does the divisor of the mean; both are corrected afterwards. So real clients and the noise change the
+    model as they would without an audit, and only the canaries are added.
 
-    The bound is about adding or removing one client, with a number of clients to divide by that stays as it
-    is: an absent client is one whose update is 0. That is what the noise of Flower's strategies is made for,
-    noise_multiplier * clipping_norm / num_sampled_clients. It holds for the release of every noisy mean to
-    someone who knows the other clients, and which of them were sampled, if a client is sampled by a coin of
-    its own; Flower samples a fixed number, and canaries do not exercise that.
+    The bound is about adding or removing one client while the divisor of the mean stays the same: an absent
+    client has an update of 0. The noise of Flower's strategies is calibrated for that, noise_multiplier *
+    clipping_norm / num_sampled_clients. The bound holds for the release of each noisy mean to someone who
+    knows the other clients and which of them were sampled, if each client is sampled independently. Flower
+    samples a fixed number instead, and canaries do not exercise that.
 
     Args:
         strategy: `DifferentialPrivacyServerSideFixedClipping` or `DifferentialPrivacyClientSideFixedClipping`
             of `flwr.serverapp.strategy`, around `FedAvg`.
-        canaries: The number of canary clients. Every one that takes part is a reply as large as the model.
-        sample_rate: How often a canary client takes part; by default the share of clients that the first
-            round samples, and the audit ends where a round samples less. Give 1 for a claim that does not
-            count on sampling.
-        num_examples: By what a canary client is weighted; by default as the heaviest client of the round. If
-            it is above what a client may have, so is the bound.
+        canaries: The number of canary clients. Each one that takes part is a reply as large as the model.
+        sample_rate: The probability that a canary client takes part in a round. By default, the share of
+            clients sampled in the first round; the audit then ends at the first round that samples fewer. Use
+            1 for a claim that does not rely on sampling.
+        num_examples: The weight of a canary client; by default that of the heaviest client of the round. If
+            it is larger than any client may have, the bound is too high.
         rng: A seed for the hidden bits, the places and the draws.
 
     Returns:
@@ -312,7 +312,7 @@ def _arrays_of(content: RecordDict) -> ArrayRecord:
 
 
 def _double(content: RecordDict) -> None:
-    """Make a reply one of double precision: a mean of such is not rounded to the precision of the model."""
+    """Convert a reply to double precision, so that the mean is not rounded to the model's precision."""
     ((name, arrays),) = content.array_records.items()
     content[name] = ArrayRecord({key: Array(_doubled(array.numpy())) for key, array in arrays.items()})
 
@@ -322,6 +322,6 @@ def _doubled(array: np.ndarray) -> np.ndarray:
 
 
 def _whole(number: float) -> float:
-    """A number without the rounding error that keeps it from being a whole one."""
+    """Round a number to the nearest integer if it differs only by a rounding error."""
     nearest = round(number)
     return nearest if abs(number - nearest) <= 1e-9 * nearest else number

@@ -1,4 +1,4 @@
-"""Which strategies can be audited; the rest are refused in one line."""
+"""Checks which strategies can be audited. Others are refused with a one-line error."""
 
 from flwr.serverapp import strategy as flower
 
@@ -7,7 +7,7 @@ from canaria.integrations.flower._internals import FixedClipping, averages, inne
 
 
 def require_private(strategy: object) -> FixedClipping:
-    """Check that a strategy clips to a fixed norm and adds its noise to a mean."""
+    """Check that a strategy clips to a fixed norm and adds its noise to a plain mean."""
     name = type(strategy).__name__
     if isinstance(
         strategy,
@@ -15,7 +15,7 @@ def require_private(strategy: object) -> FixedClipping:
         | flower.DifferentialPrivacyClientSideAdaptiveClipping,
     ):
         raise InputError(
-            f"{name} clips to a norm that follows what clients send, canary clients among them; audit fixed "
+            f"{name} clips to a norm that depends on what all clients send, including canaries; audit fixed "
             "clipping"
         )
     if not isinstance(
@@ -34,5 +34,5 @@ def require_private(strategy: object) -> FixedClipping:
             "is added: one client may move the model by more than the noise is made for; audit FedAvg"
         )
     if type(strategy).start is not flower.Strategy.start:
-        raise InputError(f"{name} has a start of its own, which an audit would pass over")
+        raise InputError(f"{name} has its own start method, which an audit would bypass")
     return strategy

@@ -1,4 +1,4 @@
-"""What Flower does not document: the attributes that hold what its strategies were made with."""
+"""Undocumented parts of Flower: the attributes that hold the arguments of its strategies."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ from flwr.serverapp.strategy import (
 )
 
 CHECKED: Final = {"flwr": ("1.41.0", "1.42.0")}
-"""The versions that this was checked against."""
+"""The Flower versions that this file was checked with."""
 FixedClipping = DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping
 
 
 class Stated(NamedTuple):
-    """What a strategy says of its noise.
+    """The noise settings of a strategy.
 
     Attributes:
         noise_multiplier: The noise, in clip norms.
         clip_norm: The norm to which an update is clipped.
-        clients: The number of clients by which the noise of their mean is divided.
+        clients: The number of clients by which the noise of the mean is divided.
 
     """
 
@@ -34,22 +34,22 @@ class Stated(NamedTuple):
 
 
 def stated_by(strategy: FixedClipping) -> Stated:
-    """What a strategy says of its noise."""
+    """Read the noise settings of a strategy."""
     return Stated(strategy.noise_multiplier, strategy.clipping_norm, strategy.num_sampled_clients)
 
 
 def inner_of(strategy: FixedClipping) -> Strategy:
-    """The strategy that averages, to which noise is added."""
+    """The inner strategy, which averages the updates before noise is added."""
     return strategy.strategy
 
 
 def averages(strategy: Strategy) -> bool:
-    """Whether a strategy takes the mean of updates, and nothing else."""
+    """Whether a strategy takes the mean of updates and does nothing else."""
     return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
 
 
 def weights_of(strategy: FixedClipping, replies: list[Message]) -> tuple[str, list[float]] | None:
-    """By what name clients are weighted, and how much each weighs; None where Flower refuses the replies."""
+    """The name and the values of the clients' weights; None if Flower will refuse the replies."""
     averaging = inner_of(strategy)
     assert isinstance(averaging, FedAvg)
     name, weights = averaging.weighted_by_key, []
@@ -68,10 +68,10 @@ def weights_of(strategy: FixedClipping, replies: list[Message]) -> tuple[str, li
 
 @contextmanager
 def joined_by(canaries: int, strategy: FixedClipping, clients: float) -> Iterator[None]:
-    """While canary clients are the first of the replies.
+    """Adjust a strategy while canary clients are the first of the replies.
 
-    The noise is divided by the number of all clients, metrics are made of the others alone, and Flower does
-    not log a line for each.
+    The noise is divided by the number of all clients, metrics are computed from real clients only, and
+    Flower's log line per reply is suppressed.
     """
     averaging, log = inner_of(strategy), logging.getLogger("flwr")
     assert isinstance(averaging, FedAvg)

@@ -1,4 +1,4 @@
-"""Audit training with JAX Privacy: wrap the privatizer, train as always, ask its last state for a bound.
+"""Audit training with JAX Privacy: wrap the privatizer, train, compute a bound from its last state.
 
 privatizer = gaussian_privatizer(stddev=2.4 * clip_norm)
 stated = {"clip_norm": clip_norm, "noise_multiplier": 2.4, "sample_rate": 0.1, "steps": 100}

@@ -16,11 +16,11 @@ from canaria.training.likelihood.accumulator import CLEAR, HELD, LEAST_NOISE, TO
 
 
 class Accumulated(NamedTuple):
-    """What was seen so far, in plain arrays.
+    """The totals so far, in plain arrays.
 
-    `held` has the steps that wait to be added, canaries first, `factors` how many times the stated noise each
-    parameter has once there were `HELD` steps. The rest is what witnesses showed: squares by step and by
-    place, values beyond each edge, bytes of eight signs, and sums over whole parameters.
+    `held` buffers recent steps, canaries first. `factors` is the noise of each parameter over the stated
+    noise, once there were `HELD` steps. The rest is for witnesses: squares by step and by place, counts of
+    values beyond each edge, signs packed eight to a byte, and sums over whole parameters.
     """
 
     steps: Array
@@ -36,7 +36,7 @@ class Accumulated(NamedTuple):
 
 
 class Accumulator:
-    """Adds steps to a state, and reads it out."""
+    """Adds steps to a state, and computes totals from it."""
 
     def __init__(self, specified: accumulator.Accumulator, noise_multiplier: float) -> None:
         self.specified = specified
@@ -47,7 +47,7 @@ class Accumulator:
         self._count = sum(specified.layers)
         self._all = self._count + len(specified.roles.index)
         self._ends = np.cumsum(specified.layers)[:-1]
-        self._added = jax.jit(self._add)  # or each step of a training that is not jitted compiles it anew
+        self._added = jax.jit(self._add)  # otherwise each step would compile again if training is not jitted
 
     def begin(self) -> Accumulated:
         """The state before the first step."""
@@ -66,7 +66,7 @@ class Accumulator:
         )
 
     def add(self, state: Accumulated, seen: Array, noise: Array, whole: Array) -> Accumulated:
-        """One step, at the canaries, at witnesses and in whole parameters, in units of the clip norm."""
+        """Add a step: values at canaries, at witnesses and in whole parameters, in units of the clip norm."""
         added: Accumulated = self._added(state, seen, noise, whole)
         return added
 
@@ -78,7 +78,7 @@ class Accumulator:
         return added
 
     def _flushed(self, state: Accumulated) -> Accumulated:
-        """The state with the steps that waited added up."""
+        """Add the buffered steps to the totals."""
         seen, noise = state.held[:, : self._count], state.held[:, self._count : self._all] / self._stated
         roles = self.specified.roles
         scored = self._scored(state, seen) if self.specified.most else state
@@ -99,7 +99,7 @@ class Accumulator:
         )
 
     def _scored(self, state: Accumulated, seen: Array) -> Accumulated:
-        """The state with the likelihoods of these steps in its table."""
+        """Add the likelihoods of these steps to the table."""
         factors = jnp.where(state.steps == HELD, self._believed_factors(seen), state.factors)
         sigma = self._stated * jnp.repeat(
             factors, np.array(self.specified.layers), total_repeat_length=self._count
@@ -112,7 +112,7 @@ class Accumulator:
         return state._replace(factors=factors, table=state.table + block)
 
     def _believed_factors(self, seen: Array) -> Array:
-        """How many times the stated noise each parameter has, as the specification says."""
+        """The noise of each parameter over the stated noise, as specified."""
         found = []
         for part in jnp.split((seen**2).mean(axis=0), self._ends):
             if len(part) <= TOO_FEW:
@@ -125,13 +125,13 @@ class Accumulator:
         return jnp.stack(found)
 
     def _likelihoods(self, seen: Array, sigma: Array) -> Array:
-        """What one step adds to the table."""
+        """The contribution of one step to the table."""
         counts = np.arange(self.specified.most + 1)[:, None]
         exponents = (seen - counts / 2) * (counts / sigma**2)
         return jax.nn.logsumexp(self._law + exponents, axis=1)
 
     def totals(self, state: Accumulated) -> accumulator.Totals:
-        """What was seen, with the steps that are held back, free of JAX."""
+        """The totals including buffered steps, as NumPy arrays."""
         kept = Accumulated(*(np.asarray(values) for values in state))  # type: ignore[arg-type]
         steps = int(state.steps)
         held: Floats = np.asarray(kept.held, np.float64)[: steps % HELD]
@@ -147,7 +147,7 @@ class Accumulator:
         return accumulator.Totals(sums, table, self._witnessed(kept, rest, steps))
 
     def _witnessed(self, kept: Accumulated, rest: Floats, steps: int) -> Seen:
-        """What was added up, and what the steps show that are held back."""
+        """The observations at witnesses, including the buffered steps."""
         roles, done = self.specified.roles, steps - len(rest)
         witnesses = self._all - self._count
         last = Seen.of(rest[:, :witnesses], rest[:, witnesses:], roles)
@@ -160,5 +160,5 @@ class Accumulator:
             np.asarray(kept.signs)[:done],
             np.asarray(kept.totals, np.float64)[:done],
         )
-        # Single values of the first steps are not in the state, so there are none of the last steps, too.
+        # The state has no single values of the first steps, so leave those of the last steps out too.
         return joined(before, last._replace(firsts=before.firsts))

@@ -1,4 +1,4 @@
-"""Attaching an audit to a privatizer."""
+"""Attaches an audit to a privatizer."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -43,39 +43,39 @@ def attach(
     injection: str = "sum",
     rng: Seed = None,
 ) -> Audit:
-    """An audit whose `privatizer` takes the place of `privatizer` in a training step.
+    """Make an audit; use its `privatizer` instead of yours in the training step.
 
-    With injection "sum", canaries are as large as `clip_norm` and as frequent as `sample_rate` or `sampling`
-    say. If these are above what training does, so is the bound; conformance shows a wrong clip norm. On
-    several devices, the sum must be that of all, and the noise all of the noise. Correlated noise (matrix
-    factorization) needs `strategy` and `sampling`; of an execution plan, `attach_plan` knows them.
+    With injection "sum", the canaries' size and frequency are those of `clip_norm` and `sample_rate` or
+    `sampling`. If these exceed what training does, the bound is too high; conformance detects a wrong clip
+    norm. On several devices, pass the sum over all of them, with all of the noise. Correlated noise (matrix
+    factorization) needs `strategy` and `sampling`; `attach_plan` takes them from an execution plan.
 
     Args:
-        privatizer: What adds the noise, such as `gaussian_privatizer` makes, and nothing else: no scaling,
-            no other audit.
-        params: The parameters that are trained.
+        privatizer: The transformation that adds the noise, such as `gaussian_privatizer` returns. It must do
+            nothing else: no scaling, no other audit.
+        params: The trained parameters.
         canaries: A number of Dirac canaries, or a design such as `Dense`.
-        clip_norm: The most that one row adds to the clipped sum: a number, or the function that
+        clip_norm: The largest norm that one row adds to the clipped sum: a number, or the function that
             `jax_privacy.clipped_grad` returned, which knows it (and whether it normalises).
-        noise_multiplier: The noise that training states, in clip norms. Of correlated noise, in clip norms
-            times the sensitivity of the strategy: the noise multiplier of the accountant.
-        sample_rate: How often training draws a row, by Poisson sampling; for independent noise.
-        strategy: The matrix C of correlated noise, by whose inverse independent noise is multiplied.
-        sampling: How rows take part where noise is correlated: `InOrder`, `BallsInBins`, `CyclicPoisson` or
+        noise_multiplier: The stated noise, in clip norms. For correlated noise, in clip norms times the
+            sensitivity of the strategy, like the noise multiplier of the accountant.
+        sample_rate: The probability of Poisson sampling, for independent noise.
+        strategy: The matrix C of correlated noise: independent noise is multiplied by its inverse.
+        sampling: The participation of rows for correlated noise: `InOrder`, `BallsInBins`, `CyclicPoisson` or
             `MinSeparation` of `canaria.mechanisms`, or a sampler of `jax_privacy.batch_selection`. With
-            `InOrder`, injection "sum" puts canaries into the steps in which a row leaks most; with "head",
-            canary i must take part in the steps i modulo the period.
-        steps: The number of steps that training makes, which its accountant was told. If the last state has
-            seen fewer, the report says so: a noise state that is not carried from step to step adds the same
-            noise again, and nothing else shows that. Of correlated noise, `strategy` knows it.
-        per_coordinate: How many Dirac canaries share a weight; 1 where noise is correlated.
-        injection: How canaries are injected. "sum": added to the clipped sum by a draw of our own, by the
-            stated sampling; the data are left alone. "head": a parameter of its own, see
-            `Audit.with_canary_head`; your sampler and clipper decide.
+            `InOrder`, injection "sum" places canaries in the steps that leak the most; with "head", canary i
+            must take part in the steps i modulo the period.
+        steps: The number of steps stated to the accountant. If the last state has seen fewer, the report says
+            so. Nothing else detects a noise state that is not carried from step to step, which adds the same
+            noise again. For correlated noise, it follows from `strategy`.
+        per_coordinate: The number of Dirac canaries per weight; 1 for correlated noise.
+        injection: "sum" adds canaries to the clipped sum, drawn by the audit with the stated sampling; the
+            data are not changed. "head" adds a parameter for canaries, see `Audit.with_canary_head`; your
+            sampler and clipper then process them.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
     Returns:
-        The audit; ask it for a bound or a report of the last state of its privatizer.
+        The audit. Compute a bound or a report from the last state of its privatizer.
 
     Raises:
         InputError: If an argument cannot be used.
@@ -103,7 +103,7 @@ def attach(
         training = stated(clip_norm, noise_multiplier, sample_rate, planned)
         training = with_noise_of(privatizer, training, deviation=noise_multiplier)
     elif strategy is None or sampling is None or sample_rate is not None:
-        raise InputError("strategy and sampling go together, in the place of sample_rate")
+        raise InputError("give strategy and sampling together, instead of sample_rate")
     else:
         correlation = correlation_of(strategy, sampling, noise_multiplier)
         if steps not in (None, correlation.steps):
@@ -118,18 +118,18 @@ def attach(
 def audit_of(
     privatizer: PyTree, params: PyTree, design: Design, training: Training, *, injection: str, rng: Seed
 ) -> Audit:
-    """The audit, if all that it was given can be used."""
+    """Make the audit, after checking the arguments."""
     correlation = training.correlation
     if injection not in INJECTIONS:
         raise InputError(f"injection must be 'sum' or 'head', got {shown(injection)}")
     if correlation is not None and (isinstance(design, Dense) or design.most > 1):
         raise InputError(
-            "where noise is correlated, canaries must be Dirac ones, each with a weight of its own"
+            "with correlated noise, canaries must be Dirac canaries, each with a weight of its own"
         )
     shapes = shapes_of(params)
     if injection == "sum":
         require_room(shapes, design, several=correlation is None)
-        # Canaries of our own take the steps in which a row leaks most; those of "head" the sampler's.
+        # With "sum", canaries are placed in the steps that leak the most. With "head", the sampler decides.
         worst = None if correlation is None else correlation.at_worst()
         training = replace(training, correlation=worst, groups=1)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))

@@ -43,7 +43,7 @@ from canaria.training.recording import Recording
 from canaria.training.watch import Watch
 
 PyTree = Any
-"""Arrays in any nest of tuples, lists and dicts."""
+"""Arrays in any nested structure of tuples, lists and dicts."""
 _MISSING: Final = (
     "the noise state is not carried from step to step, or begins again, so the same noise is added again"
 )
@@ -63,11 +63,11 @@ class AuditState(NamedTuple):
 
     Attributes:
         noise_state: The state of the audited privatizer.
-        mark: Which audit the state is of.
-        key: Draws participations.
-        heaviest: What canaries weighed at most before the noise, in clip norms.
-        accumulated: What was seen.
-        readings: Of training with correlated noise, what single steps showed; else empty.
+        mark: A fingerprint of the audit that the state belongs to.
+        key: The random key for participations.
+        heaviest: The largest weight of the canaries before the noise, in clip norms.
+        accumulated: The totals so far.
+        readings: For correlated noise, the values of single steps; else empty.
 
     Example:
         ```python
@@ -87,11 +87,11 @@ class AuditState(NamedTuple):
 
 
 class Audit:
-    """An audit that runs along with training; ask it for a bound when training is done.
+    """An audit that runs along with training and gives a bound afterwards.
 
-    Made by `attach`. Train with `privatizer` in the place of the audited one. All that is seen is in its
-    state, so `jax.jit`, `jax.lax.scan` and checkpoints work as always; an audit attached again with the same
-    arguments and `rng` goes on from a restored state.
+    Made by `attach`. Train with its `privatizer` instead of yours. All observations are in the privatizer's
+    state, so `jax.jit`, `jax.lax.scan` and checkpoints work as usual. An audit that is attached again with
+    the same arguments and `rng` continues from a restored state.
 
     Example:
         ```python
@@ -171,7 +171,7 @@ class Audit:
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
     ) -> tuple[Any, AuditState]:
-        """One step: canaries are added to the sum (injection "sum"), and what comes out is read."""
+        """Do one step: add canaries to the sum (injection "sum"), add the noise, and read the result."""
         leaves, structure = jax.tree.flatten(sum_of_clipped_grads)
         self._require_fitting("sum_of_clipped_grads", leaves)
         leaves, real, key = self._injection.add(leaves, noise_state.key, noise_state.accumulated.steps)
@@ -190,15 +190,15 @@ class Audit:
             places.totals(read, leaves) / self.clip_norm,
         )
         accumulated, readings = self._added(noise_state, *added)
-        # The state cannot show that it was used twice: of two updates, training goes on from one. That two
-        # updates are handed the very same array is seen here, if both run in one jitted step or in none.
+        # The state cannot show that it was used twice: training continues from only one of the updates. This
+        # detects two updates with the very same array, if both are in one jitted step or in none.
         self._used_again |= self._uses.again(noise_state.accumulated.steps)
         return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings)
 
     def _added(
         self, state: AuditState, seen: Array, noise: Array, whole: Array
     ) -> tuple[Accumulated, Readings | tuple[()]]:
-        """One step added to what was seen: correlated noise whitened, and steps after the last left out."""
+        """Add a step to the totals, with correlated noise whitened; steps beyond the last one are ignored."""
         if self._whitening is None or not isinstance(state.readings, Readings):
             return self._accumulator.add(state.accumulated, seen, noise, whole), ()
         readings, white = self._whitening.add(state.readings, seen, jnp.concatenate([noise, whole]))
@@ -216,29 +216,29 @@ class Audit:
     def with_canary_head(
         self, loss: Callable[..., Any], params: PyTree
     ) -> tuple[Callable[..., Any], CanaryHead]:
-        """The loss and the parameters to train with when `injection="head"`.
+        """The loss and the parameters to train with if `injection="head"`.
 
-        Where `loss(params, batch, ...)` takes its batch, the new loss takes a pair (`which`, batch), where
-        `which` (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row pulls on
-        the head alone, by far more than rows are clipped to; that of an excluded one is 0. Sample from real
-        rows and all canaries alike; the audited model is `params.model`.
+        The new loss takes a pair (`which`, batch) instead of the batch of `loss(params, batch, ...)`. `which`
+        (see `rows`) is -1 for real rows, whose loss is unchanged. The loss of a canary row has a gradient in
+        the head alone, far larger than the clip norm; that of an excluded one is 0. Sample from real rows and
+        all canaries alike. The audited model is `params.model`.
         """
         if self.injection != "head":
             raise InputError(f"a canary head goes with injection='head', got injection={self.injection!r}")
         return with_canary_head(loss, params, self.design, self._bits, self.clip_norm)
 
     def rows(self, indices: PyTree, real: int) -> tuple[Any, Any]:
-        """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
+        """Split indices sampled from `real` rows followed by the canaries into canaries and real rows.
 
-        -1 stands for no canary; a canary looks like some real row. Negative indices (padding) stay.
+        Non-canaries get -1. Canaries get the index of some real row. Negative indices (padding) are kept.
         """
         return rows_of(indices, real, self.design.count, self._training.groups)
 
     def watch(self, watch: Watch | None = None, **how: Any) -> Watch:
-        """Watch the noise, with an alarm: call `look` with the state after every step, or every few.
+        """Watch the noise, with an alarm. Call `look` with the state after each step, or every few steps.
 
-        Bounds hold whether or not training is stopped: nothing that is watched depends on the hidden bits.
-        Give a `canaria.training.Watch`, or the arguments of one.
+        Bounds hold whether or not training is stopped, because the noise does not depend on the hidden bits.
+        Give a `canaria.training.Watch` or its arguments.
 
         Example:
             ```python
@@ -252,33 +252,33 @@ class Audit:
         watch = Watch(**how) if watch is None else watch
         if watch.delta is not None and self.correlation is not None:
             raise InputError(
-                "delta goes with independent noise: of correlated noise, the watch shows the size alone"
+                "delta needs independent noise: for correlated noise, the watch shows only the size"
             )
         if self.noise_multiplier == 0:
             raise InputError("no noise is stated, so there is none to watch")
         roles, count = self._injection.places.roles, sum(self._injection.places.layers)
         if len(roles.index) == 0:
-            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+            raise InputError("no weight without canaries is left to show the noise; use fewer canaries")
         watch.begin(self.sample_rate)
         witnesses = slice(count, count + len(roles.index))
         self._watched = Watched(watch, witnesses, self._unit, self.noise_multiplier)
         return watch
 
     def look(self, state: PyTree) -> None:
-        """Show the watch the steps up to this state; at most 16 may have been made since the last look."""
+        """Watch the steps up to this state. Call it at least once every 16 steps."""
         if self._watched is None:
             raise InputError("nothing watches this training; call audit.watch() first")
         self._watched.look(_state_in(state).accumulated)
 
     def recording(self, state: PyTree, *, unfinished: bool = False) -> Recording:
-        """What was seen up to this state (the privatizer's, or one that holds it), free of JAX.
+        """The record up to this state (the privatizer's, or one that contains it), without JAX arrays.
 
-        `unfinished` says that training was stopped early or goes on, so that it made fewer steps than stated.
+        Set `unfinished` if training was stopped early or continues, so that steps are missing on purpose.
         """
         ours = _state_in(state)
         if not np.array_equal(np.asarray(ours.mark), self._mark):
             raise InputError(
-                "the state is of another audit; attach with the same arguments and rng as where it began"
+                "the state is of another audit; attach with the same arguments and rng as at its start"
             )
         contradictions, made = self._training.contradictions, int(ours.accumulated.steps)
         if isinstance(ours.readings, Readings):
@@ -306,7 +306,7 @@ class Audit:
         )
 
     def _seen(self, ours: AuditState) -> dict[str, Any]:
-        """What the sums up to this state show, by the fields of a recording."""
+        """The fields of a recording that the state determines."""
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
         steps = int(ours.accumulated.steps)
         seen: dict[str, Any] = {"sums": sums, "steps": steps}
@@ -327,7 +327,7 @@ class Audit:
         }
 
     def bound(self, state: PyTree, delta: float = 0.0, confidence: float = 0.95, **how: Any) -> Bound:
-        """The lower bound on epsilon that training proves up to this state; see `Recording.bound`."""
+        """The lower bound on epsilon from training up to this state; see `Recording.bound`."""
         return self.recording(state, unfinished=True).bound(delta, confidence, **how)
 
     def report(
@@ -340,7 +340,7 @@ class Audit:
         unfinished: bool = False,
         **how: Any,
     ) -> Result:
-        """Bound, claim and conformance in one text; see `recording` and `Recording.report`."""
+        """Report bound, claim and conformance; see `recording` and `Recording.report`."""
         return self.recording(state, unfinished=unfinished).report(claimed, delta, confidence, **how)
 
     def conformance(
@@ -351,14 +351,14 @@ class Audit:
         sample_rate: float | None = None,
         noise_multiplier: float | None = None,
     ) -> Conformance:
-        """Whether the sums are what correct training would show; see `canaria.conformance`."""
+        """Test whether the sums are those of correct training; see `canaria.conformance`."""
         return self.recording(state).conformance(
             steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
 
 
 def _state_in(state: PyTree) -> AuditState:
-    """The one state of an audited privatizer that a state, such as that of optax.chain, holds."""
+    """The only audited state within a state, such as that of optax.chain."""
     ours = _states_in(state)
     if len(ours) != 1:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What must be true of a training script before an audit is attached; each error is one line."""
+"""Checks of a training script before an audit is attached. Each error is one line."""
 
 import math
 from dataclasses import dataclass, replace
@@ -22,24 +22,24 @@ from canaria.training.likelihood.correlated import Correlation
 
 _SINGLE: Final = 4
 _LOOKED_AT: Final = 16
-"""So many steps of a noising matrix show what it is."""
+"""A noising matrix is judged by this many steps."""
 _CLOSE: Final = 1e-4
-"""Noise that differs from what is stated by less than this share is rounded."""
+"""Relative differences between the noise and the stated noise below this are rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What training states about itself, and what to say about that.
+    """The stated settings of training, and notes about them.
 
     Attributes:
-        clip_norm: The most that one row adds to the clipped sum.
+        clip_norm: The largest norm that one row adds to the clipped sum.
         noise_multiplier: The noise, in clip norms times the sensitivity of the strategy.
-        sample_rate: How often a row takes part.
-        correlation: How steps are correlated, if they are.
-        steps: The number of steps that are stated, if it is.
-        groups: Into how many groups of one size the sampler splits rows.
-        contradictions: Faults that show already.
-        remarks: What a reader should know.
+        sample_rate: The probability, or share of steps, with which a row takes part.
+        correlation: The correlation between steps, if any.
+        steps: The stated number of steps, if any.
+        groups: The number of equal groups into which the sampler splits the rows.
+        contradictions: Faults that are already known.
+        remarks: Notes for the reader.
 
     """
 
@@ -54,7 +54,7 @@ class Training:
 
 
 def require_private(privatizer: object, *, independent: bool) -> None:
-    """Refuse what adds no noise, and noise that is correlated if it should be `independent`."""
+    """Refuse transformations without noise, and correlated noise if it should be `independent`."""
     if not is_privatizer(privatizer):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
@@ -91,11 +91,11 @@ def stated(
 
 
 def with_noise_of(privatizer: object, training: Training, *, deviation: float) -> Training:
-    """Training with the noise that the privatizer says it adds; `deviation` is the stated one at clip norm 1.
+    """Update the noise to what the privatizer adds; `deviation` is the stated one at clip norm 1.
 
-    Too little noise is a fault. More is none: training is audited with the noise that it has, or a correct
-    one would be accused. JAX Privacy's own example is such a one: its accountant is about adding a row, and
-    its noise is made for the sensitivity of replacing one, which is twice as large.
+    Less noise than stated is a fault. More is not: training is audited with the noise that it has, or correct
+    training would be accused. One of JAX Privacy's own examples does this: its accountant is about adding a
+    row, but its noise is calibrated for replacing one, which has twice the sensitivity.
     """
     added, expected = added_deviation(privatizer), training.clip_norm * deviation
     if added is None or expected == 0 or abs(added / expected - 1) <= _CLOSE:
@@ -126,7 +126,7 @@ def shapes_of(params: object) -> list[tuple[int, ...]]:
 
 
 def coarse_in(params: object) -> list[int]:
-    """Which arrays are in less than single precision: their sums are rounded by more than they may be."""
+    """The arrays in less than single precision, whose sums are rounded too coarsely for witnesses."""
     return [
         place
         for place, leaf in enumerate(jax.tree.leaves(params))
@@ -155,7 +155,7 @@ def require_fitting(name: str, leaves: list[Array], shapes: list[tuple[int, ...]
 
 
 def require_precise(leaves: list[Array]) -> None:
-    """Refuse sums in which a canary could be rounded away."""
+    """Refuse sums whose precision could round a canary away."""
     for leaf in leaves:
         if leaf.dtype.itemsize < 4:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Parameters for canaries beside a model: canary rows pull on them alone, nothing is patched."""
+"""Parameters for canaries beside a model. Only canary rows have gradients there; nothing is patched."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -13,13 +13,13 @@ from canaria.training.canaries.designs import HEAD_PARAMETERS, Dense, Design
 _PULL: Final = 1e4
 """A canary's norm before clipping, in units of the clip norm or of 1, whichever is larger.
 
-It must be above the norm that rows are clipped to. That is not known here: what is clipped may be rescaled
-(`normalize_by`, `rescale_to_unit_norm`), and the clip norm of an audit is what comes out.
+It must be above the norm that rows are clipped to. That norm is not known here: clipped gradients may be
+rescaled (`normalize_by`, `rescale_to_unit_norm`), and the audit's clip norm is that of the result.
 """
 
 
 class CanaryHead(NamedTuple):
-    """The parameters of a model, and beside them two that canaries alone pull on.
+    """The parameters of a model, and two more in which only canaries have gradients.
 
     Attributes:
         model: The parameters of the model.

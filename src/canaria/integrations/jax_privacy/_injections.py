@@ -1,4 +1,4 @@
-"""How canaries get into the sums: two ways, one interface."""
+"""The two ways in which canaries enter the sums, behind one interface."""
 
 import math
 from typing import Final, TypeAlias
@@ -20,14 +20,14 @@ _LEAST_RATE: Final = 2.0**-32
 
 
 class Coins:
-    """Draws each included canary by a coin of its own in every step."""
+    """Draws each included canary by an independent coin in each step."""
 
     def __init__(self, design: Design, bits: Bits, sample_rate: float) -> None:
         self._design, self._bits = design, bits
         self._dense = jnp.asarray(design.gradients()) if isinstance(design, Dense) else None
         if sample_rate < _LEAST_RATE:
             raise InputError(f"injection='sum' needs a sample_rate of at least 2^-32, got {sample_rate}")
-        self._least = np.uint32(math.ceil((1 - sample_rate) / _LEAST_RATE))  # never above the rate
+        self._least = np.uint32(math.ceil((1 - sample_rate) / _LEAST_RATE))  # never exceeds the rate
 
     def __call__(self, key: Array, step: Array) -> tuple[Array, Array]:
         """The next key, and the sum of the canaries that take part."""
@@ -42,7 +42,7 @@ class Coins:
 
 
 class Turns:
-    """Draws included canaries by a law of whole trainings, for all steps beforehand."""
+    """Draws the participation of included canaries in all steps beforehand, by a law of whole trainings."""
 
     def __init__(self, correlation: Correlation, bits: Bits, rng: np.random.Generator) -> None:
         law = correlation.mechanism.participation
@@ -59,13 +59,13 @@ Draw: TypeAlias = Coins | Turns
 
 
 class Sum:
-    """Canaries join the clipped sum by a draw of the auditor's own."""
+    """Canaries join the clipped sum, drawn by the auditor."""
 
     def __init__(self, shapes: list[tuple[int, ...]], places: Places, clip_norm: float, draw: Draw) -> None:
         self.shapes, self.places, self._clip_norm, self._draw = shapes, places, clip_norm, draw
 
     def add(self, leaves: list[Array], key: Array, step: Array) -> tuple[list[Array], Array, Array]:
-        """The sums with the canaries in them, the real rows' part at the places, and the next key."""
+        """The sums with canaries, the real rows' part at their places, and the next key."""
         require_precise(self.places.chosen(leaves))
         key, drawn = self._draw(key, step)
         real = self.places.read(leaves)
@@ -73,11 +73,11 @@ class Sum:
 
 
 class Head:
-    """The canary head's own gradient; no real row touches it."""
+    """Canaries have gradients in a canary head, which no real row has."""
 
     def __init__(self, shapes: list[tuple[int, ...]], places: Places) -> None:
         self.shapes, self.places = shapes, places
 
     def add(self, leaves: list[Array], key: Array, step: Array) -> tuple[list[Array], Array, Array]:
-        """The sums as they are: canaries are in them."""
+        """The sums unchanged: they already contain the canaries."""
         return leaves, jnp.zeros(()), key

@@ -1,6 +1,6 @@
-"""Every touch of what JAX, Optax and JAX Privacy do not document, checked against the versions named here.
+"""All uses of undocumented parts of JAX, Optax and JAX Privacy, checked with the versions named here.
 
-When one of them changes, this is the file to read again.
+When one of them changes, review this file.
 """
 
 import inspect
@@ -38,29 +38,29 @@ __all__ = [
 CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.8",)}
 """The versions with which this file was read and tested."""
 _KEYS: Final = "threefry2x32"
-"""Keys of this kind are two words of 32 bits, whatever kind JAX prefers."""
+"""Keys of this kind are two 32-bit words, whatever kind JAX uses by default."""
 
 
 def is_plan(plan: object) -> bool:
-    """Whether this is an execution plan; what makes those needs packages that nothing else does."""
+    """Whether this is an execution plan. Making one needs packages that nothing else needs."""
     from jax_privacy.experimental.execution_plan import DPExecutionPlan
 
     return isinstance(plan, DPExecutionPlan)
 
 
 def is_privatizer(privatizer: object) -> bool:
-    """Whether this is what `gaussian_privatizer` and its like make."""
+    """Whether this is a transformation such as `gaussian_privatizer` returns."""
     return isinstance(privatizer, optax.GradientTransformation)
 
 
 def noise_deviation(privatizer: object) -> float | None:
-    """The standard deviation of the noise before it is correlated; None if the privatizer does not say."""
+    """The standard deviation of the noise before it is correlated; None if it is not known."""
     deviation = _held(privatizer).get("stddev")
     return None if deviation is None or isinstance(deviation, jax.core.Tracer) else float(deviation)
 
 
 def added_deviation(privatizer: object) -> float | None:
-    """The same, of a privatizer that JAX Privacy made itself; another's may mean something else by it."""
+    """The same for privatizers made by JAX Privacy; others may use the name for something else."""
     made_by = getattr(getattr(privatizer, "update", None), "__module__", None) or ""
     return noise_deviation(privatizer) if made_by.startswith("jax_privacy.") else None
 
@@ -68,16 +68,16 @@ def added_deviation(privatizer: object) -> float | None:
 class Uses:
     """Remembers which arrays were used, without keeping them alive.
 
-    In a training step that is jitted, arrays are tracers: a state that two calls of one step share is one
-    tracer, while the state of another step, or of a function that is traced again, is another one. Two
-    branches of a `cond` may share a state, since only one of them runs; they are traced apart.
+    In a jitted training step, arrays are tracers: a state that two calls in one step share is one tracer,
+    while the state of another step, or of a function that is traced again, is a different one. Two branches
+    of a `cond` may share a state, since only one of them runs; they are traced separately.
     """
 
     def __init__(self) -> None:
         self._used: dict[int, tuple[weakref.ref[Any], object]] = {}
 
     def again(self, array: object) -> bool:
-        """Whether this very array was used before at the same level of tracing; now it was."""
+        """Whether this very array was used before at the same level of tracing; marks it as used."""
         name, level = id(array), get_opaque_trace_state(convention="flax")  # type: ignore[no-untyped-call]
         before, where = self._used.get(name, (None, None))
         if before is not None and before() is array and where == level:
@@ -91,7 +91,7 @@ class Uses:
 
 
 def noising_matrix(privatizer: object, steps: int) -> Floats | None:
-    """By what independent noise of the first steps is multiplied; None if the privatizer does not say."""
+    """The matrix that multiplies the independent noise of the first steps; None if it is not known."""
     matrix = _held(privatizer).get("noising_matrix")
     if matrix is None or isinstance(matrix, jax.core.Tracer):
         return None
@@ -101,13 +101,13 @@ def noising_matrix(privatizer: object, steps: int) -> Floats | None:
 
 
 def _held(privatizer: object) -> dict[str, Any]:
-    """What the function that adds the noise was made with."""
+    """The variables that the privatizer's update function was made with."""
     update = getattr(privatizer, "update", None)
     return dict(inspect.getclosurevars(update).nonlocals) if inspect.isfunction(update) else {}
 
 
 def norm_bound(clip_norm: object) -> object:
-    """What a function made by `clipped_grad` says about its largest row; anything else as it is."""
+    """The sensitivity that a function made by `clipped_grad` states; anything else unchanged."""
     return clip_norm.l2_norm_bound if isinstance(clip_norm, BoundedSensitivityCallable) else clip_norm
 
 
@@ -117,7 +117,7 @@ def precision(array: object) -> float:
 
 
 def key_of(number: int) -> Array:
-    """The words of a key, as they are kept in the state."""
+    """The words of a key, as stored in the state."""
     return jnp.asarray(np.array([number >> 32, number & 0xFFFFFFFF], np.uint32))
 
 

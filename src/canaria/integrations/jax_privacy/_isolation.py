@@ -1,4 +1,4 @@
-"""Does one row of a batch change what another contributes? Asked of the function that clips and adds up."""
+"""Checks whether one row of a batch changes another's contribution to the clipped sum."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -25,26 +25,26 @@ def check_isolation(
     rows: int = 8,
     rng: seeds.Seed = None,
 ) -> Isolation:
-    """Check that no row of a batch changes what another contributes to the clipped sum.
+    """Check that no row of a batch changes another row's contribution to the clipped sum.
 
     If one does, adding or removing it moves the sum by more than the clip norm, and the stated epsilon does
-    not hold; no canary can see that. Rows are dropped one by one and two by two.
-    `jax_privacy.clipped_grad` gives every row a loss of its own, so with it this is about what stands around
-    it; functions that clip by other means have no such guard.
+    not hold. Canaries cannot detect that. Rows are dropped one at a time and in pairs.
+    `jax_privacy.clipped_grad` computes the loss of each row separately, so with it this checks only the code
+    around it. Functions that clip in other ways have no such protection.
 
     Args:
-        gradients: What training does with a batch: called as `gradients(params, *batch)`, it returns the
-            sum of clipped gradients. It must give the same for the same batch: fix the keys it draws from.
+        gradients: The gradient function of training. `gradients(params, *batch)` returns the sum of clipped
+            gradients. It must be deterministic: fix the random keys that it uses.
         params: The parameters.
-        *batch: Arrays with one entry for each row, in any trees.
-        clip_norm: The most that one row may add to the sum; not needed if `gradients` is what
-            `jax_privacy.clipped_grad` returned.
-        rows: How many rows to drop two by two, half of them those that move the sum farthest. The cost is
-            that of rows x rows / 2 steps.
-        rng: Of a large batch, which rows to try.
+        *batch: Arrays with one entry for each row, in any nested structure.
+        clip_norm: The largest norm that one row may add to the sum. Not needed if `gradients` was returned by
+            `jax_privacy.clipped_grad`.
+        rows: The number of rows to drop in pairs, half of them those that move the sum farthest. The cost is
+            about rows x rows / 2 steps.
+        rng: A seed for the choice of rows in a large batch.
 
     Returns:
-        Whether rows are isolated, and if not, which row moves which, by how much, and the likely cause.
+        Whether rows are isolated, and if not, which row affects which, how much, and the likely cause.
 
     Raises:
         InputError: If the batch has fewer than three rows, or its arrays have different lengths.
@@ -93,6 +93,6 @@ def check_isolation(
 
 
 def _rounding(params: Any) -> float:
-    """The relative rounding error of the arithmetic: of parameters, or of how the device multiplies."""
+    """The relative rounding error of the arithmetic: of the parameters, or of products on the device."""
     device = {"cpu": 0.0, "gpu": 2.0**-10}.get(jax.default_backend(), 2.0**-7)
     return max(device, *(precision(leaf) for leaf in jax.tree.leaves(params)))

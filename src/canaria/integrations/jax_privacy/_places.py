@@ -1,4 +1,4 @@
-"""Reading and writing the weights that carry canaries, and reading witnesses."""
+"""Reads and writes the weights that carry canaries, and reads witnesses."""
 
 import numpy as np
 from jax import Array
@@ -9,7 +9,7 @@ from canaria.training.canaries.witnesses import Layout
 
 
 class Places:
-    """Weights of arrays, where a layout puts canaries and witnesses."""
+    """The weights at which a layout places canaries and witnesses."""
 
     def __init__(self, layout: Layout) -> None:
         self.layers, self.roles = layout.layers, layout.roles
@@ -34,7 +34,7 @@ class Places:
         return _read(leaves, self._witnesses) if self._witnesses else jnp.zeros(0)
 
     def totals(self, noisy: list[Array], clean: list[Array]) -> Array:
-        """The sum of the noise over each parameter that is totalled."""
+        """The sum of the noise over each parameter in `Roles.whole`."""
         whole = self.roles.whole.tolist()
         found = [(noisy[which] - clean[which]).sum() for which in whole]
         return jnp.stack(found) if found else jnp.zeros(0)
@@ -65,7 +65,7 @@ def _read(leaves: list[Array], places: dict[int, Integers]) -> Array:
 
 
 def _with(leaf: Array, some: Integers, real: Array, added: Array) -> Array:
-    """An array that holds real + added there, or the next number toward real where that is more."""
+    """Write real + added to an array, rounded toward real so that it never adds more than `added`."""
     near = (real + added).astype(leaf.dtype)
     over = abs(near.astype(real.dtype) - real) > abs(added)
     values = jnp.where(over, jnp.nextafter(near, real.astype(leaf.dtype)), near)

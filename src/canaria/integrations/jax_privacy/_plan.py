@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from canaria.integrations.jax_privacy._internals import DPExecutionPlan
 
 _ROUNDED: Final = 1e-5
-"""Of the largest entry of a strategy: where it is 0, single precision leaves less than this."""
+"""Entries of a strategy below this share of the largest are 0, up to single-precision rounding."""
 _MOST_WRONG: Final = 1e-4
-"""What rounding may change at most, by a bound that is about ten times what it does."""
+"""Upper limit for the effect of rounding, by an estimate about ten times too large."""
 _CLOSE: Final = 1e-4
-"""What the accountant was told may differ from the plan by so much, which rounding explains."""
+"""The accountant's settings may differ from the plan's by this share, because of rounding."""
 _DELTA, _CLOSE_EPSILON = 1e-5, 1e-2
-"""Where epsilons are compared, and up to which difference, which discretisation explains."""
+"""The delta at which epsilons are compared, and the tolerance for discretisation."""
 
 
 class _Told(NamedTuple):
-    """What an accountant was told."""
+    """The settings stated to an accountant."""
 
     noise_multiplier: float
     rate: float
@@ -50,21 +50,21 @@ def attach_plan(
 ) -> Audit:
     """An audit of training by an execution plan, whose noise may be correlated.
 
-    Clip norm, noise, strategy and sampling are those of the plan. Train with `audit.privatizer` in the place
-    of `plan.noise_addition_transform`, and with the plan's sampler and clipper as always.
+    Clip norm, noise, strategy and sampling are taken from the plan. Train with `audit.privatizer` instead of
+    `plan.noise_addition_transform`, and with the plan's sampler and clipper as usual.
 
     Args:
         plan: The plan, such as `BandMFExecutionPlanConfig` makes.
-        params: The parameters that are trained.
+        params: The trained parameters.
         canaries: The number of canaries, each with a weight of its own.
-        injection: How canaries are injected: "sum", drawn by the plan's sampling, or "head", see `attach`.
+        injection: The way canaries enter: "sum", drawn by the plan's sampling, or "head"; see `attach`.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
     Returns:
-        The audit; ask it for a bound or a report of the last state of its privatizer.
+        The audit. Compute a bound or a report from the last state of its privatizer.
 
     Raises:
-        InputError: If the plan does not say what it does, or does what cannot be audited.
+        InputError: If the plan does not state all settings, or cannot be audited.
 
     Example:
         >>> import jax
@@ -115,7 +115,7 @@ def attach_plan(
 
 
 def strategy_of(noising: Floats) -> Strategy:
-    """The strategy by whose inverse noise is multiplied, cleared of what rounding left."""
+    """The strategy whose inverse multiplies the noise, without rounding errors."""
     square = noising.ndim == 2 and len({*noising.shape}) == 1
     if not square or np.triu(noising, 1).any() or not (np.diag(noising) > 0).all():
         raise InputError(
@@ -142,7 +142,7 @@ def strategy_of(noising: Floats) -> Strategy:
 
 
 def _disagreements(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str, ...]:
-    """Where the plan's accountant was told of more privacy than the plan has."""
+    """Settings with which the plan's accountant overstates the privacy of the plan."""
     told, law = _told(event), planned.participation
     if not isinstance(law, CyclicPoisson):
         return ()
@@ -167,7 +167,7 @@ def _disagreements(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[s
 
 
 def _too_private(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str, ...]:
-    """What an event of another shape gives, if that is less than the plan has and can be computed."""
+    """The contradiction if an event of another shape gives a smaller epsilon than the plan has."""
     accountant = dp_accounting.pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     if not accountant.supports(event):
         return ()
@@ -180,7 +180,7 @@ def _too_private(event: dp_accounting.DpEvent, planned: Correlated) -> tuple[str
 
 
 def _told(event: dp_accounting.DpEvent) -> _Told | None:
-    """Of Poisson-sampled Gaussian noise, composed with itself; None if it is something else."""
+    """The settings of composed Poisson-sampled Gaussian noise; None if the event is something else."""
     if not isinstance(event, dp_accounting.SelfComposedDpEvent):
         return None
     once = event.event

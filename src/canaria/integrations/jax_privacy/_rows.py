@@ -1,4 +1,4 @@
-"""Canary rows after the real ones: which canary, and which real row, an index stands for."""
+"""Indices of canary rows, which follow the real ones."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +9,9 @@ from canaria._core.errors import InputError
 
 
 def rows_of(indices: npt.ArrayLike, real: int, canaries: int, groups: int) -> tuple[Integers, Integers]:
-    """For indices sampled from `real` rows and the canaries after them: which canary, and which real row.
+    """Split indices sampled from `real` rows followed by the canaries into canaries and real rows.
 
-    The sampler splits them into so many `groups` of one size.
+    The sampler divides all rows into this many `groups` of equal size.
     """
     drawn = np.asarray(indices, dtype=np.int64)
     rows = checks.integer("real", real, 1) + canaries

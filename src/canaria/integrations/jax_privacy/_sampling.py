@@ -1,4 +1,4 @@
-"""How rows take part where noise is correlated, by laws of ours and by samplers of JAX Privacy."""
+"""The participation of rows for correlated noise, from this package's laws or JAX Privacy's samplers."""
 
 import numpy.typing as npt
 from jax_privacy.batch_selection import (
@@ -17,7 +17,7 @@ from canaria.training.likelihood.correlated import Correlation
 def correlation_of(
     strategy: Strategy | npt.ArrayLike, sampling: object, noise_multiplier: float
 ) -> Correlation:
-    """What is stated about the noise and about the steps of a row, in one."""
+    """Combine the stated noise, its correlation and the steps of a row."""
     matrix, steps = strategy if isinstance(strategy, Strategy) else Strategy(strategy), steps_of(sampling)
     if steps not in (None, matrix.steps):
         raise InputError(
@@ -27,7 +27,7 @@ def correlation_of(
 
 
 def participation_of(sampling: object) -> Participation:
-    """The law of a sampler of JAX Privacy; a law as it is."""
+    """The law of a JAX Privacy sampler; laws are returned unchanged."""
     if isinstance(sampling, Participation):
         return sampling
     if isinstance(sampling, CyclicPoissonSampling | BMinSepSampling):
@@ -47,14 +47,14 @@ def participation_of(sampling: object) -> Participation:
 
 
 def groups_of_one_size(sampling: object) -> int:
-    """Into how many groups of one size rows are split: those that are left over never take part; else 1."""
+    """The number of equal groups of rows if rows that do not fit into them never take part; else 1."""
     if not isinstance(sampling, CyclicPoissonSampling):
         return 1
     return int(sampling.cycle_length) if sampling.partition_type == PartitionType.EQUAL_SPLIT else 1
 
 
 def steps_of(sampling: object) -> int | None:
-    """How many steps a sampler of JAX Privacy makes; None of a law."""
+    """The number of steps of a JAX Privacy sampler; None for a law."""
     if isinstance(sampling, CyclicPoissonSampling | BMinSepSampling | BallsInBinsSampling):
         return int(sampling.iterations)
     return None

@@ -1,4 +1,4 @@
-"""Witnesses in the state of an audited privatizer, watched from outside of it."""
+"""Watches the witnesses in the state of an audited privatizer, outside of JAX."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from canaria.training.watch import Watch
 class Watched:
     """Hands the squares of new steps to a `Watch`.
 
-    The state holds the last steps as they were; of more steps since the last look, the first are not watched.
-    Nor are steps that are made again after going back to an earlier state: their noise was seen.
+    The state holds the latest steps only. If there were more since the last look, the earlier ones are not
+    watched. Neither are steps that are repeated after returning to an earlier state.
     """
 
     def __init__(self, watch: Watch, witnesses: slice, unit: float, stated: float) -> None:
@@ -22,7 +22,7 @@ class Watched:
         self._looked = 0
 
     def look(self, accumulated: Accumulated) -> None:
-        """Look at the steps that were made since the last time."""
+        """Watch the steps that were made since the last call."""
         steps = int(accumulated.steps)
         new = range(max(self._looked, steps - HELD), steps)
         self._looked = max(self._looked, steps)

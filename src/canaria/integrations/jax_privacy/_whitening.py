@@ -1,7 +1,7 @@
-"""Readings of training with correlated noise: canaries are kept as they are, witnesses are whitened.
+"""Readings of training with correlated noise: canaries are stored unchanged, witnesses are whitened.
 
-With C the strategy, w_t = sum_k C[t, t - k] z_(t - k), over k = 0, 1, ... as far as C has bands, is
-independent from step to step if z is the noise of training. One step less than there are bands is kept.
+With strategy C, w_t = sum_k C[t, t - k] z_(t - k), over k = 0, 1, ... up to the number of bands, is
+independent between steps if z is the noise of training. One step fewer than there are bands is stored.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from canaria.training.canaries.witnesses import Roles
 
 
 class Readings(NamedTuple):
-    """What steps showed so far: their number, canaries and squared noise of all, the noise of the last."""
+    """The readings so far: their number, canaries and squared noise of all steps, noise of the last ones."""
 
     steps: Array
     canaries: Array
@@ -25,7 +25,7 @@ class Readings(NamedTuple):
 
 
 class Whitening:
-    """Keeps readings, and whitens those that are noise alone: of witnesses, and of whole parameters."""
+    """Stores readings, and whitens those that are pure noise: of witnesses and of whole parameters."""
 
     def __init__(self, strategy: Strategy, coordinates: int, roles: Roles) -> None:
         self.steps, self._bands = strategy.steps, strategy.bands
@@ -34,7 +34,7 @@ class Whitening:
         self._back = strategy.back()
 
     def begin(self) -> Readings:
-        """Before the first step."""
+        """The readings before the first step."""
         return Readings(
             steps=jnp.zeros((), jnp.int32),
             canaries=jnp.zeros((self.steps, self._coordinates)),
@@ -43,7 +43,7 @@ class Whitening:
         )
 
     def add(self, readings: Readings, seen: Array, noise: Array) -> tuple[Readings, Array]:
-        """A step: the new readings, and its whitened noise."""
+        """Add a step: returns the new readings and the whitened noise of the step."""
         now, kind = readings.steps, readings.canaries.dtype
         last = jnp.concatenate([noise.astype(kind)[None], readings.before])
         row = jnp.asarray(self._back, kind).at[now].get(mode="clip")
@@ -56,9 +56,9 @@ class Whitening:
         return added, jnp.matmul(row, last, precision="highest")
 
     def seen(self, readings: Readings) -> Floats:
-        """What canaries showed, (steps, coordinates), free of JAX."""
+        """The values at canaries, (steps, coordinates), as a NumPy array."""
         return np.asarray(readings.canaries, np.float64)[: int(readings.steps)]
 
     def squares(self, readings: Readings) -> Floats:
-        """The sum of squares of each step over witnesses, as it was released."""
+        """The sum of squares over witnesses for each step as released."""
         return np.asarray(readings.squares, np.float64)[: int(readings.steps)]

@@ -1,4 +1,4 @@
-"""Audit training with Opacus: a few lines in the script, one bound when it is done.
+"""Audit training with Opacus: a few lines in the script, and a bound at the end.
 
 model, optimizer, loader = engine.make_private(...)
 audit = attach(optimizer, loader, injection="sum", canaries=1000)

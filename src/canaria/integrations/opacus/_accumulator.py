@@ -17,11 +17,11 @@ from canaria.training.likelihood import accumulator
 from canaria.training.likelihood.accumulator import HELD, LEAST_NOISE, TOO_FEW
 
 _LONGER: Final = 4
-"""Steps are held back this many times longer than specified, since adding them takes a call for each sum."""
+"""Steps are buffered this many times longer than specified, since adding them takes a call per sum."""
 _MOST_HELD: Final = 2**26
-"""Unless they take more numbers than this."""
+"""Upper limit for the numbers in that longer buffer."""
 _FIRST, _ONE_OF = 64, 4
-"""The noise of parameters is totalled in this many steps, and then in one of so many, at random."""
+"""Parameter noise is summed in all of this many steps, then in one of every `_ONE_OF` steps at random."""
 
 
 class _Totals(NamedTuple):
@@ -39,7 +39,7 @@ class _Totals(NamedTuple):
 
 
 class Accumulator:
-    """What was seen so far; the last steps, up to `HELD` or a few times as many, are kept as they are."""
+    """The totals so far; the last steps, up to `HELD` or a few times as many, are buffered."""
 
     def __init__(self, specified: accumulator.Accumulator, device: torch.device) -> None:
         self.specified = specified
@@ -70,14 +70,14 @@ class Accumulator:
         self._waiting = 0
 
     def next_row(self) -> tuple[Tensor, Tensor]:
-        """Where the noise of the next step is to be written before it is added: at all places, and totals."""
+        """The buffers for the noise of the next step before it is added: at all places, and totals."""
         row = self._held[self._waiting]
         return row[: self._all], row[self._all :]
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
-        """One step: the `next_row`, with its sign changed, and the canaries' own part, if it lacks.
+        """Add a step: the negated `next_row`, and the canaries' own part if that is missing from it.
 
-        `stated` is the noise multiplier that is stated for this step; `totalled` says that there are totals.
+        `stated` is the stated noise multiplier of this step; `totalled` says whether there are totals.
         """
         if own is not None:
             self._held[self._waiting, : self._count].sub_(own)
@@ -97,7 +97,7 @@ class Accumulator:
             self._waiting, self._totalled = 0, []
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
-        """The noise at witnesses in the last steps, and of each the stated noise, as it is and there."""
+        """The noise at witnesses in the last steps; for each step, the stated noise in both units."""
         rows = [(self._waiting - ago) % len(self._held) for ago in range(steps, 0, -1)]
         first, last = rows[0], rows[-1] + 1
         values = self._held[first:last] if first < last else self._held[rows]
@@ -105,7 +105,7 @@ class Accumulator:
         return values[:, self._count : self._all], told
 
     def _believed_factors(self) -> list[float]:
-        """How many times the stated noise each parameter has, as the specification says."""
+        """The noise of each parameter over the stated noise, as specified."""
         if self._factors is not None:
             return self._factors
         first = min(self._waiting, HELD)
@@ -120,7 +120,7 @@ class Accumulator:
         ]
 
     def totals(self) -> accumulator.Totals:
-        """What was seen, with the steps that are held back, on the CPU and free of torch."""
+        """The totals including buffered steps, as NumPy arrays."""
         found = self._with_held(self._totals.copied())
         if self._pass and (some := self.steps % self._pass):
             self._close(found, some)
@@ -132,14 +132,14 @@ class Accumulator:
         return self._with_held_noise().values
 
     def _with_held_noise(self) -> Witnessed:
-        """What witnesses showed, with the steps that are held back."""
+        """The observations at witnesses, including buffered steps."""
         steps = range(self._waiting)
         units = np.array([self._scales[step] / max(self._stated[step], 1e-30) for step in steps])
         noise = _plain(self._held[: self._waiting, self._count :]) * units[:, None]
         return self._witnessed.with_steps(noise, self._totalled)
 
     def _with_held(self, before: _Totals) -> _Totals:
-        """These totals, which are changed, with the steps that are held back."""
+        """Add the buffered steps to these totals, in place."""
         steps = self._waiting
         if steps == 0:
             return before
@@ -154,7 +154,7 @@ class Accumulator:
         return before
 
     def _add_to_passes(self, before: _Totals, seen: Tensor) -> None:
-        """Steps of shuffled batches; a pass that is over goes into the table."""
+        """Add steps of shuffled batches; a finished pass is added to the table."""
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
         inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
         ratios = (seen * self._column(self._scales[: len(seen)]) - 0.5) * inverse
@@ -165,19 +165,19 @@ class Accumulator:
                 before.open.fill_(-torch.inf)
 
     def _close(self, totals: _Totals, steps: int) -> None:
-        """Put a pass of so many steps into the table."""
+        """Add a pass of this many steps to the table."""
         absent = totals.open.new_tensor(self.specified.absent(steps))
         taking = totals.open + math.log(self._once / self._pass)
         totals.table[0].add_(torch.logaddexp(taking, absent))
 
     def _column(self, values: list[float]) -> Tensor | float:
-        """One number for each row; a plain number where all are the same."""
+        """One number per row as a column, or a plain number if all are equal."""
         if len(set(values)) <= 1:
             return values[0] if values else 1.0
         return torch.tensor(values, device=self._held.device)[:, None]
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
-        """What these steps add to the table, for s = 1, 2, ... canaries on a coordinate.
+        """The contributions of these steps to the table, for s = 1, 2, ... canaries on a coordinate.
 
         With y the noisy count of canaries and m coins for them (`accumulated` for each), a step adds
 
@@ -187,18 +187,18 @@ class Accumulator:
         most = len(self._law) - 1
         stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
         inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
-        # Rows hold what was seen in units of the gradient, with its sign changed; `scale` makes y of them.
+        # Rows hold the negated values in units of the gradient; `scale` converts them to y.
         scaled = torch.mul(seen, inverse * self._column(self._scales[: len(seen)]))
         for m in range(self._each, most + 1, self._each):
             terms = [self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)]
-            # Sums of logarithms, not logarithms of products: those overflow where the noise is small.
+            # Add logarithms instead of multiplying: products overflow if the noise is small.
             grown = _logaddexp(terms[0], scaled + terms[1])
             for j in range(2, m + 1):
                 grown = _logaddexp(terms[j] + j * scaled, grown)
             yield grown.sum(0)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs; steps held back stay so, to the last digit of the result."""
+        """The state to save in a checkpoint. Buffered steps stay buffered, so that results are the same."""
         return {
             **{name: total.cpu() for name, total in self._totals.copied()._asdict().items()},
             "witnessed": self._witnessed.state_dict(),
@@ -213,7 +213,7 @@ class Accumulator:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         device = self._held.device
         self._totals = _Totals(*(state[name].to(device) for name in _Totals._fields)).copied()
         self._witnessed.load_state_dict(state["witnessed"])
@@ -228,7 +228,7 @@ class Accumulator:
 
 
 def totalled_steps(seed: int) -> Hits:
-    """Of the first steps those in which the noise of parameters is totalled."""
+    """A mask of the first steps in which the noise of whole parameters is summed."""
     rng = np.random.default_rng(derived(seed, TOTALS))
     groups = np.arange(0, MOST_STEPS, _ONE_OF)
     chosen: Hits = np.arange(MOST_STEPS) < _FIRST
@@ -247,7 +247,7 @@ def _logaddexp(first: Tensor | float, second: Tensor) -> Tensor:
 def _inverse_squares(
     stated: list[float], factors: list[float], layers: list[int], device: torch.device
 ) -> Tensor | float:
-    """One over the squared noise of each step and place; a plain number where all are the same."""
+    """One over the squared noise of each step and place; a plain number if all are equal."""
     steps: Tensor | float = 1 / stated[0] ** 2
     if min(stated) != max(stated):
         steps = torch.tensor([1 / noise**2 for noise in stated], device=device)[:, None]

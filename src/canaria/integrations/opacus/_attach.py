@@ -1,4 +1,4 @@
-"""Attaching an audit to training with Opacus."""
+"""Attaches an audit to training with Opacus."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -47,34 +47,34 @@ def attach(
 
     Args:
         optimizer: The private optimizer.
-        data_loader: The data loader that training draws from. With "rows", one that samples by Poisson as
-            Opacus does. With "sum", one whose sampler may be the program's own: what it draws is tested. With
-            "head", any whose number of batches is known.
-        injection: How canaries are injected. "rows": canary rows in the data set, made by `with_canary_rows`,
-            whose gradient is replaced. "sum": added to the clipped sum by a Poisson draw of our own; the data
-            set is left alone, and ghost clipping works. "head": an embedding of its own, made by
+        data_loader: The data loader of training. With "rows", it must use Opacus' Poisson sampling. With
+            "sum", its sampler may be the program's own, and its draws are tested. With "head", any loader
+            with a known number of batches.
+        injection: "rows": canary rows in the data set, made by `with_canary_rows`, whose gradients are
+            replaced. "sum": added to the clipped sum, drawn by the audit with Poisson sampling; the data set
+            is not changed, and ghost clipping works. "head": an embedding for canaries, made by
             `with_canary_head`.
         canaries: A number of Dirac canaries, or a design such as `Dense`.
-        per_coordinate: How many Dirac canaries share a weight.
+        per_coordinate: The number of Dirac canaries per weight.
         rng: A seed for the hidden bits and the places of the canaries.
-        noise_multiplier: What training states, if that is not what the optimizer holds.
-        state: The `state_dict()` of an interrupted audit to go on from.
-        on_error: What happens if training cannot be audited any further. "warn": a warning, training goes on,
-            and the report says what was not seen. "raise": an error.
-        begun: Whether the data loader is being iterated over already; that pass is not seen.
-        sampling: How rows are claimed to take part, whatever the loader does: "poisson", "shuffled",
-            "fixed-size", or a `Sampling` that also says how many batches make a step. Others than Poisson
-            need `injection="head"`, where nothing of real rows is to be subtracted.
-        model: The private model. With it, the audit names parameters, and watches weights that the private
-            optimizer does not train. With ghost clipping the model clips: noise is then compared with the
-            model's clip norm if that is larger than the optimizer's. Without the model,
-            clipping by ghost is not tested, and the report says so.
+        noise_multiplier: The stated noise multiplier, if it differs from the optimizer's.
+        state: The `state_dict()` of an interrupted audit, to continue it.
+        on_error: The action if training cannot be audited any further. "warn": a warning; training continues,
+            and the report says which part was not seen. "raise": an error.
+        begun: Whether iteration over the data loader has already begun; that pass is not seen.
+        sampling: The claimed sampling, whatever the loader does: "poisson", "shuffled", "fixed-size", or a
+            `Sampling` with a number of batches per step. Schemes other than "poisson" need
+            `injection="head"`, which does not subtract real rows.
+        model: The private model. With it, the audit names parameters and watches weights that the private
+            optimizer does not train. With ghost clipping, the model clips: the noise is then compared with
+            the model's clip norm if that is larger than the optimizer's. Without the model, ghost clipping is
+            not tested, and the report says so.
         changes_weights: Whether the program changes weights or noisy gradients between steps, by functions of
-            these alone: clamping, Lookahead, a max-norm. That discloses nothing, but an audit cannot tell it
-            from training without noise. The report names it, and gives no upper end for ε.
+            these alone: clamping, Lookahead, a max-norm. This leaks nothing, but an audit cannot tell it from
+            training without noise. The report mentions it, and gives no upper end for ε.
 
     Returns:
-        The audit, to be asked for a bound or a report when training is done.
+        The audit. Compute a bound or a report from it when training is done.
 
     Raises:
         InputError: If training cannot be audited as it is; the message says what to change.
@@ -101,7 +101,7 @@ def attach(
     require_fitting(optimizer, data_loader, design, injection)
     clippers = clippers_of(optimizer, [model])
     if model is not None and not clippers and clips_by_ghost(optimizer):
-        raise InputError("model must be the one that make_private returned, which clips by ghost")
+        raise InputError("model must be the one that make_private returned, which clips by ghost clipping")
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     if not claimed.is_poisson:
@@ -130,7 +130,7 @@ def attach(
 
 
 def _agreed(optimizer: DPOptimizer, seed: int) -> int:
-    """All ranks audit with the seed of the first."""
+    """The seed of the first rank, which all ranks use."""
     if not is_together(optimizer):
         return seed
     shared = torch.tensor([seed], dtype=torch.int64, device=optimizer.params[0].device)

@@ -1,4 +1,4 @@
-"""An audit attached to training with Opacus: what its user can ask it."""
+"""The user's interface of an audit that is attached to training with Opacus."""
 
 import math
 from typing import Any, Final
@@ -22,15 +22,15 @@ _VERSION: Final = 5
 
 
 class Audit(Recorded):
-    """An audit that runs along with training; ask it for a bound when training is done.
+    """An audit that runs along with training and gives a bound afterwards.
 
-    Made by `attach`. Nothing it shows during training depends on the hidden bits.
+    Made by `attach`. Nothing that it shows during training depends on the hidden bits.
 
     Attributes:
         optimizer: The audited optimizer.
-        sample_rate: The probability with which a row takes part in a step, by the data loader.
-        draws: What the sampler of the data loader drew.
-        program: What a program around training asks for.
+        sample_rate: The probability that a row takes part in a step, from the data loader.
+        draws: The draws of the data loader's sampler.
+        program: The interface for programs that run the training.
 
     Example:
         ```python
@@ -55,17 +55,17 @@ class Audit(Recorded):
 
     @property
     def steps(self) -> int:
-        """How many steps were seen."""
+        """The number of steps seen so far."""
         return self._steps.count
 
     @property
     def ended(self) -> str:
-        """Why nothing more is seen; empty if the audit goes on."""
+        """The reason why the audit ended; empty if it continues."""
         return self._steps.ended
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise multiplier that is stated, its root mean square over the steps."""
+        """The stated noise multiplier, as its root mean square over the steps."""
         if not self.steps:
             return self._steps.settings.noise()
         mean_square: float = self._steps.accumulator.noise_square / self.steps
@@ -74,14 +74,14 @@ class Audit(Recorded):
     def watch(self, watch: Watch | None = None, **how: Any) -> Watch:
         """Watch the noise from the next step on, with an alarm; see `canaria.training.Watch`.
 
-        Bounds hold whether or not training is stopped: nothing that is watched depends on the hidden bits.
+        Bounds hold whether or not training is stopped, because the noise does not depend on the hidden bits.
 
         Args:
-            watch: A watch that was made before; by default one is made.
-            **how: The arguments of a `Watch` that is made. Its `every` is at most 16.
+            watch: An existing watch; by default a new one is made.
+            **how: The arguments of a new `Watch`. Its `every` is at most 16.
 
         Returns:
-            The watch, to be asked for its `reading()`.
+            The watch. Its `reading()` is the state so far.
 
         Raises:
             InputError: If an argument is not usable, or if no weight shows its noise alone.
@@ -95,7 +95,7 @@ class Audit(Recorded):
         """
         watch = Watch(**how) if watch is None else watch
         if len(self._steps.injection.places.roles.index) == 0:
-            raise InputError("no weight is free to show its noise alone; to watch it, use fewer canaries")
+            raise InputError("no weight without canaries is left to show the noise; use fewer canaries")
         if watch.every > HELD:
             raise InputError(f"every must be at most {HELD} steps, got {watch.every}")
         watch.begin(self.sample_rate, self._watched_before)
@@ -103,7 +103,7 @@ class Audit(Recorded):
         return watch
 
     def recording(self) -> Recording:
-        """What was seen so far, on the CPU and free of torch."""
+        """The record so far, as NumPy arrays."""
         given, steps = self._given, self._steps
         totals = steps.accumulator.totals()
         told = self._told()
@@ -142,13 +142,13 @@ class Audit(Recorded):
         )
 
     def _told(self) -> Disagreements:
-        """Where the accountant was told other than what was seen."""
+        """Differences between the accountant's record and the steps that were seen."""
         if self.program.shares_accountant() or not self._given.sampling.is_poisson:
             return Disagreements()
         return self._steps.settings.disagreements(whole=not self.ended)
 
     def _contradictions(self) -> tuple[str, ...]:
-        """What training did otherwise, here and before it was resumed."""
+        """Contradictions, including those from before training was resumed."""
         steps = self._steps
         now = (
             *(steps.ranks.contradictions() if steps.ranks else ()),
@@ -160,12 +160,12 @@ class Audit(Recorded):
         return tuple(dict.fromkeys((*self._earlier, *now)))
 
     def _given_up(self) -> tuple[str, ...]:
-        """Why the audit ended by itself: the claim is about all steps, and nothing is known of the rest."""
+        """The contradiction if the audit failed: the claim is about all steps, and the rest is unknown."""
         why = self._steps.failed
         return (f"the audit ended before training did, and knows nothing of later steps: {why}",) * bool(why)
 
     def _copies(self) -> tuple[str, ...]:
-        """That the data set lists rows several times, where the claim is about one of them."""
+        """A note if the data set lists rows several times, since the claim is about one copy."""
         dataset = self._given.loader.dataset
         copies = copies_of_rows(dataset if self._given.injection == "sum" else dataset.dataset)
         if copies == 1:
@@ -173,13 +173,13 @@ class Audit(Recorded):
         return (f"a row is up to {copies} times in the data set: ε is about one copy of it",)
 
     def _doubts(self) -> tuple[str, ...]:
-        """What may leak or not, here and before training was resumed."""
+        """Possible leaks, including those from before training was resumed."""
         steps, names = self._steps, names_of(self.optimizer, self._given.model)
         now = (*steps.weights.doubts(), *steps.ghost_sums.doubts(names), *steps.reads.doubts())
         return (*self._earlier_doubts, *now)
 
     def _untested(self) -> dict[str, str]:
-        """What was not tested, and why; sampling may be tested in part, if several processes train."""
+        """Reasons why topics were not tested. With several processes, sampling is tested in part."""
         steps, given = self._steps, self._given
         found = {"weights": steps.weights.untested()}
         if steps.ranks is not None:
@@ -194,7 +194,7 @@ class Audit(Recorded):
         return {name: why for name, why in found.items() if why or name == "weights"}
 
     def _excuse(self) -> str:
-        """Why the law of what is seen is not known: rounding, or passes that ended early."""
+        """The reason why the law of the sums is not known: rounding, or passes that ended early."""
         noise = self.steps * (self.noise_multiplier / self._steps.injection.share) ** 2
         if rounded := self._steps.rounded.excuse(noise):
             return rounded
@@ -203,7 +203,7 @@ class Audit(Recorded):
         return "not tested (passes over shuffled data were left before their end)"
 
     def detach(self) -> None:
-        """Leave the optimizer as it was; what was seen stays. Of several processes, all must."""
+        """Restore the optimizer; the record is kept. With several processes, all must call this."""
         if getattr(self.optimizer, "canaria_audit", None) is not self:
             return
         self._steps.ended = self.ended or f"the audit was detached after step {self.steps}"
@@ -211,7 +211,7 @@ class Audit(Recorded):
         del self.optimizer.canaria_audit
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs. It holds the seed of the hidden bits."""
+        """The state to save in a checkpoint. It contains the seed of the hidden bits."""
         return {
             "version": _VERSION,
             **self._settings(),
@@ -230,7 +230,7 @@ class Audit(Recorded):
         return watched.watch.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: same bits, same canaries, same draws. What had failed stays so."""
+        """Continue from a checkpoint with the same bits, canaries and draws. Earlier failures remain."""
         version = state.get("version") if isinstance(state, dict) else None
         if version != _VERSION:
             raise InputError(f"the audit's state must have version {_VERSION}, got {shown(version)}")
@@ -246,7 +246,7 @@ class Audit(Recorded):
         self._steps.load_state_dict(state["seen"])
 
     def _settings(self) -> dict[str, Any]:
-        """What must be the same in an audit that goes on."""
+        """The settings that must be the same when an audit continues."""
         return {
             "design": repr(self._given.design),
             "injection": self._given.injection,

@@ -1,4 +1,4 @@
-"""Audits of programs that stay as they are: everything that they make private is audited while they run."""
+"""Audits programs without changes: everything that they make private is audited while they run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,25 +21,25 @@ def auditing(
     watch: Watch | None = None,
     insist: bool = False,
 ) -> Iterator[ProgramAudit]:
-    """Audit whatever is trained with Opacus within: a program that makes itself private.
+    """Audit all training with Opacus inside this context, without changes to the program.
 
-    Private optimizers and data loaders are noticed when they are made, by `PrivacyEngine.make_private*` or by
-    hand, and get an audit with `injection="sum"`, which needs nothing of the program. Its own random numbers
-    stay as they are. A training that cannot be audited goes on, and the report says why.
+    Private optimizers and data loaders are detected when they are made, by `PrivacyEngine.make_private*` or
+    directly. Each gets an audit with `injection="sum"`, which requires nothing from the program and does not
+    change its random numbers. If a training cannot be audited, it continues, and the report says why.
 
     Args:
         canaries: A number of Dirac canaries, or a design such as `Dense`. By default 1,000, or as many as fit
             into half of the weights of a small model.
         rng: A seed for the hidden bits and the places of the canaries.
-        per_coordinate: How many Dirac canaries share a weight.
-        on_error: What happens if a training cannot be audited any further: "warn" or "raise".
+        per_coordinate: The number of Dirac canaries per weight.
+        on_error: The action if a training cannot be audited any further: "warn" or "raise".
         changes_weights: Whether the program changes weights by functions of the weights alone; see `attach`.
-        watch: Watches the noise of every training, if given.
-        insist: Whether to stop a program before its first private step if that cannot be audited. The step
-            raises an `InputError`, which is also `stopped`.
+        watch: A watch for the noise of every training, or None.
+        insist: Whether to stop the program before its first private step if that cannot be audited. The step
+            then raises an `InputError`, which is also in `stopped`.
 
     Yields:
-        The audits; ask for a `report` when the program has ended.
+        The audits. Call `report` when the program has ended.
 
     Example:
         ```python

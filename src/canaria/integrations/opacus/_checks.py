@@ -1,4 +1,4 @@
-"""What must be true of a training script before an audit is attached; each error is one line."""
+"""Checks of a training script before an audit is attached. Each error is one line."""
 
 from dataclasses import replace
 from typing import Any
@@ -78,9 +78,9 @@ def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, in
     if samples_by_poisson(data_loader):
         return
     if injection == "rows" or shuffles(data_loader):
-        # Canaries of "sum" are drawn by coins of the audit's own. Those of "rows" are drawn by the sampler,
-        # and were it not Poisson's, the other rows would show when they take part: the bound would be too
-        # high, and a test that fails afterwards does not lower it.
+        # Canaries of "sum" are drawn by the audit itself. Those of "rows" are drawn by the sampler. If that
+        # were not Poisson, the other rows would show when canaries take part: the bound would be too high,
+        # and a test that fails afterwards does not lower it.
         raise InputError(
             "data_loader must sample by Poisson, as make_private(poisson_sampling=True) makes it, got "
             f"{type(sampler).__name__}; other batches can be audited with injection='head', where no real "
@@ -89,13 +89,13 @@ def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, in
 
 
 def _has_stepped(optimizer: DPOptimizer) -> bool:
-    """Whether its state is of a step; some, such as Adagrad, have a state from the beginning, of step 0."""
+    """Whether the optimizer has made a step. Some, such as Adagrad, have a state of step 0 at first."""
     return any(float(one.get("step", 1)) > 0 for one in optimizer.state.values())
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
     accountant = accountant_of(optimizer)
-    # Without an accountant only gradients tell of a step; with one they may be left from public pre-training.
+    # Without an accountant, only gradients show a step. With one, they may be left from public pre-training.
     stepped = accountant is None and any(p.grad is not None for p in optimizer.params)
     if _has_stepped(optimizer) or stepped:
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
@@ -117,7 +117,7 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
 
 
 def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> Disagreements:
-    """Where the accountant was told other than what was seen; it may go on if that is not the whole."""
+    """Compare the accountant's record with the steps seen; unless `whole`, it may count later steps."""
     accountant = accountant_of(optimizer)
     if accountant is None:
         return Disagreements()
@@ -126,7 +126,7 @@ def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool)
 
 
 def require_unused(optimizer: DPOptimizer) -> None:
-    """Before the first step that is seen, the optimizer must not have made others."""
+    """Refuse an optimizer that has made steps before the first one that is seen."""
     if _has_stepped(optimizer):
         raise InputError(
             "the optimizer was resumed after the audit was attached: resume before, or give attach the "
@@ -144,7 +144,7 @@ def require_fitting(optimizer: DPOptimizer, data_loader: Loader, design: Design,
 
 
 def most_coordinates(optimizer: DPOptimizer) -> int:
-    """How many coordinates canaries can have: weights, or those of the largest layer if clipped apart."""
+    """The largest possible number of coordinates: all weights, or those of one layer if clipped per layer."""
     sizes = [p.numel() for p in optimizer.params]
     return max(sizes) if layer_norms(optimizer) else sum(sizes)
 
@@ -153,7 +153,7 @@ def _require_room(optimizer: DPOptimizer, design: Design) -> None:
     sizes, each = [p.numel() for p in optimizer.params], getattr(design, "per_coordinate", 1)
     if layer_norms(optimizer) and not layers_with_room(optimizer, design):
         raise InputError(
-            f"canaries need {design.coordinates} coordinates, but where layers are clipped apart each has a "
+            f"canaries need {design.coordinates} coordinates, but if layers are clipped apart, each has a "
             f"weight in every layer, and the largest has {max(sizes)}; "
             f"take at most {max(sizes) * each} canaries"
         )
@@ -166,7 +166,7 @@ def _require_room(optimizer: DPOptimizer, design: Design) -> None:
 
 
 def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
-    """What canaries do to the sums must be seen through their rounding, and where they are."""
+    """Refuse precisions or layouts in which the effect of canaries on the sums cannot be read."""
     rough = {p.dtype for p in optimizer.params} - {*FINE}
     if rough and (injection == "rows" or (injection == "sum" and is_together(optimizer))):
         raise InputError(
@@ -177,8 +177,8 @@ def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
         raise InputError(f"fully sharded training (FSDP) goes with injection='sum', not {injection!r}")
     if layer_norms(optimizer) and injection == "head":
         raise InputError(
-            "injection='head' has canaries in two layers of its own, which is little where layers are "
-            "clipped apart; use 'sum' or 'rows'"
+            "injection='head' has canaries in only two layers, which shows little if layers are clipped "
+            "apart; use 'sum' or 'rows'"
         )
 
 
@@ -193,13 +193,14 @@ def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: De
         held = f"{rows.count} canary rows" if isinstance(rows, WithCanaries) else type(rows).__name__
         raise InputError(
             f"injection={injection!r} needs a data set that holds all {design.count} canaries whatever the "
-            f"bits are, made by {maker}, got {held}; a length that depends on the bits would tell them"
+            f"bits are, made by {maker}, got {held}; a length that depends on the bits would reveal them"
         )
     if sampled_rows(data_loader) != len(rows):
         raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
     if injection == "rows" and clips_by_ghost(optimizer):
         raise InputError(
-            "injection='rows' needs per-sample gradients, which ghost clipping has not; use 'sum' or 'head'"
+            "injection='rows' needs per-sample gradients, which ghost clipping does not compute; use "
+            "'sum' or 'head'"
         )
     if injection == "head":
         _require_head(optimizer, design)

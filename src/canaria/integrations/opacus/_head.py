@@ -1,4 +1,4 @@
-"""A canary embedding beside a model: canary rows have one-hot gradients by themselves, nothing is patched."""
+"""A canary embedding beside a model: canary rows have one-hot gradients without any patching."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,12 +17,12 @@ _INTEGER_MARK: Final = -7
 _BASE: Final = 256
 _DIGITS: Final = 3
 CANARY: Final = "canary"
-"""In rows that are mappings, the key that says which canary a row is; -1 for real rows."""
+"""In rows that are mappings, the key for the number of the canary; -1 for real rows."""
 _NAME: Final = "canaria_canaries"
 
 
 class MarkedRows(WithCanaries):
-    """Canary rows that say which canary they are: in their first tensor, or by a key if rows are mappings.
+    """Canary rows that are marked with their number: in their first tensor, or by a key in mappings.
 
     Args:
         dataset: The data set.
@@ -38,7 +38,7 @@ class MarkedRows(WithCanaries):
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
-        """The item with the mark of the canary that it stands for, if it is one."""
+        """The item, marked with the number of its canary if it is one."""
         if isinstance(item, Mapping):
             if CANARY in item:
                 raise InputError(f"rows must not have {CANARY!r}, the key that marks canaries")
@@ -82,10 +82,10 @@ def _marked(like: Tensor, canary: int) -> Tensor:
 
 
 class _Pull(torch.autograd.Function):
-    """Canary rows answer 0; their loss pulls on the embedding alone, by the norm of its gradient.
+    """Makes canary rows answer 0, and gives their loss a gradient in the embedding alone.
 
-    The norm is positively homogeneous, so reweighting losses (ghost clipping) and averaging act on it as
-    on any gradient.
+    The gradient is the norm of the loss gradient. The norm is positively homogeneous, so that reweighted
+    losses (ghost clipping) and averages affect it like any other gradient.
     """
 
     @staticmethod
@@ -107,12 +107,12 @@ class _Pull(torch.autograd.Function):
 
 
 class _Scale:
-    """What the norms of losses' gradients are multiplied by, so that canaries are surely clipped.
+    """The factor for the norms of loss gradients that ensures that canaries are clipped.
 
-    A loss that is averaged over T tokens has a gradient of about 1 / sqrt(T). The smallest norm of the first
-    batch with canaries is made `strength`, `RAW_NORM` clip norms; included or not, rows are the same here.
-    Ghost clipping goes back `twice`, and only the first time with the losses as they are. `weakest` is the
-    smallest norm of a canary row before clipping, in clip norms of its step; infinite if none was seen.
+    A loss averaged over T tokens has a gradient of about 1 / sqrt(T). The factor raises the smallest norm in
+    the first batch with canaries, included or not, to `strength`, which is `RAW_NORM` clip norms. Ghost
+    clipping goes back `twice`, and only the first time with the original losses. `weakest` is the smallest
+    norm of a canary row before clipping, in clip norms of its step; infinite if there was none.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Scale:
         self._weakest: Tensor | float = torch.inf
 
     def of(self, norms: Tensor, canary: Tensor) -> Tensor | float:
-        """The factor for this batch, of which these are the norms; averaged losses are scaled back later."""
+        """The factor for a batch with these norms. Averaged losses are scaled back later."""
         self._calls += 1
         if self.strength == 0:
             return 0.0
@@ -146,7 +146,7 @@ class _Scale:
         return factor
 
     def end_step(self, clip_norm: float) -> None:
-        """A step was made that clips to this norm, and the next one likely will."""
+        """End a step with this clip norm; the next one is expected to use the same."""
         if self._least is not None:
             self._weakest = (self._least / clip_norm).clamp(max=self._weakest)
         self._least, self.strength = None, raw_norm(clip_norm)
@@ -156,11 +156,11 @@ class _Scale:
         return float(self._weakest)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """The state to save in a checkpoint."""
         return {"unit": None if self._unit is None else float(self._unit), "weakest": self.weakest}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._unit = None if state["unit"] is None else torch.tensor(state["unit"])
         self._weakest = state["weakest"]
 
@@ -170,11 +170,11 @@ def _like(mask: Tensor, other: Tensor) -> Tensor:
 
 
 class CanaryEmbedding(nn.Module):
-    """An embedding that only canary rows pull on, in two parameters. Made by `with_canary_head`.
+    """An embedding in which only canary rows have gradients, in two parameters. Made by `with_canary_head`.
 
     Args:
         design: The canaries.
-        like: A weight of the model, for its precision and its device.
+        like: A weight of the model, which sets precision and device.
 
     """
 
@@ -197,13 +197,13 @@ class CanaryEmbedding(nn.Module):
         self.register_buffer("_taking", counts, persistent=False)
 
     def taken(self) -> Tensor:
-        """How many included canaries of each coordinate took part since this was asked last."""
+        """The number of participations of included canaries on each coordinate since the last call."""
         taking = self._taking.clone()
         self._taking.zero_()
         return taking
 
     def forward(self, answers: Tensor, which: Tensor) -> Tensor:
-        """The answers, 0 for canary rows; `which` canary each row is, -1 for a real one."""
+        """The answers, with 0 for canary rows. `which` is each row's canary, -1 for real rows."""
         canary, which = which >= 0, which.clamp(min=0)
         included = self.included[which] * canary
         places = which % self.design.coordinates
@@ -215,15 +215,15 @@ class CanaryEmbedding(nn.Module):
 
 
 class CanaryHead(nn.Module):
-    """A model with a canary embedding; real rows go through the model unchanged.
+    """A model with a canary embedding. Real rows pass through the model unchanged.
 
-    The model must get the first tensor of a row as the data set gives it, and answer one tensor with a row
-    for each. An excluded canary contributes nothing. The audited model is `model`.
+    The model must receive the first tensor of a row unchanged, and return one tensor with an entry for each
+    row. An excluded canary contributes nothing. The audited model is `model`.
 
     Args:
         model: The model.
         canaries: The number of canaries.
-        per_coordinate: The number of canaries to a coordinate of the embedding.
+        per_coordinate: The number of canaries per coordinate of the embedding.
 
     Example:
         >>> import torch
@@ -239,7 +239,7 @@ class CanaryHead(nn.Module):
         self.model, self.canaries = model, _embedding(model, canaries, per_coordinate)
 
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """The model's answers; 0 for canary rows."""
+        """The model's answers, with 0 for canary rows."""
         flat = rows.reshape(len(rows), -1) if len(rows) else rows.new_zeros(0, _DIGITS + 1)
         canary = flat[:, 0] == _mark_of(rows)
         digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
@@ -250,10 +250,10 @@ class CanaryHead(nn.Module):
 
 
 class _InsideModel:
-    """Canaries of a model that takes mappings and computes its loss itself.
+    """Canaries for a model that takes mappings and computes its loss itself.
 
-    The model stays as it is but for the embedding. What its last layer gets is 0 for canary rows, so no
-    weight of the model has a gradient of theirs; what the loss pulls on there pulls on the embedding.
+    The model gets an embedding and is otherwise unchanged. The input of its last layer is set to 0 for canary
+    rows, so no weight of the model has a gradient from them. Their gradient goes to the embedding instead.
     """
 
     def __init__(self, model: nn.Module, last: nn.Module, canaries: CanaryEmbedding) -> None:
@@ -304,7 +304,7 @@ def _embedding(model: nn.Module, canaries: int, per_coordinate: int) -> CanaryEm
 
 
 def _last_layer(model: nn.Module, name: str | None) -> nn.Module:
-    """The layer of this name, or what Hugging Face calls the output embeddings of a model."""
+    """The layer with this name, or by default the output embeddings of a Hugging Face model."""
     if name is not None:
         try:
             return model.get_submodule(name)
@@ -328,20 +328,20 @@ def with_canary_head(
     *,
     last_layer: str | None = None,
 ) -> tuple[nn.Module, MarkedRows]:
-    """A model and a data set with canaries, for `attach(..., injection="head")`; make both private.
+    """Add canaries to a model and a data set, for `attach(..., injection="head")`; make both private.
 
-    A model whose rows are tensors, or tuples that begin with one, is wrapped in a `CanaryHead`. One whose
-    rows are mappings, such as Hugging Face's, which compute their loss themselves, stays what it is: it gets
-    an embedding for canaries, and its rows a key `"canary"`, which it must be given with the rest of a batch.
+    If rows are tensors, or tuples that begin with one, the model is wrapped in a `CanaryHead`. If rows are
+    mappings, as for Hugging Face models, which compute their loss themselves, the model gets an embedding for
+    canaries, and its rows a key `"canary"`, which must be passed to it with the rest of a batch.
 
     Args:
         model: The model.
         dataset: The data set.
         canaries: The number of canaries.
-        per_coordinate: The number of canaries to a coordinate of the embedding.
-        last_layer: If rows are mappings, the name of the layer that gives the logits, without a bias that is
-            trained, and with nothing trained after it or beside it; by default what the model calls its
-            output embeddings.
+        per_coordinate: The number of canaries per coordinate of the embedding.
+        last_layer: If rows are mappings, the name of the layer that computes the logits. It must not train a
+            bias, and nothing may be trained after it or beside it. By default the model's output
+            embeddings.
 
     Returns:
         The model and the data set with canaries.

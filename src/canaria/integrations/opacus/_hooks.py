@@ -1,4 +1,4 @@
-"""Functions that an audit puts into the steps of a private optimizer; the versions are in `_internals.py`."""
+"""Functions that an audit inserts into the steps of a private optimizer; for versions see `_internals.py`."""
 
 import functools
 from collections.abc import Callable
@@ -13,16 +13,16 @@ _Called: TypeAlias = Callable[[], None]
 
 
 class Hooks:
-    """Calls functions at the moments of a step, until `undo`.
+    """Calls functions at certain points of a step, until `undo`.
 
     Args:
         optimizer: The private optimizer.
-        clipping: Before gradients of a batch are clipped and added up; by ghost, only added up.
+        clipping: Before gradients of a batch are clipped and summed (with ghost clipping: summed).
         noise: Before noise is added to the clipped sum.
         noised: After noise was added, before the accountant counts the step.
-        update: Before the wrapped optimizer uses the gradients, after noise, scaling and reduction. Before
-            other hooks, too: what they change is no longer part of the mechanism.
-        last: The same, after all other hooks.
+        update: Before the wrapped optimizer uses the gradients, after noise, scaling and reduction. It runs
+            before other hooks, because changes by them are no longer part of the mechanism.
+        last: At the same point, after all other hooks.
         updated: After the wrapped optimizer has used the gradients, before other hooks.
 
     """
@@ -41,7 +41,7 @@ class Hooks:
         self._methods = [
             _Before(optimizer, _ACCUMULATE if clips_by_ghost(optimizer) else CLIP, clipping),
             _Before(optimizer, ADD_NOISE, noise),
-            # `scale_grad` is what Opacus calls between the noise and the step hook of the accountant.
+            # Opacus calls `scale_grad` between the noise and the step hook of the accountant.
             _Before(optimizer, _SCALE, noised),
             _Before(optimizer, _BEFORE_STEP, self._renew),
         ]
@@ -55,16 +55,16 @@ class Hooks:
         self._handles = [first, self._last, after]
 
     def _renew(self) -> None:
-        """Stay where we are: programs replace methods and add hooks after an audit was attached.
+        """Restore the position of our hooks, since programs replace methods and add hooks after `attach`.
 
-        Not while hooks run, when their order must not change.
+        This must not run while hooks run, when their order must not change.
         """
         for method in self._methods:
             method.renew()
         self._before_update.move_to_end(self._last.id)
 
     def undo(self) -> None:
-        """Put back what was there."""
+        """Restore the original methods and hooks."""
         for method in self._methods:
             method.undo()
         for handle in self._handles:
@@ -81,14 +81,14 @@ class _Before:
         self.renew()
 
     def renew(self) -> None:
-        """If the program has put another method in this one's place, call `do` before that."""
+        """If the program has replaced the method, call `do` before the new one."""
         own = getattr(self._optimizer, self._method)
         if own is self._both:
             return
 
         @functools.wraps(own)
         def both(*args: Any, **how: Any) -> Any:
-            if self._inside:  # the program's method calls the one that it replaced: an earlier `both`
+            if self._inside:  # the program's method calls the one it replaced, an earlier `both`
                 return own(*args, **how)
             self._inside = True
             try:
@@ -102,6 +102,6 @@ class _Before:
         setattr(self._optimizer, self._method, both)
 
     def undo(self) -> None:
-        """Put back what was there; a method that the program put in its place stays, and calls this one."""
+        """Restore the method, unless the program has replaced it: then its method keeps calling this one."""
         if getattr(self._optimizer, self._method) is self._both:
             setattr(self._optimizer, self._method, self._own)

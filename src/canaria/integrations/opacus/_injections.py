@@ -1,4 +1,4 @@
-"""How canaries get into the sums: three ways, one interface."""
+"""The three ways in which canaries enter the sums, behind one interface."""
 
 import math
 from abc import ABC, abstractmethod
@@ -45,20 +45,20 @@ from canaria.training.canaries.designs import (
 from canaria.training.canaries.witnesses import layout
 
 _ROUNDINGS: Final = 16
-"""Of the sums, by which a canary may seem to weigh more than it does."""
+"""Rounding errors of the sums by which a canary may seem heavier than it is."""
 _COMPARED: Final = 64
-"""In so many steps the sum is compared with what its rows could add; gradients are largest in the first."""
+"""The sum is compared with what its rows can add in this many steps. The first gradients are the largest."""
 _SURELY_CLIPPED: Final = 2.0
-"""The least norm of a canary before clipping, in clip norms; rounding and changing clip norms are below."""
+"""The smallest safe norm of a canary before clipping, in clip norms, given rounding and changing norms."""
 
 
 class Injection(ABC):
-    """How canaries get into the sums.
+    """The way in which canaries enter the sums.
 
-    `share` is the norm of a canary in clip norms: less than 1 where layers are clipped apart, and some are
-    too small to have a weight for every canary. `heaviest` is the most that was seen of what clipping bounds,
-    over its bound: 0 at first. `lighter` is what canaries weighed in this step less what they weigh if they
-    are clipped to the clip norm, in units of it; None where they must weigh that.
+    `share` is the norm of a canary in clip norms. It is below 1 if layers are clipped separately and some are
+    too small to have a weight for every canary. `heaviest` is the largest observed ratio of a clipped value
+    to its limit, initially 0. `lighter` is the weight of canaries in this step less the weight they have if
+    they are clipped to the clip norm, in units of it; None if they must have that weight.
     """
 
     places: Places
@@ -67,32 +67,32 @@ class Injection(ABC):
     lighter: Tensor | None = None
 
     def before_clipping(self) -> None:  # noqa: B027, most have nothing to do
-        """See the gradients of the rows of a batch, and replace those of canary rows if there are any."""
+        """Read the gradients of the rows of a batch, and replace those of canary rows, if any."""
 
     @abstractmethod
     def before_noise(self, clip_norm: float) -> Tensor | None:
-        """Take the clipped sums, and add the canaries, if that is to be done now; else return their part."""
+        """Read the clipped sums, and add the canaries if they enter here; otherwise return their part."""
 
     def contradictions(self) -> tuple[str, ...]:
-        """What cannot be if gradients are clipped as stated."""
+        """Contradictions between the sums and the stated clipping."""
         return ()
 
     def clipping(self) -> str:
-        """Why clipping was not tested, if there is a reason besides the injection; else empty."""
+        """The reason why clipping was not tested, besides the injection itself; empty if there is none."""
         return ""
 
     def excuse(self) -> str:
-        """Why canaries may not be clipped, through no fault of training; empty if they surely are."""
+        """A reason why canaries may not be clipped that is no fault of training; empty if they are."""
         return ""
 
     def release(self) -> None:  # noqa: B027, most have nothing to do
-        """Undo what was changed."""
+        """Undo all changes."""
 
     def draws_state(self) -> Any:  # noqa: B027, most have nothing to do
-        """What a checkpoint needs of draws of the auditor's own, or of canaries; None if there is nothing."""
+        """The checkpoint state of the auditor's draws or of canaries; None if there is none."""
 
     def restore_draws(self, state: Any) -> None:  # noqa: B027, most have nothing to do
-        """Go on from such a state."""
+        """Continue from such a state."""
 
 
 class _Vectors:
@@ -104,12 +104,12 @@ class _Vectors:
             self._dense = torch.tensor(design.gradients(), dtype=torch.float32, device=device)
 
     def total(self, weights: Tensor) -> Tensor:
-        """The sum of the dense canaries, with these weights."""
+        """The sum of the dense canaries with these weights."""
         assert self._dense is not None
         return weights @ self._dense
 
     def of(self, which: Tensor) -> Tensor:
-        """One row for each of these canaries."""
+        """The gradients of these canaries, one row for each."""
         if self._dense is not None:
             return self._dense[which]
         rows = torch.zeros(len(which), self._width, device=which.device)
@@ -117,10 +117,10 @@ class _Vectors:
 
 
 class _Sum(Injection):
-    """Canaries join the clipped sum by a Poisson draw of the auditor's own.
+    """Canaries join the clipped sum, drawn by the auditor with Poisson sampling.
 
-    The clipper is not exercised, but rows that are clipped add at most a clip norm each: in the first steps,
-    the norm of the sum is compared with what its rows could add.
+    The clipper is not exercised. But clipped rows add at most one clip norm each, so in the first steps the
+    norm of the sum is compared with the largest possible sum of its rows.
     """
 
     def __init__(self, optimizer: DPOptimizer, draws: Draws, design: Design, bits: Bits, seed: int) -> None:
@@ -130,7 +130,7 @@ class _Sum(Injection):
         self._dense = _Vectors(design, device) if isinstance(design, Dense) else None
         width = design.count if self._dense else design.coordinates
         included = np.flatnonzero(bits > 0) % width
-        # Where each canary has one weight, draws are counted there: copying the counts would cost a call.
+        # If each canary has one weight, count draws there: copying the counts would cost a call.
         self._slots = None if self._dense else self.places.slots
         if self._slots is not None:
             included, width = self._slots[included], len(self.places.values)
@@ -156,7 +156,7 @@ class _Sum(Injection):
         return None
 
     def _compare(self, clip_norm: float) -> None:
-        """How many clip norms this step has to a row: at most one if rows are clipped."""
+        """Record the clip norms per row in this step; at most one if rows are clipped."""
         self._compared += 1
         heaviest = self.places.norm() / (self._rows * clip_norm)
         self.heaviest = torch.maximum(self.heaviest, heaviest)
@@ -166,8 +166,8 @@ class _Sum(Injection):
 
     def clipping(self) -> str:
         if not self._compares:
-            return "a process sees its shard of the sums alone"
-        return "" if self._compared else "it was not seen how many rows were added up"
+            return "a process sees only its own shard of the sums"
+        return "" if self._compared else "the number of rows in the sums was not seen"
 
     def draws_state(self) -> Any:
         return self._poisson.state()
@@ -177,7 +177,7 @@ class _Sum(Injection):
 
 
 class _ByRows(Injection):
-    """Canaries are rows that the optimizer clips: none may weigh more than the clip norm in the sum."""
+    """Canaries are rows that the optimizer clips. None may weigh more than the clip norm in the sum."""
 
     def __init__(self, optimizer: DPOptimizer, design: Design) -> None:
         self._optimizer, self._design = optimizer, design
@@ -187,11 +187,11 @@ class _ByRows(Injection):
         self.heaviest = torch.zeros((), device=self._device)
 
     def _part(self, real: Tensor | float, clip_norm: float, taking: Tensor, expected: Tensor) -> Tensor:
-        """The canaries' part of the clipped sums, which are taken, less that of the real rows.
+        """The canaries' part of the clipped sums: reads the sums and subtracts the real rows.
 
-        `taking` says how many included canaries of each coordinate took part, and `expected` what they come
-        to if they are clipped to norm 1. Where layers are clipped apart, `real` is by weight: no canary may
-        weigh more than a layer's norm in it.
+        `taking` is the number of participating included canaries on each coordinate, and `expected` their sum
+        if they are clipped to norm 1. If layers are clipped separately, `real` is per weight: in each layer,
+        no canary may weigh more than the clip norm of the layer.
         """
         places = self.places
         places.take_sums()
@@ -208,15 +208,15 @@ class _ByRows(Injection):
         self.heaviest = torch.maximum(self.heaviest, heaviest.amax())
         self.lighter = None
         if not clips_as_opacus(self._optimizer):
-            # A clipper of the program's own may clip further than to the clip norm, such as each parameter to
-            # a part of it. That is no fault, so conformance is not to take it for one.
+            # The program's own clipper may clip further than to the clip norm, for example each parameter to
+            # a part of it. That is no fault, so conformance must not count it as one.
             less = own / clip_norm - expected
             self.lighter = less * (own.abs() < clip_norm * expected.abs())
         return own
 
     def clipping(self) -> str:
         if isinstance(self._design, Dense):
-            return "dense canaries overlap, so it does not show how much one of them weighs"
+            return "dense canaries overlap, so the weight of one of them cannot be measured"
         return ""
 
     def contradictions(self) -> tuple[str, ...]:
@@ -256,8 +256,8 @@ class _Rows(_ByRows):
             per_sample_gradients(parameter)[rows] = 0
         self._taking.index_add_(0, which % len(self._taking), self._included[which])
         added = self._included[which][:, None] * self._vectors.of(which)
-        # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other one is asked
-        # what it makes of the real rows, whose gradients are alone here until those of canaries are put in.
+        # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other clipper is run
+        # on the real rows, whose gradients are alone here until those of canaries are inserted.
         real = None
         if not clips_as_opacus(self._optimizer):
             gradients = [per_sample_gradients(parameter).clone() for parameter in parameters]
@@ -280,7 +280,7 @@ class _Rows(_ByRows):
 
 
 class _Head(_ByRows):
-    """The canary embedding's own gradient; no real row touches it."""
+    """Canaries have gradients in a canary embedding, which no real row has."""
 
     def __init__(self, optimizer: DPOptimizer, _: Draws, design: Design, bits: Bits, seed: int) -> None:
         super().__init__(optimizer, design)
@@ -318,7 +318,7 @@ class _Head(_ByRows):
 
 
 def layers_with_room(optimizer: DPOptimizer, design: Design) -> list[int]:
-    """Where layers are clipped apart, those that have a weight for every coordinate with canaries."""
+    """If layers are clipped separately, those with a weight for every coordinate with canaries."""
     return [
         place
         for place, norm in enumerate(layer_norms(optimizer))
@@ -337,7 +337,7 @@ def _spread(
     *,
     spanning: int = 0,
 ) -> tuple[Places, float]:
-    """Places, and the norm of a canary in clip norms."""
+    """The places of canaries, and the norm of a canary in clip norms."""
     norms, across = layer_norms(optimizer), layers_with_room(optimizer, design)
     used = [norm if place in across else 0.0 for place, norm in enumerate(norms)]
     laid = layout(

@@ -1,7 +1,7 @@
-"""Every touch of what Opacus and torch do not document, checked against the versions named here.
+"""All uses of undocumented parts of Opacus and torch, checked with the versions named here.
 
-The rest of this folder uses the private optimizer and data loader by their documented attributes. When Opacus
-changes, read this file again, with `_samplers.py`, `_hooks.py` and `_programs.py`.
+The rest of this folder uses documented attributes of the private optimizer and data loader. When Opacus
+changes, review this file, `_samplers.py`, `_hooks.py` and `_programs.py`.
 """
 
 import functools
@@ -33,56 +33,56 @@ CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
 CLIP: Final = "clip_and_accumulate"
 """The method of an optimizer that clips the gradients of a batch and adds them to the clipped sum."""
 _CLIP_FLAT, _CLIP_APART = DPOptimizer.clip_and_accumulate, DPPerLayerOptimizer.clip_and_accumulate
-"""Opacus' own, as they were imported: programs put others in their places."""
+"""Opacus' own methods, as they were when imported: programs may replace them later."""
 ADD_NOISE: Final = "add_noise"
 """The method of an optimizer that adds noise to the clipped sum."""
 CLIPPED_SUM: Final = "summed_grad"
 """The attribute of a parameter that holds the sum of clipped gradients, before noise."""
 GRADIENT: Final = "grad"
-"""The attribute that holds what the wrapped optimizer will use."""
+"""The attribute with the gradient that the wrapped optimizer will use."""
 CALLS: Final = "canaria_calls"
-"""The attribute of a method that an audit put in another one's place which holds that one."""
+"""The attribute of a method inserted by an audit that holds the method it calls."""
 _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
-"""Where a parameter holds gradients: as torch leaves them, of each row, clipped and added up."""
+"""The attributes of a parameter that hold gradients: torch's, those of rows, and the clipped sum."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")
-"""What adaptive clipping changes, of optimizer and model."""
+"""The attributes of optimizer and model that adaptive clipping changes."""
 copy_each: Final = torch._foreach_copy_
 """Copies tensors, the second into the first, in one call."""
 add_each: Final = torch._foreach_add_
 """Adds `alpha` times tensors, the second to the first, in one call."""
 _SLACK: Final = 1e-6
-"""Opacus divides the clip norm by a norm so much larger."""
+"""Opacus adds this to the gradient norm before dividing."""
 
 GhostClipper: TypeAlias = GradSampleHooksFastGradientClipping
 _DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
 
 
 def _running(optimizer: DPOptimizer, method: str) -> Any:
-    """A method as the program has it, without what an audit put before it."""
+    """The program's method, without the one that an audit put before it."""
     own = getattr(optimizer, method)
     return getattr(own, CALLS, own)
 
 
 def clips_as_opacus(optimizer: DPOptimizer) -> bool:
-    """Whether the clipper that runs is Opacus' own, so that `clipping_factors` are what it multiplies by."""
+    """Whether the current clipper is Opacus' own, so that it multiplies by `clipping_factors`."""
     return getattr(_running(optimizer, CLIP), "__func__", None) in (_CLIP_FLAT, _CLIP_APART)
 
 
 def clips_flat(optimizer: DPOptimizer) -> bool:
-    """Whether every gradient is clipped as a whole, to one fixed norm."""
+    """Whether each gradient is clipped as a whole, to one fixed norm."""
     adapted = isinstance(optimizer, AdaClipDPOptimizer | DPPerLayerOptimizer)
     return not adapted and isinstance(optimizer.max_grad_norm, int | float)
 
 
 def layer_norms(optimizer: DPOptimizer) -> list[float]:
-    """The norm to which each parameter is clipped by itself; none where gradients are clipped as a whole."""
+    """The norm to which each parameter is clipped; empty if gradients are clipped as a whole."""
     return list(map(float, optimizer.max_grad_norms)) if isinstance(optimizer, DPPerLayerOptimizer) else []
 
 
 def clip_norm_of(optimizer: DPOptimizer, clippers: Sequence[GhostClipper] = ()) -> float:
-    """The most that a row can weigh in `CLIPPED_SUM`, which is an average over processes if sharded.
+    """The largest weight of a row in `CLIPPED_SUM`, which is an average over processes if sharded.
 
-    By ghost it is the model that clips, and may have another norm than the optimizer, which adds the noise.
+    With ghost clipping, the model clips, and its norm may differ from the optimizer's, which adds the noise.
     """
     if isinstance(optimizer, DPPerLayerOptimizer):
         return math.hypot(*layer_norms(optimizer))
@@ -91,7 +91,7 @@ def clip_norm_of(optimizer: DPOptimizer, clippers: Sequence[GhostClipper] = ()) 
 
 
 def clippers_of(optimizer: DPOptimizer, made: Sequence[object]) -> list[GhostClipper]:
-    """The parts of models that clip the optimizer's gradients by ghost; none where the optimizer clips."""
+    """The parts of models that ghost-clip the optimizer's gradients; none if the optimizer clips."""
     models = [one for one in made if isinstance(one, nn.Module)]
     parts = list(itertools.chain(made, *(model.modules() for model in models)))
     trained = {id(parameter) for parameter in optimizer.params}
@@ -104,26 +104,26 @@ def clippers_of(optimizer: DPOptimizer, made: Sequence[object]) -> list[GhostCli
 
 
 def sum_waits(optimizer: DPOptimizer) -> bool:
-    """Whether clipped gradients wait for their noise."""
+    """Whether a clipped sum is waiting for its noise."""
     first = optimizer.params[0]
     held = optimizer.grad_state[first] if is_sharded(optimizer) else vars(first)
     return held.get(CLIPPED_SUM) is not None
 
 
 def clips_by_ghost(optimizer: DPOptimizer) -> bool:
-    """Whether there are no per-sample gradients: norms are found without them."""
+    """Whether norms are computed without per-sample gradients (ghost clipping)."""
     return isinstance(optimizer, DPOptimizerFastGradientClipping)
 
 
 def is_together(optimizer: DPOptimizer) -> bool:
-    """Whether several processes train together, each with the whole model or with its shard."""
+    """Whether several processes train together, each with the whole model or with a shard."""
     return is_distributed(optimizer) or is_sharded(optimizer)
 
 
 class Shard:
-    """What this process holds of a parameter that is spread over processes, used as if it were a parameter.
+    """The local part of a parameter that is sharded over processes, with the interface of a parameter.
 
-    It holds the rows from one index on, so its weights follow each other in the parameter, too.
+    It is a contiguous block of rows, so its weights are contiguous in the parameter too.
     """
 
     def __init__(self, optimizer: FSDPOptimizerFastGradientClipping, parameter: DTensor) -> None:
@@ -136,7 +136,7 @@ class Shard:
         self.shape, self.dtype, self.device = self._local.shape, self._local.dtype, self._local.device
 
     def numel(self) -> int:
-        """How many weights this process holds."""
+        """The number of weights that this process holds."""
         return self._local.numel()
 
     @property
@@ -146,45 +146,45 @@ class Shard:
 
     @property
     def summed_grad(self) -> Tensor:
-        """The part of the clipped sum that is here."""
+        """The local part of the clipped sum."""
         part: Tensor = self._state[CLIPPED_SUM].to_local()
         return part
 
     @property
     def grad(self) -> Tensor:
-        """The part of the gradient that is here."""
+        """The local part of the gradient."""
         whole: Any = self._parameter.grad
         part: Tensor = whole.to_local()
         return part
 
 
 def first_held(parameter: Tensor | Shard) -> int:
-    """The index in the whole parameter of the first weight that this process holds."""
+    """The index, in the whole parameter, of the first weight that this process holds."""
     return parameter.start if isinstance(parameter, Shard) else 0
 
 
 def parts_held(optimizer: DPOptimizer) -> list[Any]:
-    """The parameters, or what this process holds of them."""
+    """The parameters, or their local parts if they are sharded."""
     if not is_sharded(optimizer):
         return list(optimizer.params)
     return [Shard(optimizer, parameter) for parameter in optimizer.params]
 
 
 def local_part(parameter: Tensor) -> Tensor:
-    """What this process holds of a parameter."""
+    """The part of a parameter that this process holds."""
     held: Any = parameter.detach()
     part: Tensor = held.to_local() if isinstance(held, DTensor) else held
     return part
 
 
 def is_sharded_by_rows(parameter: Tensor) -> bool:
-    """Whether a parameter is spread over all processes by its first axis, as FSDP2 does by default."""
+    """Whether a parameter is sharded over all processes by its first axis, as FSDP2 does by default."""
     placements: Sequence[object] = getattr(parameter, "placements", ())
     return list(placements) == [placement_types.Shard(0)]
 
 
 def is_sharded(optimizer: DPOptimizer) -> bool:
-    """Whether parameters are spread over processes (FSDP)."""
+    """Whether parameters are sharded over processes (FSDP)."""
     return isinstance(optimizer, FSDPOptimizerFastGradientClipping)
 
 
@@ -194,24 +194,24 @@ def is_distributed(optimizer: DPOptimizer) -> bool:
 
 
 def processes(optimizer: DPOptimizer) -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return torch.distributed.get_world_size() if is_distributed(optimizer) else 1
 
 
 def noise_added(optimizer: DPOptimizer) -> float:
-    """The noise multiplier of this step; adaptive clipping adds more noise than the accountant is told."""
+    """The noise multiplier of this step. Adaptive clipping adds more noise than its accountant records."""
     if isinstance(optimizer, AdaClipDPOptimizer) and optimizer.noise_multiplier > 0:
-        # Its add_noise computes this and keeps it nowhere: the rest of the budget is for the noisy count of
-        # rows that were not clipped (Theorem 1 of Andrew et al., https://arxiv.org/abs/1905.03871).
+        # AdaClip's add_noise computes this and does not keep it: the rest of the budget is for the noisy
+        # count of rows that were not clipped (Theorem 1 of Andrew et al., https://arxiv.org/abs/1905.03871).
         return float((optimizer.noise_multiplier**-2 - (2 * optimizer.unclipped_num_std) ** -2) ** -0.5)
     return float(getattr(optimizer, "_adjusted_noise_multiplier", optimizer.noise_multiplier))
 
 
 def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
-    """The accountant that counts the optimizer's steps, if there is one; only its step hook knows it.
+    """The accountant that counts the optimizer's steps, if any. Only the optimizer's step hook refers to it.
 
-    Programs put hooks of their own around that one, which may hold other accountants: what Opacus' own hook
-    holds comes first, and of several others it is not known which one counts.
+    Programs may wrap that hook in their own, which may refer to other accountants. The one in Opacus' own
+    hook has priority. If there are several others, it is unknown which one counts.
     """
     waiting: list[object] = [optimizer.step_hook]
     seen: list[object] = []
@@ -231,7 +231,7 @@ def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
 
 
 def _captured(hook: object) -> Iterator[object]:
-    """What a function, a method or a partial function holds on to; nothing else is looked into."""
+    """The objects that a function, a method or a partial function refers to, one level deep."""
     if isinstance(hook, MethodType | MethodWrapperType):
         yield hook.__self__
     if isinstance(hook, MethodType):
@@ -245,34 +245,34 @@ def _captured(hook: object) -> Iterator[object]:
 
 
 def steps_counted(accountant: IAccountant) -> int:
-    """How many steps an accountant has counted."""
+    """The number of steps that an accountant has counted."""
     return sum(steps for *_, steps in history_of(accountant))
 
 
 def history_of(accountant: IAccountant) -> list[tuple[float, float, int]]:
-    """What an accountant was told: noise multiplier, sampling rate, and for how many steps in a row."""
+    """The accountant's record: noise multiplier, sampling rate, and number of consecutive steps."""
     return [(float(noise), float(rate), int(steps)) for noise, rate, steps in accountant.history]
 
 
 def averages_losses(optimizer: DPOptimizer) -> bool:
-    """Whether the loss of a batch is the mean of those of its rows."""
+    """Whether the loss of a batch is the mean over its rows."""
     return bool(optimizer.loss_reduction == "mean")
 
 
 def divisor(optimizer: DPOptimizer) -> float:
-    """By what a noisy sum is divided on its way to `GRADIENT`, over all processes."""
+    """The divisor between a noisy sum and `GRADIENT`, over all processes."""
     return float(optimizer.expected_batch_size * processes(optimizer)) if averages_losses(optimizer) else 1.0
 
 
 def waiting_batches(parameter: Tensor) -> bool:
-    """Whether per-sample gradients of several batches wait for one step."""
+    """Whether per-sample gradients of several batches are waiting for one step."""
     return isinstance(getattr(parameter, "grad_sample", None), list)
 
 
 def rows_waiting(optimizer: DPOptimizer) -> int:
-    """The rows of a batch, before their gradients are added up; 0 if that does not show.
+    """The number of rows in a batch, before their gradients are summed; 0 if it is not known.
 
-    With ghost clipping there are no gradients of rows, but the model leaves their norms with its parameters.
+    With ghost clipping there are no gradients of rows, but the model stores their norms with its parameters.
     """
     name = "_norm_sample" if clips_by_ghost(optimizer) else "grad_sample"
     held = (getattr(parameter, name, None) for parameter in optimizer.params)
@@ -280,21 +280,21 @@ def rows_waiting(optimizer: DPOptimizer) -> int:
 
 
 def per_sample_gradients(parameter: Tensor) -> Tensor:
-    """The gradients of the rows of this batch, (rows, ...), to be read and changed before clipping."""
+    """The gradients of the rows of this batch, (rows, ...), which may be changed before clipping."""
     gradients: Tensor = parameter.grad_sample  # type: ignore[attr-defined]
     return gradients
 
 
 def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
-    """The sums of the parts of a vector between these places, in one call; 0 of empty ones."""
+    """The sums of the parts of a vector between these indices, in one call; 0 for empty parts."""
     return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)
 
 
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:
-    """By how much Opacus will multiply the gradient of each row of this batch, (rows) or (parameters, rows).
+    """The factors by which Opacus will multiply each row's gradient, (rows) or (parameters, rows).
 
-    Parameters have their own factors where they are clipped apart. In the precision in which Opacus does so:
-    under autocast that is little, and what rounding does to equal norms adds up over a batch.
+    Parameters have separate factors if they are clipped separately. The precision is that of Opacus: under
+    autocast it is low, and rounding errors of equal norms add up over a batch.
     """
     parts = [gradients.flatten(1).norm(2, dim=1) for gradients in map(per_sample_gradients, optimizer.params)]
     if apart := layer_norms(optimizer):
@@ -306,9 +306,9 @@ def clipping_factors(optimizer: DPOptimizer) -> Tensor:
 
 
 def clipped_alone(optimizer: DPOptimizer, gradients: Sequence[Tensor]) -> tuple[list[Tensor], float]:
-    """The clipped sum of these gradients by the clipper that runs, whoever wrote it, and its clip norm then.
+    """The clipped sum of these gradients by the current clipper, of whatever origin, and its clip norm then.
 
-    Changes of the optimizer are put back, so that training goes on as if the clipper had not run.
+    Changes to the optimizer are undone, so that training continues as if the clipper had not run.
     """
     held = [(parameter.grad_sample, parameter.summed_grad) for parameter in optimizer.params]
     kept = {name: one.clone() if isinstance(one, Tensor) else one for name, one in vars(optimizer).items()}
@@ -325,9 +325,9 @@ def clipped_alone(optimizer: DPOptimizer, gradients: Sequence[Tensor]) -> tuple[
 
 
 def clipped_sum(optimizer: DPOptimizer) -> list[Tensor]:
-    """What the batch that went back last adds to the clipped sum, by Opacus' own clipping.
+    """The contribution of the last batch to the clipped sum, by Opacus' own clipping.
 
-    Past whatever was put before it on this optimizer: canaries, if it is audited.
+    It bypasses methods that were inserted into this optimizer, such as the canaries of an audit.
     """
     if clips_by_ghost(optimizer):
         return [torch.zeros_like(p) if p.grad is None else p.grad for p in optimizer.params]
@@ -336,7 +336,7 @@ def clipped_sum(optimizer: DPOptimizer) -> list[Tensor]:
 
 
 def forget_gradients(model: nn.Module, optimizer: DPOptimizer) -> None:
-    """Forget gradients of every kind, and activations that wait for a backward pass."""
+    """Delete gradients of all kinds, and activations that wait for a backward pass."""
     for parameter in optimizer.params:
         for name in _GRADIENTS:
             setattr(parameter, name, None)
@@ -350,7 +350,7 @@ def forget_gradients(model: nn.Module, optimizer: DPOptimizer) -> None:
 
 @contextmanager
 def gradients_kept(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
-    """Put gradients of every kind back at the end, and norms and noise that adaptive clipping changes."""
+    """Restore gradients of all kinds at the end, and norms and noise that adaptive clipping changes."""
     kept = [[getattr(p, name, None) for name in _GRADIENTS] for p in optimizer.params]
     owners = {owner: dict(vars(owner)) for owner in (model, optimizer)}
     try:
@@ -367,7 +367,7 @@ def gradients_kept(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
 
 @contextmanager
 def clipped_to(model: nn.Module, optimizer: DPOptimizer, norm: float) -> Iterator[None]:
-    """Clip to another norm; with ghost clipping it is the model that knows it."""
+    """Clip to another norm. With ghost clipping, the model holds it."""
     owners = [owner for owner in (model, optimizer) if hasattr(owner, "max_grad_norm")]
     kept = [owner.max_grad_norm for owner in owners]
     try:
@@ -380,7 +380,7 @@ def clipped_to(model: nn.Module, optimizer: DPOptimizer, norm: float) -> Iterato
 
 
 def clips_adaptively(optimizer: DPOptimizer) -> bool:
-    """Whether the clip norm follows the data, through a noisy count of its own."""
+    """Whether the clip norm adapts to the data, through a noisy count of its own."""
     return isinstance(optimizer, AdaClipDPOptimizer) or hasattr(optimizer, "_adjusted_noise_multiplier")
 
 
@@ -390,7 +390,7 @@ def waiting_sums(optimizer: DPOptimizer) -> list[Tensor]:
 
 
 def rounding(optimizer: DPOptimizer) -> float:
-    """The relative rounding error of gradients, as they were when they were clipped."""
+    """The relative rounding error of the gradients when they were clipped."""
     kinds = set()
     for parameter in optimizer.params:
         gradients = getattr(parameter, "grad_sample", None)

@@ -1,4 +1,4 @@
-"""Does one row of a batch change what another contributes? Asked of model, loss and clipper as they are."""
+"""Isolation of rows: checks the actual model, loss and clipper for effects of one row on another."""
 
 import copy
 import warnings
@@ -29,7 +29,7 @@ from canaria.integrations.opacus._programs import without_dropout
 from canaria.preflight.isolation import Isolation, isolation_of
 
 Loss = Callable[[Any, Any], Any]
-"""loss(model, batch): that on which training calls backward()."""
+"""loss(model, batch): the value on which training calls backward()."""
 
 _ROWS: Final = 0x726F7773
 """The stream of random numbers that chooses rows."""
@@ -38,9 +38,9 @@ _UNCLIPPED: Final = 1e12
 _RANDOM: Final = 1e-3
 """Two evaluations of one batch that differ by more, as a share of their sum, draw random numbers."""
 _CHANGED: Final = 2e-2
-"""An output of a layer that changes by more than this, as a share of itself, depends on other rows."""
+"""An output of a layer that changes by more than this, relative to itself, depends on other rows."""
 _TF32: Final = 2.0**-10
-"""The rounding error of GPUs that shorten single precision when they multiply."""
+"""The rounding error of GPUs that shorten single precision in products."""
 
 
 def check_isolation(
@@ -52,26 +52,26 @@ def check_isolation(
     rows: int = 8,
     rng: seeds.Seed = None,
 ) -> Isolation:
-    """Check that no row of a batch changes what another contributes to the clipped sum.
+    """Check that no row of a batch changes another row's contribution to the clipped sum.
 
     If one does, adding or removing it moves the sum by more than the clip norm, and the stated epsilon does
-    not hold; no canary can see that. Rows are dropped one by one and two by two. Nothing is trained:
-    parameters, gradients, buffers and random numbers are afterwards what they were. Dropout is switched off
-    meanwhile.
+    not hold. Canaries cannot detect that. Rows are dropped one at a time and in pairs. Nothing is trained:
+    parameters, gradients, buffers and random states are restored afterwards. Dropout is switched off during
+    the check.
 
     Args:
         model: The private model, in training mode.
-        optimizer: The private optimizer, of any way of clipping that is flat: hooks, functorch, ghost.
-        loss: What training does with a batch: called as `loss(model, batch)`, it returns that on which
-            `backward()` is called.
-        batch: A batch as the data loader gives it: tensors, or lists of one entry for each row, in tuples,
-            lists or dictionaries.
-        rows: How many rows to drop two by two, half of them those that move the sum farthest. The cost is
-            that of rows x rows steps.
-        rng: Of a large batch, which rows to try.
+        optimizer: The private optimizer, with any implementation of flat clipping: hooks, functorch, ghost.
+        loss: The loss function of training: `loss(model, batch)` returns the value on which `backward()` is
+            called.
+        batch: A batch from the data loader: tensors, or lists with one entry for each row, in tuples, lists
+            or dictionaries.
+        rows: The number of rows to drop in pairs, half of them those that move the sum farthest. The cost is
+            about rows x rows steps.
+        rng: A seed for the choice of rows in a large batch.
 
     Returns:
-        Whether rows are isolated, and if not, which row moves which, by how much, and the likely cause.
+        Whether rows are isolated, and if not, which row affects which, how much, and the likely cause.
 
     Raises:
         InputError: If the batch has fewer than three rows, or the loss differs from call to call.
@@ -134,13 +134,13 @@ class _Step:
         return self._loss(self.model, _taken(self._batch, list(rows)))
 
     def clipped(self, rows: Sequence[int]) -> Floats:
-        """Their clipped sum."""
+        """The clipped sum of these rows."""
         self.forward(rows).backward()
         parts = [part.detach().flatten().float() for part in clipped_sum(self._optimizer)]
         return torch.cat(parts).cpu().numpy()
 
     def unclipped(self, rows: Sequence[int]) -> Floats:
-        """Their sum without clipping."""
+        """The sum of these rows without clipping."""
         with clipped_to(self.model, self._optimizer, _UNCLIPPED):
             return self.clipped(rows)
 
@@ -167,10 +167,10 @@ def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
 
 
 def _without_chance(model: nn.Module, evaluate: Callable[[], Floats]) -> None:
-    """Where random numbers are drawn without torch's dropout, let modules believe that they only evaluate.
+    """If random numbers are drawn other than by torch's dropout, set modules to evaluation mode.
 
-    Attention drops out by itself, if its module trains. Modules with weights must train, or Opacus leaves
-    them out.
+    Attention has its own dropout, active in training mode. Modules with weights must stay in training mode,
+    or Opacus ignores them.
     """
     if not _is_random(evaluate):
         return
@@ -194,7 +194,7 @@ def _is_random(evaluate: Callable[[], Floats]) -> bool:
 
 
 def _rounding(step: _Step, rows: Sequence[int]) -> float:
-    """The relative rounding error of the roughest arithmetic that this step uses."""
+    """The relative rounding error of the coarsest arithmetic in this step."""
     tensors = [output for *_, output in _outputs(step, rows)] + list(step.model.parameters())
     rough = max(torch.finfo(one.dtype).eps for one in tensors if one.is_floating_point())
     shortened = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
@@ -202,7 +202,7 @@ def _rounding(step: _Step, rows: Sequence[int]) -> float:
 
 
 def _cause_in_model(step: _Step, rows: Sequence[int], dropped: int) -> str:
-    """The first module whose output for the other rows changes if this one is dropped, in words."""
+    """The first module whose output for the other rows changes if this row is dropped, in words."""
     count, kept = len(rows), [place for place, row in enumerate(rows) if row != dropped]
     whole, fewer = _outputs(step, rows), _outputs(step, [rows[place] for place in kept])
     for (module, name, output), (*_, other) in zip(whole, fewer, strict=False):
@@ -226,7 +226,7 @@ def _comparable(output: Tensor, other: Tensor, count: int) -> bool:
 
 
 def _outputs(step: _Step, rows: Sequence[int]) -> list[tuple[nn.Module, str, Tensor]]:
-    """What modules give for these rows, in the order in which they are done."""
+    """The outputs of all modules for these rows, in order of execution."""
     seen: list[tuple[nn.Module, str, Tensor]] = []
 
     def see(name: str, module: nn.Module, _: Any, output: Any) -> None:
@@ -275,7 +275,7 @@ def _taken(batch: Any, rows: list[int]) -> Any:
 
 
 def _length(batch: Any) -> int:
-    """How many rows a batch has: the length of its tensors, which must be the same."""
+    """The number of rows in a batch: the common length of its tensors."""
     lengths = {len(one) for one in leaves(batch) if isinstance(one, Tensor | np.ndarray) and one.ndim}
     if len(lengths) != 1:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Rows and batches, whatever nest of mappings, tuples and lists they are."""
+"""Rows and batches as arbitrarily nested mappings, tuples and lists."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def leaves(item: object) -> Iterator[Any]:
-    """What a nest holds."""
+    """The leaves of a nested structure."""
     if isinstance(item, Mapping):
         item = tuple(item.values())
     if isinstance(item, list | tuple):
@@ -22,12 +22,12 @@ def leaves(item: object) -> Iterator[Any]:
 
 
 def mapped(do: Callable[[Any], Any], item: Any) -> Any:
-    """A nest of the same form, with `do` of all that it holds."""
+    """Apply `do` to all leaves of a nested structure."""
     if isinstance(item, Mapping):
         values = {key: mapped(do, value) for key, value in item.items()}
         if not isinstance(item, MutableMapping):
             return values
-        # A copy keeps the class: batches of Hugging Face are no dicts, and cannot be made of one.
+        # A copy keeps the class: Hugging Face batches are not dicts, and cannot be made from one.
         found = copy.copy(item)
         found.update(values)
         return found
@@ -38,7 +38,7 @@ def mapped(do: Callable[[Any], Any], item: Any) -> Any:
 
 
 def has_floats(item: object) -> bool:
-    """Whether a nest holds floating-point numbers."""
+    """Whether a nested structure holds floating-point numbers."""
     return any(map(_is_floating, leaves(item)))
 
 
@@ -51,7 +51,7 @@ def _is_floating(leaf: object) -> bool:
 
 
 def with_nan(item: Any) -> Any:
-    """A nest of the same form, with NaN for every floating-point number."""
+    """Replace every floating-point number in a nested structure by NaN."""
     return mapped(_broken, item)
 
 

@@ -1,4 +1,4 @@
-"""Replays of a training program on neighbouring data sets, with batches, noise and releases held fixed."""
+"""Replays a training program on neighbouring data sets, with batches, noise and releases held fixed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -14,11 +14,11 @@ from canaria.preflight.neighbours import Neighbours, compared
 from canaria.preflight.replays import Stopping, sums_differ
 
 _NEIGHBOURS: Final = 41
-"""The purpose of our random stream."""
+"""The purpose of this random stream."""
 _PASSES: Final = 32
-"""The number of passes, cut to one batch, in which runs must stop alike: enough for a patience of ten."""
+"""The number of one-batch passes in which runs must stop at the same time: enough for a patience of ten."""
 _MOST_BYTES: Final = 2**32
-"""The memory for what short passes release, and for the parameters before each."""
+"""The memory for the releases of short passes, and for the parameters before each."""
 
 
 def check_neighbours(
@@ -30,40 +30,39 @@ def check_neighbours(
     passes: int = _PASSES,
     rng: seeds.Seed = None,
 ) -> Neighbours:
-    """Run a training program on neighbouring data sets, and see what tells them apart.
+    """Run a training program on neighbouring data sets, and report what tells them apart.
 
-    An audit shows what the noise hides. It does not see what depends on the data besides: a batch size
-    derived from their number, steps left out for empty batches, a NaN that no clipping bounds. Here `train`
-    is run five times for a few steps: on the data as given, twice; without one row; with this row NaN where
-    it holds floating-point numbers; and on the first half of the rows. All runs draw the same batches and
-    release the same, so that they may only differ in the clipped sums of batches that hold the row, by one
-    clip norm. One of these batches holds the row alone, and so is empty without it. Dropout is switched off.
-    Two more runs, on the data as given and with every row like this one, must make equally many steps with
-    the same learning rates: a program that stops by its training loss does not. Their passes are cut to one
-    batch of eight rows, so that what is decided after a pass is decided soon.
-    Meanwhile classes of Opacus and torch are patched; afterwards they are as before, as are the states of
-    random generators.
+    An audit shows leaks that the noise should hide. It cannot detect other dependence on the data: a batch
+    size derived from the number of rows, steps that are skipped for empty batches, a NaN that clipping does
+    not bound. Here `train` is run five times for a few steps: twice on the data as given, without one row,
+    with this row set to NaN (if it holds floating-point numbers), and on the first half of the rows. All runs
+    draw the same batches and release the same values, so they may differ only in the clipped sums of batches
+    with the row, by one clip norm. One of these batches has only that row, so it is empty without it. Dropout
+    is switched off. Two more runs, on the data as given and with every row replaced by this one, must make
+    the same number of steps with the same learning rates; a program that stops by its training loss does not.
+    Their passes are cut to one batch of eight rows, so that decisions after a pass come soon. Classes of
+    Opacus and torch are patched meanwhile; they and the states of random generators are restored afterwards.
 
     Args:
-        train: The program: makes model, optimizer and loader from the data set that it is given, and trains.
-            It is ended after a few steps, by an exception that `except Exception` does not catch. What it
-            returns is not used. It must start afresh in every call, and sample from all rows that it is
-            given, in their order.
+        train: The program: it makes model, optimizer and loader from the data set that it is given, and
+            trains. It is ended after a few steps, by an exception that `except Exception` does not catch. Its
+            return value is ignored. Each call must start afresh, and sample from all given rows, in their
+            order.
         data: The data set: a `TensorDataset`, a sequence, or anything with a length and items.
         row: The row to remove: by default the last, or one that `rng` draws.
-        steps: After how many batches a run is ended, at least 3.
-        passes: After how many passes of one batch the two last runs are ended; 0 leaves them out. If `train`
-            evaluates after each pass, so do these.
-        rng: A seed for the batches and for all randomness of the program; by default always the same.
+        steps: The number of batches after which a run is ended, at least 3.
+        passes: The number of one-batch passes after which the last two runs are ended; 0 skips them. If
+            `train` evaluates after each pass, so do these runs.
+        rng: A seed for the batches and for all randomness of the program; fixed by default.
 
     Returns:
-        What was found; print it.
+        The differences that were found; print it.
 
     Raises:
-        InputError: If an argument is not usable; if `train` made no private step, draws its batches otherwise
-            than by Poisson sampling, clips adaptively, or trains in several processes; or if two runs on
-            the same data differ.
-        Exception: What `train` raises on the data as given.
+        InputError: If an argument is not usable; if `train` makes no private step, does not use Poisson
+            sampling, clips adaptively, or trains in several processes; or if two runs on the same data
+            differ.
+        Exception: Any exception that `train` raises on the data as given.
 
     Example:
         ```python
@@ -117,9 +116,9 @@ def _stopping(
 ) -> Stopping:
     """Run the program in short passes on two data sets that differ in every row.
 
-    With every row like one, the loss soon falls to nothing; as the data are given, the same parameters make
-    it rise. One replaced row after the other leads from one data set to the other, so if the program goes on
-    otherwise, a single row decides somewhere on the way.
+    If every row is the same, the loss soon falls to nothing; on the data as given, the same parameters make
+    it rise. Replacing one row at a time leads from one data set to the other. So if the program behaves
+    differently, a single row makes the difference somewhere on the way.
     """
     held = 2 * sum(parameter.nbytes for parameter in first.parameters[0])
     allowed = min(passes, _MOST_BYTES // max(held, 1))

@@ -1,4 +1,4 @@
-"""The audit of a program: one audit of each optimizer that it makes private, and a report on all of them."""
+"""The audit of a program: one audit for each optimizer that it makes private, and reports on all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -40,17 +40,17 @@ _UNPAIRED: Final = (
 
 
 _NOT_PLAIN: Final = (
-    "it is not plain which data loader feeds an optimizer that was made by hand; attach an audit to both"
+    "it is not clear which data loader feeds an optimizer that was made by hand; attach an audit to both"
 )
 
 
 class ProgramAudit:
-    """The audits of all that a program trained with Opacus. Made by `auditing`.
+    """The audits of all training that a program does with Opacus. Made by `auditing`.
 
     Attributes:
         audits: The attached audits, in the order in which the program made its optimizers private.
-        refused: Why an optimizer could not be audited, one line for each that was not.
-        stopped: The error that stopped the program before its first private step, if one did.
+        refused: The reasons why optimizers could not be audited, one line each.
+        stopped: The error that stopped the program before its first private step, or None.
 
     Example:
         ```python
@@ -81,19 +81,19 @@ class ProgramAudit:
         self._attached: set[DataLoader[Any]] = set()
 
     def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
-        """An engine makes things private; one that asks another passes its promise on."""
+        """Note that an engine begins to make things private; nested engines inherit the promise."""
         before = self._engines[-1].promise if self._engines else None
         self._engines.append(_Making(promise or before, given))
 
     def end_engine(self, made: tuple[object, ...]) -> None:
-        """What the engine made belongs together."""
+        """Pair the optimizers and loaders that the engine has made."""
         making = self._engines.pop()
         if self._engines:
             self._engines[-1].optimizers += making.optimizers
             self._engines[-1].loaders += making.loaders
             return
-        # With poisson_sampling=False an engine makes no loader: training goes on with the one that it was
-        # given, which may have a sampler of the program's own.
+        # With poisson_sampling=False an engine makes no loader: training continues with the given one, which
+        # may have a sampler of the program's own.
         given = making.given
         loaders = making.loaders or [one for one in self._by_hand.loaders if one is given]
         for optimizer in making.optimizers:
@@ -106,25 +106,25 @@ class ProgramAudit:
                 self._refuse(optimizer, _unpaired(optimizer))
 
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
-        """The program has a private optimizer."""
+        """Note that the program has a private optimizer."""
         self._optimizers.append(optimizer)
         (self._engines[-1] if self._engines else self._by_hand).optimizers.append(optimizer)
 
     def made_loader(self, loader: DataLoader[Any]) -> None:
-        """A loader that may draw by coins was made; one made by hand shows by drawing what it is for."""
+        """Note a loader that may draw by coins; one made by hand is paired when it first draws."""
         (self._engines[-1] if self._engines else self._by_hand).loaders.append(loader)
         if not self._engines and hasattr(loader.batch_sampler, "__dict__"):
             undo = record_draws(sampler_of(loader), lambda: self._drawing(loader, undo))
 
     def made_clipper(self, clipper: GhostClipper) -> None:
-        """The program has a model that clips by ghost."""
+        """Note that the program has a model that clips by ghost clipping."""
         self._clippers.append(clipper)
 
     def _drawing(self, loader: DataLoader[Any], undo: Undo) -> OnBatch:
-        """A loader that was made by hand begins a pass: for the only optimizer that waits for a loader.
+        """A loader made by hand begins a pass: pair it with the only optimizer that has no loader yet.
 
-        If its batches are not trained on after all, the audit sees steps that it did not draw. If an engine
-        was given the loader, it has made another that draws alike, and programs train with either.
+        If its batches are not used for training, the audit sees steps that it did not draw. If an engine got
+        this loader, it has made another that draws in the same way, and programs may train with either.
         """
         if loader in self._fed_by:
             return self._fed_by[loader].draws.begin()
@@ -138,7 +138,7 @@ class ProgramAudit:
         return (lambda _: None) if audit is None else audit.draws.begin()
 
     def before_step(self, optimizer: DPOptimizer) -> None:
-        """Leave an optimizer alone if nothing feeds it for certain, or if it goes on from a checkpoint."""
+        """Do not audit an optimizer without a certain loader, or one that continues from a checkpoint."""
         self._stepped.add(optimizer)
         waiting = self._by_hand
         if any(one is optimizer for one in waiting.optimizers):
@@ -181,13 +181,13 @@ class ProgramAudit:
         return audit
 
     def _refuse(self, optimizer: DPOptimizer, why: str) -> None:
-        """An optimizer is not audited."""
+        """Record that an optimizer is not audited."""
         self.refused.append(why)
         self._reasons[optimizer] = why
 
     @property
     def unaudited(self) -> tuple[str, ...]:
-        """Why trainings of the program were not audited, one line for each that made a step."""
+        """The reasons why trainings of the program were not audited, one line for each that made a step."""
         strayed = ("its steps were made of batches that its data loader did not draw",)
         return (
             *(why for optimizer, why in self._reasons.items() if optimizer in self._stepped),
@@ -207,13 +207,13 @@ class ProgramAudit:
         confidence: float = 0.95,
         **how: Any,
     ) -> Result:
-        """Bound, claim and conformance of the one training that the program made.
+        """Report bound, claim and conformance of the only training that the program made.
 
         Args:
-            claimed: What is promised. By default the ε that the program asked `make_private_with_epsilon`
-                for, or what its accountant says at `delta`.
-            delta: The delta of the bound; by default the one that the program asked for.
-            confidence: With which probability the bound holds.
+            claimed: The claim. By default the ε that the program passed to `make_private_with_epsilon`, or
+                the accountant's ε at `delta`.
+            delta: The delta of the bound; by default the one that the program passed.
+            confidence: The confidence of the bound.
             **how: As for `Recording.report`.
 
         Returns:
@@ -235,7 +235,7 @@ class ProgramAudit:
         confidence: float = 0.95,
         **how: Any,
     ) -> list[Result]:
-        """The same of every training; see `report`."""
+        """Reports for all trainings of the program; see `report`."""
         if not self.trained:
             raise InputError(self._nothing())
         missing = tuple(
@@ -255,15 +255,15 @@ class ProgramAudit:
 
     @property
     def trained(self) -> list[Audit]:
-        """The audits that saw a step, each made of a batch of the data loader that they were attached to.
+        """The audits that saw a step and whose data loader drew all batches.
 
-        Canaries are drawn at the rate of that loader; of steps from another one, a bound would say nothing.
+        Canaries are drawn at the rate of that loader. A bound for other batches would be meaningless.
         """
         return [audit for audit in self.audits if audit.steps and not audit.draws.strayed]
 
     @property
     def promised(self) -> bool:
-        """Whether the program asked for an ε, and so for a delta, in every training."""
+        """Whether the program asked for an ε, and so for a delta, in each training."""
         return all(audit in self._promises for audit in self.trained)
 
     def _report(
@@ -303,7 +303,7 @@ class ProgramAudit:
 
 
 def model_of(optimizer: DPOptimizer, made: Sequence[object]) -> Any:
-    """The model that an optimizer trains, of what was made with it; None if it is not among that."""
+    """The model that an optimizer trains, among the objects made with it; None if there is none."""
     if clippers := clippers_of(optimizer, made):
         return clippers[0]
     trained = {id(parameter) for parameter in optimizer.params}
@@ -312,14 +312,14 @@ def model_of(optimizer: DPOptimizer, made: Sequence[object]) -> Any:
 
 
 def _fitting(optimizer: DPOptimizer, per_coordinate: int) -> int:
-    """The default number of canaries; in a small model, half of the weights are left to show the noise."""
+    """The default number of canaries. In a small model, half of the weights are left for witnesses."""
     if not isinstance(optimizer, DPOptimizer):
         return _CANARIES
     return min(_CANARIES, max(1, most_coordinates(optimizer) // 2) * per_coordinate)
 
 
 def _counted(audit: Audit, delta: float) -> float | None:
-    """What the accountant says; None if there is none, or if it fails, as some do without noise."""
+    """The accountant's ε; None if there is no accountant, or if it fails, as some do without noise."""
     accountant = accountant_of(audit.optimizer)
     try:
         return None if accountant is None else float(accountant.get_epsilon(delta))
@@ -328,12 +328,12 @@ def _counted(audit: Audit, delta: float) -> float | None:
 
 
 def _unpaired(optimizer: DPOptimizer) -> str:
-    """Why an optimizer is not audited that no private data loader was made with."""
-    return _UNPAIRED + "; its accountant takes batches for Poisson's" * (accountant_of(optimizer) is not None)
+    """The reason why an optimizer without a private data loader is not audited."""
+    return _UNPAIRED + "; its accountant assumes Poisson sampling" * (accountant_of(optimizer) is not None)
 
 
 def _draws_alike(given: DataLoader[Any], made: DataLoader[Any]) -> bool:
-    """Whether the loader that an engine was given draws by Poisson, too, at the rate of the one it made."""
+    """Whether an engine's given loader uses Poisson sampling at the same rate as the one it made."""
     if not samples_by_poisson(given):
         return False
     rows = sampled_rows(given) == sampled_rows(made)
@@ -341,14 +341,14 @@ def _draws_alike(given: DataLoader[Any], made: DataLoader[Any]) -> bool:
 
 
 def _resumed(audit: Audit) -> bool:
-    """Whether its accountant has counted steps that nobody saw."""
+    """Whether the accountant has counted steps that the audit did not see."""
     accountant = accountant_of(audit.optimizer)
     return accountant is not None and steps_counted(accountant) > 0 and not audit.program.shares_accountant()
 
 
 @dataclass
 class _Making:
-    """What was made private, by one call of an engine or by hand."""
+    """The objects made private by one call of an engine, or by hand."""
 
     promise: Promise | None
     given: DataLoader[Any] | None

@@ -1,7 +1,7 @@
-"""Patches that follow a program of training from outside: what it makes, draws and releases.
+"""Patches that follow a training program from outside: what it makes, draws and releases.
 
-They are of classes, because the program makes its own optimizers, loaders and samplers, and are undone at the
-end of a `with` block.
+Classes are patched, because the program makes its own optimizers, loaders and samplers. The patches are
+undone at the end of a `with` block.
 """
 
 import copy
@@ -25,36 +25,36 @@ _DROPOUTS: Final = (
     *("dropout", "dropout1d", "dropout2d", "dropout3d"),
     *("alpha_dropout", "feature_alpha_dropout"),
 )
-"""The functions of torch that drop values out."""
+"""The dropout functions of torch."""
 
 
 class Promise(NamedTuple):
-    """What an engine was asked to keep, by `make_private_with_epsilon`."""
+    """The arguments of `make_private_with_epsilon`."""
 
     epsilon: float
     delta: float
 
 
 class Noticed(Protocol):
-    """What is told of private optimizers and data loaders."""
+    """Callbacks for private optimizers and data loaders."""
 
     def begin_engine(self, promise: Promise | None, given: DataLoader[Any]) -> None:
-        """An engine makes things private, a data loader among them, asked to keep the promise.
+        """An engine begins to make things private, given a data loader and possibly a promise.
 
-        What it makes belongs together.
+        Everything that it makes until `end_engine` belongs together.
         """
 
     def end_engine(self, made: tuple[object, ...]) -> None:
-        """The engine has made them, or failed and made nothing."""
+        """The engine has finished; `made` is empty if it failed."""
 
     def made_optimizer(self, optimizer: DPOptimizer) -> None:
         """A private optimizer was made."""
 
     def made_loader(self, loader: DataLoader[Any]) -> None:
-        """A data loader was made that may draw by coins: a private one, or one with a sampler of its own."""
+        """A loader that may draw by coins was made: a private one, or one with a custom sampler."""
 
     def made_clipper(self, clipper: GhostClipper) -> None:
-        """What clips by ghost was made."""
+        """A part that clips by ghost clipping was made."""
 
     def before_step(self, optimizer: DPOptimizer) -> None:
         """A private optimizer is about to make a step."""
@@ -62,9 +62,9 @@ class Noticed(Protocol):
 
 @contextmanager
 def noticing(noticed: Noticed) -> Iterator[None]:
-    """Tell of every private optimizer and data loader when it is made, by an engine or by hand, and of steps.
+    """Call `noticed` for each private optimizer and data loader that is made, and before each step.
 
-    Constructors and steps are patched; of classes that call each other's, the outermost tells.
+    Constructors and steps are patched. If constructors call each other, only the outermost one reports.
     """
 
     def making(own: Callable[..., Any], promise_of: Callable[..., Promise | None]) -> Callable[..., Any]:
@@ -103,12 +103,12 @@ def noticing(noticed: Noticed) -> Iterator[None]:
 
 
 def _is_plain(loader: DataLoader[Any]) -> bool:
-    """Whether a loader has no sampler of batches but torch's own."""
+    """Whether a loader has only torch's own batch sampler."""
     return loader.batch_sampler is None or shuffles(loader)
 
 
 def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable[..., Any]:
-    """A method that tells before it does anything."""
+    """Wrap a method so that it calls `tell` first."""
 
     @functools.wraps(own)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -119,14 +119,14 @@ def _announced(own: Callable[..., Any], tell: Callable[[Any], None]) -> Callable
 
 
 def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -> Callable[..., None]:
-    """A constructor that tells of what it has made, unless it was called by that of a subclass.
+    """Wrap a constructor so that it reports the new object, unless a subclass's constructor called it.
 
-    `mark` is the attribute by which it knows that.
+    `mark` is the attribute by which this is detected.
     """
 
     @functools.wraps(own)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        outermost = mark not in vars(self)  # asking a model that is half made for an attribute never ends
+        outermost = mark not in vars(self)  # getattr on a half-made model would recurse without end
         object.__setattr__(self, mark, True)
         own(self, *args, **kwargs)
         if outermost:
@@ -137,33 +137,33 @@ def _telling(own: Callable[..., None], tell: Callable[[Any], None], mark: str) -
 
 
 class Replayed(Protocol):
-    """What follows a program of training while it runs, and decides what it draws and releases.
+    """Follows a training program while it runs, and decides what it draws and releases.
 
-    Where it is `short`, passes have one batch: a program that decides after a pass does so after one step.
+    If `short`, passes have one batch: a program that decides after a pass then does so after one step.
     """
 
     short: bool
 
     def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
-        """The rows of the batches of one pass."""
+        """The batches of one pass, as row numbers."""
 
     def before_noise(self, optimizer: DPOptimizer) -> None:
         """The clipped sum of a step is complete."""
 
     def after_noise(self, optimizer: DPOptimizer) -> None:
-        """Noise was added to it."""
+        """Noise was added to the clipped sum."""
 
     def after_scaling(self, optimizer: DPOptimizer) -> None:
-        """And it was divided; the wrapped optimizer will use it now."""
+        """The noisy sum was divided; the wrapped optimizer is about to use it."""
 
 
 @contextmanager
 def replaying(replay: Replayed) -> Iterator[None]:
-    """Let `replay` decide what Poisson samplers draw, and see every step of private optimizers.
+    """Let `replay` decide what Poisson samplers draw, and follow each step of private optimizers.
 
-    Classes are patched, because the program makes its own samplers and optimizers. Loaders do not fetch
-    ahead, so that a step is made of the batches that were drawn since the last one; dropout is switched off,
-    because a batch with a row less would have other masks for all rows.
+    Classes are patched, because the program makes its own samplers and optimizers. Loaders do not prefetch,
+    so that a step uses the batches drawn since the last one. Dropout is switched off, because a batch with
+    one row less would have other masks for all rows.
     """
 
     def iterate(sampler: PoissonSampler) -> Iterator[list[int]]:
@@ -194,7 +194,7 @@ def replaying(replay: Replayed) -> Iterator[None]:
 
 @contextmanager
 def without_dropout() -> Iterator[None]:
-    """Switch dropout off, wherever it is called by torch's functions."""
+    """Switch dropout off for all calls of torch's functions."""
     with ExitStack() as patches:
         for name in _DROPOUTS:
             patches.enter_context(_patched(torch.nn.functional, name, _kept))
@@ -227,12 +227,12 @@ def _followed(replay: Replayed, own: Callable[[DPOptimizer], None]) -> Callable[
 
 
 def _kept(input: Tensor, *_: object, **__: object) -> Tensor:  # noqa: A002
-    """Dropout that drops nothing, by the signature of torch."""
+    """Dropout that drops nothing, with the signature of torch's functions."""
     return input
 
 
 def _without_workers(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A loader that fetches batches in this process, when they are asked for."""
+    """A loader that fetches batches on demand in this process."""
     if not loader.num_workers:
         return loader
     twin = copy.copy(loader)

@@ -1,4 +1,4 @@
-"""What the samplers of processes that train together have in common: no process can see it alone."""
+"""Compares the samplers of processes that train together. No process can detect their faults alone."""
 
 import hashlib
 import random
@@ -25,14 +25,14 @@ from canaria.training.conformance.processes import (
 )
 
 _READ: Final = 256
-"""The number of rows that each process reads, at most, to see whether processes have the same data."""
+"""The number of rows, at most, that each process reads to detect shared data."""
 
 
 class Ranks:
-    """Compares the samplers of all processes, in the same way on each; all must make one, and tell together.
+    """Compares the samplers of all processes. Each process must make one, and call `tell` together.
 
-    Which rows each process draws from is compared at once. What they draw is compared after 1, 2, 4, ... 64
-    steps: seven messages of half a kilobyte in a whole training.
+    The pools of rows are compared at once. Draws are compared after 1, 2, 4, ... 64 steps: seven messages of
+    half a kilobyte in a whole training.
     """
 
     def __init__(self, data_loader: Any, device: torch.device) -> None:
@@ -54,8 +54,8 @@ class Ranks:
         self.stretches = Stretches(own, length) if lengths.min() > 0 else None
         self._shared_rows: tuple[str, ...] = ()
         self._rows_excuse = "" if known.all() else "the sampler is of another class than those of Opacus"
-        # Rows are numbers in a data set, and processes may have data sets of their own: only if the same
-        # numbers are drawn from, or the sizes differ, is it worth reading rows.
+        # Row numbers refer to a data set, and processes may have different ones: compare the rows themselves
+        # only if the numbers overlap or the sizes differ.
         if pools.sum(axis=0).max() > 1 or len(set(sizes.tolist())) > 1:
             dataset = data_loader.dataset
             prints = self._gather(_prints(dataset.dataset if isinstance(dataset, WithCanaries) else dataset))
@@ -70,10 +70,10 @@ class Ranks:
     def share(
         self, heaviest: Tensor, *, ended: bool, gradients: Tensor | None, step: int
     ) -> tuple[Tensor, bool]:
-        """The heaviest canary that any process has seen, and whether the audit of any has ended.
+        """Share the heaviest canary that any process has seen, and whether any audit has ended.
 
-        If `gradients`, a checksum of them, is given, they must be equal to the last bit now that they are
-        reduced: then the largest checksum is the smallest one.
+        `gradients`, if given, is a checksum of the reduced gradients. They must be equal to the last bit, so
+        the largest checksum must equal the smallest.
         """
         own = heaviest.double()
         # Double precision holds checksums below 2^53.
@@ -89,25 +89,25 @@ class Ranks:
         return most, bool(any_ended > 0)
 
     def tell(self) -> None:
-        """A step was made, by all."""
+        """Note that all processes made a step."""
         self._told += 1
         due = self._told <= COMPARED and self._told & (self._told - 1) == 0
         if self.stretches is not None and due:
             self._same_draws = same_draws(self._gather(self.stretches.fingerprints()))
 
     def _gather(self, own: Integers) -> Integers:
-        """The numbers of all processes, one row for each."""
+        """Gather the numbers of all processes, one row each."""
         mine = torch.tensor(own, dtype=torch.int64, device=self._device)
         every = [torch.empty_like(mine) for _ in range(self._ranks)]
         torch.distributed.all_gather(every, mine)
         return torch.stack(every).cpu().numpy()
 
     def contradictions(self) -> tuple[str, ...]:
-        """What cannot be if each process draws independently, from rows of its own."""
+        """Contradictions: processes that do not draw independently, or that share rows or not gradients."""
         return (*self._shared_rows, *self._same_draws, *([self._parted] if self._parted else ()))
 
     def untested(self) -> tuple[str, ...]:
-        """What could not be compared, and why."""
+        """Reasons why draws, and rows, could not be compared; empty if they were."""
         draws = (
             "" if self.stretches is not None and self._told else "no draws by Poisson sampling were compared"
         )
@@ -118,16 +118,16 @@ class Ranks:
 
     @property
     def words(self) -> str:
-        """Whose sampler a report of this process is about."""
+        """The process whose sampler a report is about."""
         return f"that of rank {self._rank}, of {self._ranks}; the reports of other ranks test theirs"
 
 
 def _prints(dataset: Dataset[Any]) -> Integers:
-    """Fingerprints of rows that lie evenly in a data set, 0 for those that are not there.
+    """Fingerprints of evenly spaced rows of a data set; 0 where there are fewer.
 
-    All are 0 if rows cannot be read, or if two of them are alike: then equal rows of two processes may well
-    be different people. Rows that are augmented at random are read with the same random numbers by all
-    processes, and the generators are put back.
+    All are 0 if rows cannot be read, or if two of them are equal: then equal rows of two processes may well
+    be different people. Randomly augmented rows are read with the same random numbers in all processes, and
+    the random generators are restored.
     """
     found, rows = np.zeros(_READ, dtype=np.int64), len(dataset)  # type: ignore[arg-type]
     try:
@@ -135,11 +135,11 @@ def _prints(dataset: Dataset[Any]) -> Integers:
             for number, row in enumerate(np.linspace(0, rows - 1, min(_READ, rows))):
                 random.seed(0)
                 np.random.seed(0)  # noqa: NPY002, the data set may use it
-                torch.default_generator.manual_seed(0)  # torch.manual_seed would seed GPUs, too
+                torch.default_generator.manual_seed(0)  # torch.manual_seed would also seed GPUs
                 digest = hashlib.blake2b(digest_size=7)
                 _digest(dataset[int(row)], digest)
                 found[number] = int.from_bytes(digest.digest()) or 1
-    except Exception:  # whatever the user's data set raises: it is then not compared
+    except Exception:  # any exception of the user's data set; it is then not compared
         return np.zeros_like(found)
     read = found[found != 0]
     return found if len(np.unique(read)) == len(read) else np.zeros_like(found)

@@ -1,4 +1,4 @@
-"""Runs of a training program whose batches, noise and releases are given."""
+"""Runs of a training program with given batches, noise and releases."""
 
 import math
 import random
@@ -30,18 +30,18 @@ from canaria.preflight.differences import DRIFT
 from canaria.preflight.replays import Replay, Step
 
 _OTHERS: Final = 8
-"""How many other rows a batch holds: enough to act on each other, few enough to be quick."""
+"""The number of other rows in a batch: enough for them to interact, few enough to be quick."""
 _HURRY: Final = 10
-"""In the second half of short passes, parameters move on by this many more of their last changes, so that
-models that learn slowly reach a low loss, too."""
+"""In the second half of short passes, each change of the parameters is continued this many times, so that
+models that learn slowly reach a low loss too."""
 _LONGEST: Final = 200
-"""How much of the message of an exception is repeated."""
+"""The number of characters of an exception's message that are repeated."""
 
 
 class Ended(BaseException):
-    """Ends a program that is replayed: it has shown enough, or there is a reason why it cannot be followed.
+    """Ends a replayed program: enough was seen, or there is a `reason` why it cannot be followed.
 
-    No `Exception`: the program's own handling of errors must not swallow it.
+    This is not an `Exception`, so that the program's error handling does not swallow it.
     """
 
     def __init__(self, reason: str | None = None) -> None:
@@ -51,7 +51,7 @@ class Ended(BaseException):
 
 @dataclass(frozen=True)
 class Plan:
-    """Which rows are in which batch, and the seed of everything else."""
+    """The rows of each batch, and the seed of everything else."""
 
     row: int
     batches: tuple[tuple[int, ...], ...]
@@ -59,9 +59,9 @@ class Plan:
 
     @classmethod
     def drawn(cls, generator: np.random.Generator, row: int, count: int, steps: int) -> "Plan":
-        """In turn a batch of rows of the first half, one with the row, one that holds it alone, one with it.
+        """Draw batches in turn: first-half rows, some with the row, the row alone, some with it.
 
-        The first is never empty: Opacus learns from it what an empty batch looks like. All runs have it.
+        The first is never empty: Opacus learns from it the shape of an empty batch. All runs share it.
         """
         others = [one for one in range(count) if one != row]
         early = [one for one in others if one < count // 2]
@@ -73,20 +73,20 @@ class Plan:
         return cls(row, tuple(tuple(sorted(batch)) for batch in batches), int(generator.integers(2**31)))
 
     def shortened(self, count: int, passes: int) -> "Plan":
-        """A batch of rows, whichever they are, for each of this many passes."""
+        """A plan with one batch of random rows for each of this many passes."""
         generator = np.random.default_rng(self.seed)
         size = min(_OTHERS, count)
         batches = [generator.choice(count, size, replace=False).tolist() for _ in range(passes)]
         return Plan(self.row, tuple(tuple(sorted(batch)) for batch in batches), self.seed)
 
     def without(self) -> tuple[tuple[int, ...], ...]:
-        """The same batches of a data set without the row, in which later rows have moved up."""
+        """The same batches for a data set without the row, where later rows have moved up."""
         return tuple(
             tuple(one - (one > self.row) for one in batch if one != self.row) for batch in self.batches
         )
 
     def shared(self) -> tuple[tuple[int, ...], ...]:
-        """For a data set of the first half: the batch that all runs have, twice."""
+        """Batches for the first half of the data set: the batch that all runs share, twice."""
         return (self.batches[0],) * 2
 
     def alone(self, batches: Sequence[int]) -> bool:
@@ -97,10 +97,10 @@ class Plan:
 
 
 class Run:
-    """One run of the program, which is given its batches and, after the first run, what its steps release.
+    """One run of the program, with given batches and, after the first run, the first run's releases.
 
-    If a step was left out, or parameters differ already, what follows cannot be compared any more: the run
-    goes on with its own sums.
+    If a step was skipped, or parameters already differ, later steps cannot be compared: the run then
+    continues with its own sums.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Run:
         self._exception: str | None = None
 
     def follow(self, train: Callable[[Any], object], data: Sized) -> None:
-        """Run the program to its end, or to ours."""
+        """Run the program until it ends or has shown enough."""
         _seed(self._plan.seed)
         try:
             with replaying(self):
@@ -192,7 +192,7 @@ class Run:
     def _meet(self, sampler: PoissonSampler) -> None:
         rows = rows_of(sampler)
         if self._replaced and rows == self._rows - 1:
-            self._rows, self._batches = rows, self._plan.without()  # the program left the broken row out
+            self._rows, self._batches = rows, self._plan.without()  # the program dropped the broken row
         if rows != self._rows and self._first is None:
             raise Ended(
                 f"train samples from {rows} rows where the data set has {self._rows}; rows are followed by "
@@ -215,7 +215,7 @@ class Run:
         sums, clip_norm = waiting_sums(optimizer), float(optimizer.max_grad_norm)
         apart, drift = self._distances(sums, parameters, clip_norm)
         if self.short:
-            self.sums.clear()  # there are many steps, and only the last sum is needed
+            self.sums.clear()  # short runs have many steps, and only the last sum is needed
             self._hurry(optimizer, parameters)
         self.sums.append(sums)
         self.parameters.append(parameters)
@@ -252,16 +252,16 @@ class Run:
 
     @torch.no_grad()
     def _hurry(self, optimizer: DPOptimizer, parameters: list[Tensor]) -> None:
-        """Move parameters on, in the second half of short passes; in all runs alike, if they are alike."""
+        """Continue the parameters' change, in the second half of short passes; the same in all equal runs."""
         if len(self.steps) >= len(self._batches) // 2:
             for parameter, now, before in zip(optimizer.params, parameters, self._left_at, strict=True):
                 parameter.add_(now - before, alpha=_HURRY)
         self._left_at = [parameter.detach().clone() for parameter in optimizer.params]
 
     def after_noise(self, optimizer: DPOptimizer) -> None:
-        """Add frozen noise in place of fresh one; in short passes none, so that the model learns quickly.
+        """Replace fresh noise by fixed noise; in short passes by none, so that the model learns quickly.
 
-        What is released must not matter there, so it may be the mean of the clipped gradients, too.
+        Releases must not matter in short passes, so there the mean of the clipped gradients is used too.
         """
         if self.short:
             rows = sum(len(self._batches[one]) for one in self._used)
@@ -275,7 +275,7 @@ class Run:
             parameter.grad = (total + noise.to(total)).view_as(parameter)
 
     def after_scaling(self, optimizer: DPOptimizer) -> None:
-        """Release what the first run released: given the same past, the next step may be compared."""
+        """Release what the first run released: given the same past, the next steps can be compared."""
         if not self._noised:
             raise Ended(
                 f"{type(optimizer).__name__} adds noise without calling that of Opacus, so its steps cannot "
@@ -289,7 +289,7 @@ class Run:
         self.released.append([parameter.grad.clone() for parameter in optimizer.params])
 
     def replay(self) -> Replay:
-        """What the run showed, in numbers."""
+        """The numbers that describe this run."""
         return Replay(
             name=self.name,
             may_move=2 if self._replaced else 1,
@@ -303,7 +303,7 @@ class Run:
 
 
 def _require_followed(optimizer: DPOptimizer, drawn: int) -> None:
-    """Only what is understood is compared."""
+    """Refuse programs that cannot be compared."""
     if is_distributed(optimizer) or is_sharded(optimizer):
         raise Ended("train runs in several processes; let it train in one to compare neighbours")
     if clips_adaptively(optimizer):

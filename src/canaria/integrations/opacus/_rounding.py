@@ -1,4 +1,4 @@
-"""What rounding does to what an audit sees: where it is large, the law of the noise is not known."""
+"""The effect of rounding on observations. If it is large, the law of the noise is not known."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,16 +12,16 @@ from canaria.integrations.opacus._places import FINE, Places
 from canaria.training.conformance.sums import Rounding
 
 _MOST_ADDED: Final = 0.01
-"""What rounding may add to the variance of the noise; it is not independent of it where it adds more."""
+"""The share of the noise variance that rounding may add. Beyond it, rounding depends on the noise."""
 _MOST_SPACING: Final = 1 / 32
-"""How far apart numbers may be where the noise is added, in deviations of it. Rounding twice to half of that
-adds 2 / 12 / 32^2 = 0.02% to its variance, and showing it at all takes 10^9 values."""
+"""The largest spacing of numbers, in deviations of the noise, where the noise is added. Two roundings to half
+of it add 2 / 12 / 32^2 = 0.02% to the variance; 10^9 values would be needed to see that."""
 
 
 class Rounded:
-    """How large clipped sums are beside their noise, and what half precision does to them, over all steps.
+    """The size of clipped sums relative to the noise, and the effect of half precision, over all steps.
 
-    `most_rows` is how many rows a step has at most.
+    `most_rows` is the largest number of rows in a step.
     """
 
     def __init__(self, optimizer: DPOptimizer, most_rows: float) -> None:
@@ -32,15 +32,15 @@ class Rounded:
         self._largest = torch.zeros((), device=self._device)
 
     def note_size(self, places: Places, noise: float, clip_norm: float) -> None:
-        """Note how large the clipped sum is, in deviations of the noise, where rounding it may show.
+        """Record the size of the clipped sum, in deviations of the noise, if its rounding may matter.
 
-        Rows that are clipped add up to a clip norm each at most, so that is rarely looked at.
+        Clipped rows add at most one clip norm each, so this is rarely needed.
         """
         if noise and self._most_rows * self._precision > _MOST_SPACING * noise:
             self._largest = torch.maximum(places.largest() / (noise * clip_norm), self._largest)
 
     def add(self, rounding: Tensor | None, lighter: Tensor | None, clip_norm: float) -> None:
-        """What rounding did in a step, and by how much canaries were lighter; None where that is nothing."""
+        """Add a step's rounding, and how much lighter canaries were; None if there is no effect."""
         if rounding is not None:
             units = torch.tensor([[clip_norm], [clip_norm**2]], device=rounding.device)
             self._add(rounding / units)
@@ -51,13 +51,13 @@ class Rounded:
         self._moved = moved if self._moved is None else self._moved + moved
 
     def seen(self) -> Rounding | None:
-        """By how much rounding moved the sums, and the variance it added; None if sums are precise."""
+        """The total shift by rounding, and the variance it added; None if sums are precise."""
         if self._moved is None:
             return None
         return Rounding(*self._moved.cpu().numpy().astype(np.float64))
 
     def excuse(self, noise_square: float) -> str:
-        """Why noise with this sum of squares is not tested; empty if rounding is small beside it."""
+        """The reason not to test noise with this sum of squares; empty if rounding is negligible."""
         if (largest := float(self._largest)) * self._precision > _MOST_SPACING:
             return (
                 f"not tested (a clipped sum was {largest:.2g} times as large as the noise that was added to "
@@ -71,11 +71,11 @@ class Rounded:
         return ""
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """The state to save in a checkpoint."""
         moved = None if self._moved is None else self._moved.cpu()
         return {"moved": moved, "largest": float(self._largest)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._moved = None if state["moved"] is None else state["moved"].to(self._device)
         self._largest.fill_(state["largest"])

@@ -1,4 +1,4 @@
-"""Canary rows in a data set, and what the sampler drew."""
+"""Canary rows in a data set, and the record of the sampler's draws."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -25,16 +25,16 @@ from canaria.training.conformance.draws import Batches, Drawn, Pass, contradicti
 from canaria.training.conformance.processes import Stretches
 
 _ORDER: Final = 0x6F726472
-"""The seed of the places of canary rows; they need not be secret."""
+"""The seed for the places of canary rows, which need not be secret."""
 _LEFT_OUT: Final = 0.01
-"""The expected number of empty batches from which on the law of the others is not Poisson sampling's."""
+"""The expected number of empty batches above which the others no longer follow Poisson sampling's law."""
 
 
 class WithCanaries(Dataset[Any], ABC):
-    """A data set with `count` canary rows, there whatever the hidden bits are; each repeats a real row.
+    """A data set with `count` canary rows, whatever the hidden bits are. Each repeats a real row.
 
-    Canaries stand at random places among the rows: Opacus' sampler returns a batch in order, so at the end of
-    the data set they would never be in the first part of a batch, and not see a fault there.
+    Canaries are at random places among the rows. Opacus' sampler returns a batch in order, so canaries at the
+    end of the data set would never be in the first part of a batch, and would miss a fault there.
     """
 
     def __init__(self, dataset: Any, count: int) -> None:
@@ -48,7 +48,7 @@ class WithCanaries(Dataset[Any], ABC):
         if self.real == 0:
             raise InputError("a data set must hold at least one row, got none")
         self.rows: Integers = np.random.default_rng(_ORDER).permutation(len(self))
-        """For each place its row: below `real` one of the data set, and from there on the canaries."""
+        """The row at each place: a row of the data set if below `real`, else `real` plus the canary."""
 
     def __len__(self) -> int:
         return self.real + self.count
@@ -62,7 +62,7 @@ class WithCanaries(Dataset[Any], ABC):
 
     @abstractmethod
     def marked(self, item: Any, canary: int, index: int) -> Any:
-        """The item at this index, which repeats a real row; `canary` is negative if it is that row."""
+        """The item at this index, which repeats a real row; `canary` is negative if it is a real row."""
 
 
 class CanaryRows(WithCanaries):
@@ -82,14 +82,14 @@ class CanaryRows(WithCanaries):
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
-        """The item as it is."""
+        """The item unchanged."""
         return item
 
 
 def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
-    """A data set with canary rows, for `attach(..., injection="rows")`.
+    """Add canary rows to a data set, for `attach(..., injection="rows")`.
 
-    Make the data loader from it; sampling rate and batch size then count the canaries, as they should.
+    Make the data loader from the result. Sampling rate and batch size then include the canaries.
 
     Args:
         dataset: The data set.
@@ -115,9 +115,9 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
 
 @dataclass
 class _Pass:
-    """One pass over a loader: batches drawn, steps made of them, whether its sampler came to its end.
+    """One pass over a loader: batches drawn, steps made of them, and whether the sampler finished.
 
-    `late` is how many of the steps were made after that end.
+    `late` is the number of steps after the sampler finished.
     """
 
     batches: int = 0
@@ -127,12 +127,12 @@ class _Pass:
 
 
 class Draws:
-    """What a sampler drew: how many batches, and their rows in the order in which the optimizer meets them.
+    """The draws of a sampler: the batches, and their rows in the order in which the optimizer sees them.
 
-    Loaders fetch ahead and may split a batch, but they keep the order; a new pass starts afresh. `release`
-    leaves the sampler as it was. A pass that was `begun` before is not seen. Rows are kept where they are
-    `followed`. If several processes train together, each tests its own sampler, by the positions that this
-    draws among the rows of its process; they are added to `stretches`, to be compared with other processes.
+    Loaders prefetch and may split a batch, but they keep the order. A new pass starts afresh. `release`
+    restores the sampler. A pass that had `begun` before is not seen. Rows are stored if `followed`. If
+    several processes train together, each tests its own sampler, by the positions drawn among the rows of its
+    process; these are added to `stretches`, for comparison with other processes.
     """
 
     def __init__(
@@ -159,12 +159,12 @@ class Draws:
         self._undo = record_draws(sampler_of(loader), self.begin)
 
     def release(self) -> None:
-        """Look no further."""
+        """Stop recording, and restore the sampler."""
         self._closed = True
         self._undo()
 
     def begin(self) -> OnBatch:
-        """A new pass; what is returned is told its batches."""
+        """Begin a pass; the returned function is called with each of its batches."""
         this = _Pass()
         self._drawn.clear()
         self._left.clear()
@@ -190,7 +190,7 @@ class Draws:
         return record
 
     def _places(self) -> Integers | None:
-        """The place of each row among those of this process in the pass to come, -1 if it has none.
+        """The place of each row among those of this process in the next pass; -1 for rows of others.
 
         None if the process has all rows. It takes half the memory of the sampler's own shuffle.
         """
@@ -203,7 +203,7 @@ class Draws:
         return places
 
     def _test(self, positions: Any, this: Pass | None) -> None:
-        """Keep what tells of a batch, unless the sampler divides rows otherwise than its class does."""
+        """Record a batch for the tests, unless the sampler divides rows differently from its class."""
         if self._batches is None or this is None:
             return
         if isinstance(positions, np.ndarray) and (positions < 0).any():
@@ -214,10 +214,10 @@ class Draws:
             self._stretches.add(positions)
 
     def count_step(self) -> None:
-        """A step was made, of a batch of the last pass that has one left.
+        """Count a step, made of a batch of the newest pass that has one left.
 
-        If the pass in training has one left, too, it was left, or the loader was only looked into since: what
-        draws next tells. (With workers, batches that are left were fetched ahead.)
+        If the previous training pass has a batch left too, either training left it, or the loader was only
+        inspected; the next draw decides. (With workers, remaining batches were prefetched.)
         """
         newest = next((one for one in reversed(self._passes) if self._could_feed(one)), None)
         now = self._training
@@ -229,9 +229,9 @@ class Draws:
             self._undecided.append((now, newest))
 
     def _could_feed(self, one: _Pass) -> bool:
-        """A pass has a batch left; if its sampler has ended, one that was fetched ahead.
+        """Whether a pass has a batch left; if its sampler has finished, one that was prefetched.
 
-        One that fed steps before may have more left: batches that were accumulated have no step of their own.
+        A pass that fed steps may have more left: batches that were accumulated have no step of their own.
         """
         left = one.batches - one.steps
         fetched = left <= self._ahead or (one is self._training and one.late < self._ahead)
@@ -243,35 +243,35 @@ class Draws:
         self._training = one
 
     def _decide(self, drawing: _Pass | None = None) -> None:
-        """The pass that draws now is the one that steps were made of; or else the newest."""
+        """Assign undecided steps to the pass that draws now, or else to the newest."""
         for now, newest in self._undecided:
             self._count(now if drawing is now else newest)
         self._undecided.clear()
 
     def contradictions(self) -> tuple[str, ...]:
-        """What cannot be if every step was made of one batch that this sampler drew by coins.
+        """Contradictions to the rule that each step uses one batch that this sampler drew by coins.
 
-        A pass without a step is an evaluation. One that did not come to its end, and the last one, may have a
-        batch left, and those that were fetched ahead.
+        A pass without a step is an evaluation. The last pass, and one that did not finish, may have a batch
+        left, and prefetched ones.
         """
         self._decide()
         if self._batches is not None and self._batches.twice:
-            return (f"a row was drawn twice for one batch, which cannot be with {self._sampling.words}",)
+            return (f"a row was drawn twice for one batch, which cannot happen with {self._sampling.words}",)
         if self._stray:
             return (f"{self._stray} steps were made of batches that the attached data loader did not draw",)
         trained = [one for one in self._passes if one.steps]
         left = sum(max(0, one.batches - one.steps - self._unused(one, trained[-1])) for one in trained)
         if left:
             return (
-                f"{left} batches were drawn without a step of their own, where the accountant takes one for "
+                f"{left} batches were drawn without a step of their own, but the accountant assumes one for "
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
 
     def _unused(self, one: _Pass, last: _Pass) -> int:
-        """How many batches of a pass may be without a step because training was left before it used them.
+        """The number of batches of a pass that may be without a step because training left the pass early.
 
-        A sampler that has ended has handed out all of its batches, unless workers fetched some ahead.
+        A finished sampler has handed out all of its batches, unless workers prefetched some.
         """
         return 0 if one.ended and (one is not last or not self.loader.num_workers) else self._ahead
 
@@ -287,13 +287,13 @@ class Draws:
         return any(one.steps < len(self.loader.batch_sampler) for one in trained[:-1])
 
     def drawn(self) -> Drawn | None:
-        """What the sampler drew, for the conformance test; None if there is an excuse."""
+        """A summary of the draws for the conformance test; None if there is an excuse."""
         return None if self._batches is None or self.excuse() else self._batches.drawn()
 
     def excuse(self) -> str:
-        """Why it cannot be tested what the sampler drew; empty if it can.
+        """The reason why the draws cannot be tested; empty if they can.
 
-        The distributed sampler of Opacus leaves out empty batches, so those that remain are not Poisson's.
+        Opacus' distributed sampler skips empty batches, so the remaining ones do not follow Poisson sampling.
         """
         if self._batches is None:
             return "the sampler divides the rows between processes in a way of its own"
@@ -317,7 +317,7 @@ class Draws:
         return taken
 
     def finish(self) -> None:
-        """A step was made: nothing of its batch may be left."""
+        """End a step: no row of its batch may be left."""
         left = len(self._left)
         self._left.clear()
         if left:

@@ -1,4 +1,4 @@
-"""Every touch of what Opacus and torch do not document of samplers and data loaders; see `_internals.py`."""
+"""All uses of undocumented parts of samplers and data loaders of Opacus and torch; see `_internals.py`."""
 
 import copyreg
 from collections.abc import Callable, Iterator
@@ -28,26 +28,26 @@ PoissonSampler: TypeAlias = UniformWithReplacementSampler
 Loader: TypeAlias = DataLoader[Any]
 Undo = Callable[[], None]
 OnBatch = Callable[[list[int] | None], None]
-"""Gets the rows of every batch of a pass, and None at its end."""
+"""Called with the rows of each batch of a pass, and with None at its end."""
 
 
 def samples_by_poisson(data_loader: Loader) -> bool:
-    """Whether every row is drawn by a coin of its own, as Opacus' samplers do."""
+    """Whether each row is drawn by an independent coin, as in Opacus' samplers."""
     sampler = getattr(data_loader, "batch_sampler", None)
     return isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler)
 
 
 def shuffles(data_loader: Loader) -> bool:
-    """Whether batches are cut from an order of the rows, as torch's own sampler does, so never by coins."""
+    """Whether batches are cut from an order of the rows, as by torch's own sampler, and so not by coins."""
     sampler = sampler_of(data_loader)
     return isinstance(sampler, BatchSampler) and type(sampler).__iter__ is BatchSampler.__iter__
 
 
 def sampler_of(data_loader: Loader) -> Any:
-    """The sampler whose draws are followed: that of batches, or the one in it that draws groups of rows.
+    """The sampler whose draws are tested: that of batches, or one inside it that draws groups of rows.
 
-    A sampler of authors, as in dp-transformers, takes one row of each author that another sampler drew. What
-    it takes part by is the author, so it is the draws of authors that are stated.
+    A sampler of authors, as in dp-transformers, takes one row of each author that another sampler drew. The
+    unit that takes part is the author, so the stated draws are those of authors.
     """
     sampler = data_loader.batch_sampler
     rows = _number(sampler, len(data_loader.dataset))  # type: ignore[arg-type]
@@ -56,14 +56,14 @@ def sampler_of(data_loader: Loader) -> Any:
 
 
 def _inner(sampler: Any) -> Any:
-    """A sampler of batches that another one holds, and makes its batches of; None if there is none."""
+    """A batch sampler inside another one, from which that makes its batches; None if there is none."""
     held = () if isinstance(sampler, BatchSampler) else vars(sampler).values()
     inner = (one for one in held if isinstance(one, Sampler))
     return next((one for one in inner if isinstance(one, BatchSampler) or hasattr(one, "sample_rate")), None)
 
 
 def _number(sampler: Any, otherwise: int) -> int:
-    """From how many rows a sampler draws, as it says or as the one in it does."""
+    """The number of rows that a sampler draws from, as stated by it or by the sampler inside it."""
     told = getattr(sampler, "total_size", getattr(sampler, "num_samples", None))
     if isinstance(told, int):
         return told
@@ -72,12 +72,12 @@ def _number(sampler: Any, otherwise: int) -> int:
 
 
 def sampled_rows(data_loader: Loader) -> int:
-    """From how many rows the sampler draws, over all processes."""
+    """The number of rows that the sampler draws from, over all processes."""
     return _number(sampler_of(data_loader), len(data_loader.dataset))  # type: ignore[arg-type]
 
 
 def copies_of_rows(dataset: object) -> int:
-    """The most often that a data set lists one row, as far as torch's own data sets say."""
+    """The largest number of times that a data set lists one row, as far as torch's own classes show."""
     if not isinstance(dataset, Subset | ConcatDataset):
         return 1
     listed = _listed(dataset)
@@ -85,7 +85,7 @@ def copies_of_rows(dataset: object) -> int:
 
 
 def _listed(dataset: Dataset[Any]) -> Integers:
-    """For each row the data set that it is from, and its number there."""
+    """For each row, the data set that it comes from, and its number there."""
     if isinstance(dataset, Subset):
         chosen: Integers = _listed(dataset.dataset)[np.asarray(dataset.indices)]
         return chosen
@@ -96,7 +96,7 @@ def _listed(dataset: Dataset[Any]) -> Integers:
 
 
 def rows_of_process(data_loader: Loader) -> int:
-    """From how many rows the sampler of this process draws."""
+    """The number of rows that the sampler of this process draws from."""
     by_poisson = samples_by_poisson(data_loader)
     return int(sampler_of(data_loader).num_samples) if by_poisson else sampled_rows(data_loader)
 
@@ -109,7 +109,7 @@ def shares_rows(data_loader: Loader) -> bool:
 def rows_here(sampler: Any, epoch: int) -> Integers:
     """The rows that a distributed Poisson sampler draws from in this process, in the order of its coins.
 
-    As its `__iter__` divides them, anew for each epoch.
+    It follows the sampler's `__iter__`, which divides the rows anew for each epoch.
     """
     order = torch.arange(sampler.total_size)
     if sampler.shuffle:
@@ -120,7 +120,7 @@ def rows_here(sampler: Any, epoch: int) -> Integers:
 
 
 def pool_of(data_loader: Loader) -> Integers | None:
-    """The rows that this process draws from in its first epoch; None for samplers of other classes."""
+    """The rows that this process draws from in its first epoch; None for unknown sampler classes."""
     sampler: Any = data_loader.batch_sampler
     if type(sampler) is DistributedUniformWithReplacementSampler:
         return rows_here(sampler, 0)
@@ -131,7 +131,7 @@ def pool_of(data_loader: Loader) -> Integers | None:
 
 
 def rate_of(data_loader: Loader) -> float:
-    """The probability with which a row is in a batch, as its sampler says or by the size of a batch."""
+    """The probability that a row is in a batch, as stated by its sampler or from the batch size."""
     sampler: Any = data_loader.batch_sampler
     inner = sampler if hasattr(sampler, "sample_rate") else _inner(sampler) or sampler
     if hasattr(inner, "sample_rate"):
@@ -141,22 +141,22 @@ def rate_of(data_loader: Loader) -> float:
 
 
 def batches_of(data_loader: Loader) -> int:
-    """How many batches a pass has."""
+    """The number of batches in a pass."""
     return len(data_loader.batch_sampler)  # type: ignore[arg-type]
 
 
 def record_draws(sampler: Any, on_pass: Callable[[], OnBatch]) -> Undo:
-    """Call `on_pass` when the sampler begins anew, and what it returns with every batch it draws.
+    """Call `on_pass` when the sampler starts anew, and call its result with each batch that is drawn.
 
-    The sampler gets a class of its own: loaders ask its type, and call `__iter__` on it. Copies of it, and
-    what is pickled, are not recorded.
+    The sampler's class is replaced, because loaders check its type and call `__iter__` on it. Copies and
+    pickled samplers are not recorded.
     """
     kind = type(sampler)
 
     class Recorded(kind):  # type: ignore[misc, valid-type]
         def __iter__(self) -> Iterator[Any]:
             record = on_pass()
-            for batch in kind.__iter__(self):  # what is told may have changed the class once more
+            for batch in kind.__iter__(self):  # the callback may have changed the class again
                 record(batch.tolist() if isinstance(batch, Tensor) else list(batch))
                 yield batch
             record(None)
@@ -169,5 +169,5 @@ def record_draws(sampler: Any, on_pass: Callable[[], OnBatch]) -> Undo:
 
 
 def rows_of(sampler: PoissonSampler) -> int:
-    """From how many rows a sampler draws."""
+    """The number of rows that a sampler draws from."""
     return int(sampler.num_samples)

@@ -1,4 +1,4 @@
-"""What is stated about each step, and what the accountant is told of it."""
+"""The stated settings of each step, and the accountant's record of them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,14 +12,14 @@ from canaria.training.conformance.accounts import Account, Disagreements, Settin
 
 
 class Stated(NamedTuple):
-    """The noise multiplier that is stated for a step, and what its accountant is told."""
+    """The stated noise multiplier of a step, and the one that its accountant records."""
 
     noise: float
     told: float
 
 
 class Settings:
-    """Noise, clip norm and rate of every step; `stated` is the noise, if not that of the optimizer."""
+    """Noise, clip norm and rate of each step; `stated` is the noise, if it differs from the optimizer's."""
 
     def __init__(self, optimizer: DPOptimizer, sample_rate: float, stated: float | None) -> None:
         self._optimizer, self._rate, self._stated = optimizer, sample_rate, stated
@@ -27,15 +27,15 @@ class Settings:
         self._account, self._noises, self._norms = Account(), Setting(), Setting()
 
     def noise(self) -> float:
-        """The noise multiplier that is stated now."""
+        """The currently stated noise multiplier."""
         return noise_added(self._optimizer) if self._stated is None else self._stated
 
     def now(self) -> Stated:
-        """What is stated now."""
+        """The current settings of noise."""
         return Stated(self.noise(), float(self._optimizer.noise_multiplier))
 
     def add(self, step: Stated, clip_norm: float) -> None:
-        """A step was made."""
+        """Record a step."""
         self._account.add(step.told, self._rate)
         if not self.adapts:
             self._noises.add(step.noise)
@@ -43,19 +43,19 @@ class Settings:
 
     @property
     def account(self) -> Account:
-        """A copy of what the accountant should have been told."""
+        """A copy of the record that the accountant should have."""
         return Account.of(self._account.to_list())
 
     def doubts(self) -> tuple[str, ...]:
-        """Settings that changed, as the data may have decided."""
+        """Warnings about settings that changed, since the data may have decided it."""
         return (*self._noises.doubt("noise multiplier"), *self._norms.doubt("clip norm"))
 
     def disagreements(self, *, whole: bool) -> Disagreements:
-        """Where the accountant was told other than what was seen, of all steps or of those that were seen."""
+        """Compare with the accountant's record, for all steps or only for those that were seen."""
         return disagreements_with(self._optimizer, self._account, whole=whole)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
+        """The state to save in a checkpoint."""
         return {
             "account": self._account.to_list(),
             "noises": asdict(self._noises),
@@ -63,6 +63,6 @@ class Settings:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self._account = Account.of(state["account"])
         self._noises, self._norms = Setting(**state["noises"]), Setting(**state["norms"])

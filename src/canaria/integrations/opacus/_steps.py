@@ -1,4 +1,4 @@
-"""What an audit does in every step of a private optimizer: canaries in, the noisy sum out."""
+"""The work of an audit in each step of a private optimizer: canaries in, the noisy sum out."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ from canaria.training.likelihood import accumulator
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What an audit was attached to, and how; see `attach`."""
+    """The arguments with which an audit was attached; see `attach`."""
 
     optimizer: DPOptimizer
     loader: Any
@@ -63,7 +63,7 @@ class Given:
 
 @dataclass
 class Program:
-    """What a program around an audited training asks for; `auditing` sets it.
+    """Settings by a program that runs an audited training; `auditing` makes them.
 
     Attributes:
         required: Whether training must not begin if it cannot be audited.
@@ -76,7 +76,7 @@ class Program:
 
 
 class Steps:
-    """Sees the steps of an optimizer until an error ends that; `ended` says why nothing more is seen."""
+    """Follows the steps of an optimizer until an error ends that; `ended` is the reason."""
 
     def __init__(self, given: Given, seed: int, program: Program) -> None:
         self._given, self._optimizer, self._program = given, given.optimizer, program
@@ -116,7 +116,7 @@ class Steps:
         )
 
     def build(self, seed: int) -> None:
-        """Make everything that follows from the seed: bits, places, draws."""
+        """Make everything that depends on the seed: bits, places, draws."""
         given, self.seed = self._given, seed
         self.bits = hidden_bits(given.design.count, seed)
         self.injection: Injection = MAKERS[given.injection](
@@ -141,13 +141,13 @@ class Steps:
 
     @property
     def count(self) -> int:
-        """How many steps were seen."""
+        """The number of steps seen so far."""
         return self.accumulator.steps
 
     def guarded(self, do: Callable[[], None]) -> None:
-        """Do it, unless nothing is seen any more; an error ends that, and training goes on if that is wanted.
+        """Run a function unless the audit has ended. An error ends the audit, and is raised if requested.
 
-        If the audit is required, training does not begin with an error.
+        If the audit is required, an error before the first step is raised too.
         """
         if self.ended:
             return
@@ -168,14 +168,14 @@ class Steps:
         warnings.warn(f"the audit ended, training goes on: {why}", AuditWarning, stacklevel=5)
 
     def undo(self) -> None:
-        """Leave the optimizer as it was."""
+        """Restore the optimizer."""
         self.injection.release()
         self.draws.release()
         self.ghost_sums.undo()
         self._hooks.undo()
 
     def _before_clipping(self) -> None:
-        """Take the norm that noise must be for: a step's largest, if its rows come in several batches."""
+        """Read the norm that the noise must fit: the largest in a step, if it has several batches of rows."""
         earlier = self._clip_norm if sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
@@ -184,7 +184,7 @@ class Steps:
         self.injection.before_clipping()
 
     def _before_noise(self) -> None:
-        """Take the clipped sum, and add canaries to it if they are not in it."""
+        """Read the clipped sum, and add canaries to it if they are not in it."""
         self._require_as_attached()
         self.begun = True
         clip_norm = clip_norm_of(self._optimizer)
@@ -192,7 +192,7 @@ class Steps:
         places = self.injection.places
         self._own = self.injection.before_noise(min(clip_norm, self._clip_norm))
         if self.count < FIRST and not self._several:
-            del self.sums_at_witnesses[self.count :]  # those of a step that was begun and not made
+            del self.sums_at_witnesses[self.count :]  # those of a step that was begun and not finished
             self.sums_at_witnesses.append(places.read_witnesses() / self._clip_norm)
         self.rounded.note_size(places, self.settings.noise(), clip_norm)
         self._waits, self._now = True, None
@@ -203,19 +203,19 @@ class Steps:
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
         self.injection.places.require_trained()
         if self._layer_norms and layer_norms(self._optimizer) != self._layer_norms:
-            raise InputError("the norms that layers are clipped to changed; a canary has those of attaching")
+            raise InputError("the clip norms of layers changed; canaries have those at the time of attaching")
         if not self.begun:
             require_unused(self._optimizer)
 
     def _after_noise(self) -> None:
-        """Take what is stated as the accountant gets it: what holds while noise is added may be a fault.
+        """Read the stated settings at the moment when the accountant records them.
 
-        Later would be too late, since step hooks may set the noise of the next step.
+        Those in effect while noise is added may be wrong, and later hooks may change them for the next step.
         """
         self._now = self.settings.now()
 
     def _before_update(self) -> None:
-        # Also if this audit has ended: the other processes wait for its word.
+        # This must run even if this audit has ended, because the other processes wait for it.
         if self._together:
             self._tell_others()
         self.guarded(self._read)
@@ -229,9 +229,9 @@ class Steps:
         self.weights.after_step()
 
     def _tell_others(self) -> None:
-        """Processes share the heaviest canary that one has seen, and end together.
+        """Share the heaviest canary that a process has seen, and end the audits of all processes together.
 
-        If one went on alone, it would wait for the sums of the others, or take a gradient for them.
+        A process that continued alone would wait for the sums of the others, or mistake a gradient for them.
         """
         assert self.ranks is not None
         compares = self._several and self.count < FIRST
@@ -253,7 +253,7 @@ class Steps:
         now, places = self._now or self.settings.now(), self.injection.places
         if not self._waits:
             raise InputError(
-                "a step was made past the audit, without the private optimizer's add_noise: its step or "
+                "a step bypassed the audit and the private optimizer's add_noise: its step or "
                 "pre_step was replaced, or the original optimizer was stepped itself"
             )
         self._waits = False
@@ -272,7 +272,7 @@ class Steps:
             self.watched.add(values, [(stated * share, unit) for stated, unit in told])
 
     def _read_places(self, everybody: Tensor | None) -> bool:
-        """Read what is left of this step into the accumulator; whether the noise of parameters was totalled.
+        """Read the remainder of this step into the accumulator; returns whether parameter noise was summed.
 
         `everybody` is the clipped sum of all processes, if there are several.
         """
@@ -289,7 +289,7 @@ class Steps:
         return totalled
 
     def _reduced_sums(self) -> Tensor:
-        """The clipped sums of all processes at the places, in the place of ours."""
+        """The clipped sums of all processes at the places; replaces those of this process."""
         places = self.injection.places
         sums = places.read(torch.empty(places.all, device=self._device))
         torch.distributed.all_reduce(sums)
@@ -305,7 +305,7 @@ class Steps:
         return sums
 
     def fine_values(self, noise: float) -> Floats:
-        """Noise and sums at witnesses, of the first steps, if fine enough to show noise that is rounded."""
+        """Noise and sums at witnesses in the first steps, if fine enough to detect rounded noise."""
         values = self.accumulator.first_values
         if not self.sums_at_witnesses or noise == 0:
             return np.zeros((0, 2))
@@ -316,7 +316,7 @@ class Steps:
         return usable(values[: len(sums)], sums, spacing, self.injection.places.roles, rng)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs. It holds the seed of the hidden bits."""
+        """The state to save in a checkpoint. It contains the seed of the hidden bits."""
         return {
             "seed": self.seed,
             "accumulator": self.accumulator.state_dict(),
@@ -328,7 +328,7 @@ class Steps:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: same bits, same canaries, same draws. What had failed stays so."""
+        """Continue from a checkpoint with the same bits, canaries and draws. Earlier failures remain."""
         self.injection.release()
         self.build(int(state["seed"]))
         self.injection.restore_draws(state["draws"])
@@ -340,4 +340,4 @@ class Steps:
         if state["failed"]:
             self.ended = self.failed = state["failed"]
             self.draws.release()
-            warnings.warn(f"the audit that goes on had ended: {self.ended}", AuditWarning, stacklevel=4)
+            warnings.warn(f"the resumed audit had already ended: {self.ended}", AuditWarning, stacklevel=4)

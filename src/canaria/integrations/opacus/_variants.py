@@ -1,4 +1,4 @@
-"""Data sets with other rows than the one that a program was written for."""
+"""Data sets with other rows than the one that a program was given."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._items import has_floats, with_nan
 
 _FEWEST: Final = 4
-"""Of this many rows one can be left out, and half of the others taken."""
+"""With this many rows, one can be left out and half of the others taken."""
 
 
 class Sized(Protocol):
-    """A data set: rows by their number."""
+    """A data set: rows, by number."""
 
     def __len__(self) -> int: ...
 
@@ -41,13 +41,13 @@ def require_rows(data: object) -> None:
 
 
 def fresh(data: Sized) -> Sized:
-    """The data set, copied where that is easy: the program may change what it is given."""
+    """The data set, copied if that is easy, since the program may change it."""
     copied = type(data) is TensorDataset or isinstance(data, Tensor | np.ndarray)
     return only(data, range(len(data))) if copied else data
 
 
 def only(data: Sized, rows: Sequence[int], nan: int | None = None) -> Sized:
-    """These rows of a data set, one of them NaN; a data set of the same kind where that can be made."""
+    """These rows of a data set, one of them NaN, as a data set of the same kind if possible."""
     if type(data) is TensorDataset:
         tensors: Any = [only(tensor, rows, nan) for tensor in data.tensors]
         return TensorDataset(*tensors)
@@ -62,7 +62,7 @@ def only(data: Sized, rows: Sequence[int], nan: int | None = None) -> Sized:
 
 
 class View(Dataset[Any]):
-    """Some rows of a data set, one of them NaN; remembers which of its attributes were asked for in vain."""
+    """Some rows of a data set, one of them NaN; records which missing attributes were requested."""
 
     def __init__(self, whole: Sized, rows: Sequence[int], nan: int | None) -> None:
         self.whole, self._rows, self._nan = whole, rows, nan

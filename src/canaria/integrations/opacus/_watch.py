@@ -11,10 +11,10 @@ from canaria.training.watch import Watch
 
 
 class Watched:
-    """Brings the squares of steps from the device to a `Watch`, of several steps at once if it looks rarely.
+    """Passes the squares of steps from the device to a `Watch`, several steps at once if it checks rarely.
 
-    On a GPU numbers are copied while training goes on, and looked at one look later: waiting for them would
-    hold training up.
+    On a GPU, numbers are copied while training continues, and checked at the next call: waiting for them
+    would slow training down.
     """
 
     def __init__(self, watch: Watch, device: torch.device) -> None:
@@ -26,12 +26,12 @@ class Watched:
         self._steps = 0
 
     def due(self) -> bool:
-        """Count a step; whether those since the last look are to be added."""
+        """Count a step; returns whether the steps since the last check should be added."""
         self._steps += 1
         return self._steps % self.watch.every == 0
 
     def add(self, witnesses: Tensor, told: Sequence[tuple[float, float]]) -> None:
-        """Steps, a row each: the noise at witnesses; of each step the stated noise, as it is and there."""
+        """Add steps, one row each: the noise at witnesses, and the stated noise in both units."""
         self.collect()
         self._held.copy_(torch.linalg.vector_norm(witnesses, dim=1), non_blocking=True)
         self._pending = witnesses.shape[1], told
@@ -41,7 +41,7 @@ class Watched:
             self.collect()
 
     def collect(self) -> None:
-        """Hand over what is still on its way."""
+        """Process numbers that are still being copied."""
         if self._pending is None:
             return
         if self._waits:

@@ -1,15 +1,15 @@
-"""Whether weights change only by the steps of the private optimizer.
+"""Checks that weights change only by the steps of the private optimizer.
 
-Noise protects the gradient that the private optimizer uses. Whatever else moves a weight is unprotected: a
-layer under a plain optimizer, plain steps between private epochs, a nudge by hand. So a checksum of every
-trainable parameter is taken after each private step and again before the next one: both must be equal.
+Noise protects the gradient that the private optimizer uses. Any other change of a weight is unprotected: a
+layer under a plain optimizer, plain steps between private epochs, a manual change. So a checksum of each
+trainable parameter is taken after each private step and again before the next one. Both must be equal.
 
-A checksum is the sum of the bits of all weights, read as integers. A change of a single bit changes it, and
-it is computed on the device of the weights, without waiting for the result. A permutation does not change it.
+A checksum is the sum of the bits of all weights, read as integers. Any change of a single bit changes it, but
+a permutation does not. It is computed on the device of the weights, without waiting for the result.
 
-Changes that use nothing but the weights themselves, such as clamping, disclose nothing, but they look like
-all others. So a program says that its changes are of this kind (`attach(..., changes_weights=True)`). They
-are then doubts, not contradictions.
+Changes that use only the weights themselves, such as clamping, leak nothing, but they look like all others. A
+program can state that its changes are of this kind (`attach(..., changes_weights=True)`). They are then
+doubts, not contradictions.
 """
 
 import weakref
@@ -25,29 +25,29 @@ from canaria.integrations.opacus._internals import GhostClipper, local_part
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by the number of bytes of a weight."""
 COSTLY = ("cuda",)
-"""The kinds of devices on which every call takes time."""
+"""The kinds of devices on which each call takes time."""
 _FIRST: Final = 64
-"""Between this many steps at the beginning all parameters are compared, on every device."""
+"""Between the first steps, this many, all parameters are compared on every device."""
 _ONE_OF: Final = 32
-"""On a GPU, one in this many later gaps is compared.
+"""On a GPU, one of this many later gaps between steps is compared.
 
-Every launch takes time there: comparing in every gap costs 3% of a short step, this less than 1%. It is
-given up for good once torch's own counters show that something wrote to a parameter between two steps.
+Each kernel launch takes time: comparing in every gap costs 3% of a short step, this less than 1%. It compares
+in every gap as soon as torch's own counters show that something wrote to a parameter between two steps.
 """
 _WAITING: Final = 64
-"""Checksums are fetched from the device after this many steps: waiting for it costs time."""
+"""Checksums are fetched from the device in groups of this many steps, since waiting takes time."""
 _HARMLESS: Final = "which leaks without limit unless it uses only noisy gradients, weights or public data"
 _DECLARE: Final = "if so, say changes_weights=True when you attach"
 _SHOWN: Final = 3
-"""Names that are listed."""
+"""The number of names that are listed."""
 _audited: "weakref.WeakSet[DPOptimizer]" = weakref.WeakSet()
-"""Private optimizers that are audited: what they train together is private."""
+"""Private optimizers that are audited. What they train is private."""
 
 
 class Weights:
-    """Watches the parameters of an optimizer, and of the model that they belong to if it is known.
+    """Watches the parameters of an optimizer, and of its model if that is known.
 
-    `declared` says that the program changes weights by functions of the weights alone.
+    `declared` says that the program changes weights only by functions of the weights.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Weights:
         self._gradients_changed = 0
 
     def before_step(self) -> None:
-        """The private optimizer is about to change the weights, by the gradients as they are now."""
+        """Call this before the private optimizer changes the weights by the current gradients."""
         self._gradients = [] if self._gradients_changed else self._gradients_now(self._steps + 1)
         if not self._watched:
             self._begin()
@@ -87,7 +87,7 @@ class Weights:
             self._compare()
 
     def after_step(self) -> None:
-        """The private optimizer has changed the weights."""
+        """Call this after the private optimizer has changed the weights."""
         self._steps += 1
         self._versions = self._written()
         few = self._costly and self._steps > _FIRST and not self._thorough
@@ -96,14 +96,14 @@ class Weights:
             self._take(0)
 
     def before_update(self) -> None:
-        """All hooks of the optimizer have run: its own step may do with gradients what it likes."""
+        """Call this after all hooks: later changes of gradients by the optimizer's own step are allowed."""
         if self._gradients and self._gradients != self._gradients_now(self._steps + 1):
             self._gradients_changed = self._steps + 1
 
     def _gradients_now(self, step: int) -> list[int]:
-        """A checksum of the gradients; after the first steps, where that costs time, torch's counters.
+        """A checksum of the gradients; on a GPU, after the first steps, torch's version counters.
 
-        Counters miss what is written to `.data`.
+        Counters miss writes to `.data`.
         """
         if self._costly and step > _FIRST:
             held = [parameter.grad for parameter in self._optimizer.params]
@@ -111,11 +111,11 @@ class Weights:
         return [int(checksum_of_gradients(self._optimizer))]
 
     def _written(self) -> list[int]:
-        """How often parameters were written to, by torch's counters; writing to `.data` is not counted."""
+        """The number of writes to each parameter, by torch's counters, which miss writes to `.data`."""
         return [parameter._version for parameter in self._watched]
 
     def _begin(self) -> None:
-        """Take all that is trained when training begins: weights may be loaded, or frozen, until then."""
+        """Collect all trained parameters when training begins. Before, weights may be loaded or frozen."""
         private = {id(parameter) for parameter in self._optimizer.params}
         named = names_of(self._optimizer, self._model)
         found = dict(zip(named, self._optimizer.params, strict=True))
@@ -135,16 +135,16 @@ class Weights:
         self._sums = torch.zeros(_WAITING, 2, len(found), dtype=torch.int64, device=device)
 
     def _take(self, end: int) -> None:
-        """Write the checksums at the beginning (0) or at the end (1) of a gap; nothing waits for them."""
+        """Store the checksums at the beginning (0) or at the end (1) of a gap, without waiting for them."""
         sums = self._sums[len(self._gaps), end]
         for parameter, total in zip(self._watched, sums, strict=True):
             torch.sum(_bits(parameter), 0, dtype=torch.int64, out=total)
 
     def _compare(self) -> None:
-        """Fetch the checksums that wait.
+        """Fetch and compare the stored checksums.
 
-        A parameter that returns to what it was after an earlier step was restored from a copy: that
-        discloses nothing new. Averages of weights are kept apart, and swapped in and out between two steps.
+        A parameter that returns to its value after an earlier step was restored from a copy. That leaks
+        nothing new: averages of weights are kept apart, and swapped in and out between two steps.
         """
         fetched = self._sums[: len(self._gaps)].tolist()
         for step, (begun, ended) in zip(self._gaps, fetched, strict=True):
@@ -157,16 +157,16 @@ class Weights:
         self._gaps.clear()
 
     def contradictions(self) -> tuple[str, ...]:
-        """What changed outside the private optimizer, in words."""
+        """Changes outside the private optimizer, in words."""
         found = self._trained_otherwise()
         return tuple(found) if self._declared else (*found, *self._changed())
 
     def doubts(self) -> tuple[str, ...]:
-        """What changed, where it may use nothing but the weights: then it discloses nothing."""
+        """Changes that may use only the weights, and would then leak nothing."""
         return (*(self._changed() if self._declared else ()), *self._changed_later())
 
     def _changed(self) -> list[str]:
-        """Weights and gradients of the private optimizer that something else changed."""
+        """Changes by other code of the private optimizer's weights and gradients."""
         self._compare()
         own = {id(parameter) for parameter in self._optimizer.params}
         inside = [place for place in self._moved if id(self._watched[place]) in own]
@@ -174,7 +174,7 @@ class Weights:
         if inside:
             found.append(
                 f"{self._named(inside)} changed after step {min(self._moved[place] for place in inside)} by "
-                f"something else than the private optimizer, {_HARMLESS}"
+                f"something other than the private optimizer, {_HARMLESS}"
             )
         if self._gradients_changed:
             found.append(
@@ -184,7 +184,7 @@ class Weights:
         return found if self._declared else [f"{one}; {_DECLARE}" for one in found]
 
     def _trained_otherwise(self) -> list[str]:
-        """Parameters that train without the private optimizer."""
+        """Parameters that are trained without the private optimizer."""
         self._compare()
         private = {id(p) for optimizer in [*_audited, self._optimizer] for p in optimizer.params}
         outside = [place for place in self._moved if id(self._watched[place]) not in private]
@@ -196,7 +196,7 @@ class Weights:
         ]
 
     def _changed_later(self) -> list[str]:
-        """Weights that changed after the last step, and frozen ones: averages, or trained further."""
+        """Changes of weights after the last step, and of frozen ones: averages, or further training."""
         found = []
         if self._open:
             self._compare()
@@ -214,7 +214,7 @@ class Weights:
         return found
 
     def remarks(self) -> tuple[str, ...]:
-        """What else changed that is no weight."""
+        """Changes of buffers, which are not weights."""
         if self._model is None:
             return ()
         now = dict(_buffers(self._model))
@@ -226,15 +226,17 @@ class Weights:
         )
 
     def untested(self) -> str:
-        """Why not all weights were watched; empty if they were."""
-        return "" if self._model is not None else "only the optimizer's own; give attach model= to watch all"
+        """The reason why some weights were not watched; empty if all were."""
+        return (
+            "" if self._model is not None else "only the optimizer's own; pass model= to attach to watch all"
+        )
 
     def _named(self, places: Sequence[int]) -> str:
         return _listed([self._names[place] for place in sorted(places)])
 
 
 def names_of(optimizer: DPOptimizer, model: nn.Module | GhostClipper | None) -> tuple[str, ...]:
-    """The names of the optimizer's parameters; their number and shape where the model is not known."""
+    """The names of the optimizer's parameters, or their number and shape if the model is not known."""
     known: dict[int, str] = {}
     if model is not None:
         known = {id(parameter): name for name, parameter in module_of(model).named_parameters()}
@@ -246,7 +248,7 @@ def names_of(optimizer: DPOptimizer, model: nn.Module | GhostClipper | None) -> 
 
 
 def module_of(model: nn.Module | GhostClipper) -> nn.Module:
-    """The module that a program wrote, without what Opacus and DDP wrap around it."""
+    """The module that the program wrote, without the wrappers of Opacus and DDP."""
     inner = getattr(model, "_module", None) or getattr(model, "module", None)
     if isinstance(inner, nn.Module) and type(model).__module__.startswith(("opacus.", "torch.nn.parallel")):
         return module_of(inner)
@@ -255,14 +257,14 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 
 
 def checksum(values: Tensor) -> Tensor:
-    """The sum of the bits of all values that are here, on their device."""
+    """The sum of the bits of the local part of the values, on their device."""
     return _bits(values).sum(dtype=torch.int64)
 
 
 def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
-    """The sum of the bits of all gradients that are here, on their device.
+    """The sum of the bits of the local part of all gradients, on their device.
 
-    They are copied end to end, because a sum of each would take a call for each.
+    They are concatenated first, because summing each would take a call for each.
     """
     bits: dict[torch.dtype, list[Tensor]] = {}
     for parameter in optimizer.params:
@@ -276,7 +278,7 @@ def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
 
 
 def _bits(parameter: Tensor) -> Tensor:
-    """All weights of a parameter that are here, as integers."""
+    """The local part of a parameter, as integers."""
     part = local_part(parameter)
     if part.is_complex():
         part = torch.view_as_real(part)

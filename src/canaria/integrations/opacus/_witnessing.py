@@ -1,7 +1,7 @@
-"""What witnesses and whole parameters showed, added up on the CPU.
+"""Observations at witnesses and whole parameters, added up on the CPU.
 
-There are about a thousand witnesses, however large the model is. So their values are brought over as they
-are, many steps at once, and added up by NumPy.
+There are about a thousand witnesses, however large the model is. So their values are copied unchanged, many
+steps at once, and added up by NumPy.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from canaria.training.conformance.coincidences import FIRST
 
 
 class Witnessed:
-    """What was seen so far, and `values`, those of all witnesses in the first steps."""
+    """The observations so far, and `values` of all witnesses in the first steps."""
 
     def __init__(self, roles: Roles) -> None:
         self._roles, self._count = roles, len(roles.index)
@@ -25,10 +25,10 @@ class Witnessed:
         self.seen = Seen.of(self.values, np.zeros((0, len(roles.sizes))), roles)
 
     def with_steps(self, steps: Floats, totalled: Sequence[int]) -> "Witnessed":
-        """The same with further steps, in units of the stated noise.
+        """A copy with further steps, in units of the stated noise.
 
-        A row has a value for each witness and then one for each parameter that is totalled; `totalled` are
-        the rows in which the latter are filled.
+        A row has a value for each witness, followed by one for each parameter in `Roles.whole`. The latter
+        are filled in only in the rows `totalled`.
         """
         found = Witnessed(self._roles)
         values, totals = steps[:, : self._count], steps[list(totalled), self._count :]
@@ -37,12 +37,12 @@ class Witnessed:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: no arrays of NumPy, which torch refuses to load."""
+        """The state to save in a checkpoint, without NumPy arrays, which torch refuses to load."""
         parts = {name: torch.tensor(part) for name, part in self.seen._asdict().items()}
         return {"seen": parts, "values": torch.tensor(self.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         parts: dict[str, Any] = {name: part.numpy().copy() for name, part in state["seen"].items()}
         self.seen = Seen(**parts)._replace(steps=int(parts["steps"]))
         self.values = state["values"].numpy().copy()

@@ -19,7 +19,7 @@ class Experiment:
 
     Attributes:
         name: The name on the command line.
-        about: What the figure shows.
+        about: A short description of the figure.
         points: The points at which the experiment is run.
         quick_points: The points of a quick run.
         block: A function `(point, trials, rng)` that plays the repetitions at a point. It returns a row per

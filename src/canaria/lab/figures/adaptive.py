@@ -26,7 +26,7 @@ _SETS: Final = 100
 
 
 def _compared(mechanism: Any, n: int, threshold: float, trials: int, seed: int, x: float) -> list[Row]:
-    """Pure bounds of all five; the same seed gives the same bits and the same outputs to each.
+    """Pure bounds of all five series. The same seed gives each the same bits and the same outputs.
 
     The committed budget is 0.8 of the guesses that four pilot games, simulated beforehand, take on average.
     """

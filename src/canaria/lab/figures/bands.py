@@ -1,4 +1,4 @@
-"""Beyond the paper: correlated noise, audited by its own likelihood, over the number of bands."""
+"""Beyond the paper: correlated noise, audited with its own likelihood, over the number of bands."""
 
 from functools import lru_cache
 from typing import Final
@@ -17,7 +17,7 @@ from canaria.rules.door import guess_once
 
 STEPS, CANARIES, EPSILON = 64, 600, 8.0
 RATE: Final = 1 / 16
-"""The share of all rows that is in a step; the same for every number of bands."""
+"""The share of all rows in a step, which is the same for every number of bands."""
 
 
 @lru_cache(maxsize=8)
@@ -31,7 +31,7 @@ def mechanism(bands: int) -> Correlated:
 
 
 def as_independent(training: Correlated, released: Floats) -> Floats:
-    """The likelihood ratio of DP-SGD whose noise has the same size, and is independent between steps."""
+    """The likelihood ratio of DP-SGD with noise of the same size that is independent between steps."""
     inverse = training.strategy.correlate(np.eye(STEPS))
     variance = training.deviation**2 * np.square(inverse).sum(axis=1)
     exponents = (released - 0.5) / variance[:, None]

@@ -30,7 +30,7 @@ def paper_mechanism(epsilon: float, score: str = "likelihood") -> SubsampledGaus
 def audits(
     epsilon: float, n: int, guesses: tuple[int, ...], trials: int, rng: np.random.Generator
 ) -> Iterator[tuple[int, Bound]]:
-    """The paper's audit of each run, for each number of guesses k: k / 2 highest sums +1, k / 2 lowest -1."""
+    """The paper's audit of each run for each number of guesses k: the k / 2 highest and k / 2 lowest sums."""
     bits = 2 * rng.integers(0, 2, (trials, n), dtype=np.int8) - np.int8(1)
     seen = paper_mechanism(epsilon, "sum").sample(bits, rng)
     # The score of an element is the sum at its coordinate, which several elements share if n > d.
@@ -43,7 +43,7 @@ def audits(
 def _rows(bound: Bound, x: float) -> list[Row]:
     """Bound, estimate and accuracy of one audit, as rows of two panels."""
     correct, taken = bound.tally
-    # If every guess is right, the estimate is infinite. Half a miss, as is usual, keeps the mean finite.
+    # If all guesses are right, the estimate is infinite. Half a miss, as usual, keeps the mean finite.
     accuracy = min(correct, taken - 0.5) / taken
     estimate = max(0.0, float(np.log(accuracy / (1 - accuracy))))
     return [

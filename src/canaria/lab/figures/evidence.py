@@ -1,4 +1,4 @@
-"""Beyond the paper: every kind of evidence on its setting, over the elements per coordinate."""
+"""Beyond the paper: all kinds of evidence in one setting, over the elements per coordinate."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
-    """One sample for every rule that guesses all at once."""
+    """One sample for all rules that guess everything at once."""
     n, seed = point * DIMENSION, int(rng.integers(2**62))
     optimal, paper = paper_mechanism(2.0), paper_mechanism(2.0, "sum")
     bits = 2 * rng.integers(0, 2, (trials, n), dtype=np.int8) - np.int8(1)
@@ -56,7 +56,7 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
 
 
 def _pilot_threshold(mechanism: SubsampledGaussian, n: int) -> float:
-    """The |loss| that 150 elements of a game simulated beforehand exceed: enough to fill the budget."""
+    """The |loss| exceeded by 150 elements of a game simulated beforehand: enough to fill the budget."""
     rng = np.random.default_rng(0)
     bits = 2 * rng.integers(0, 2, (1, n), dtype=np.int8) - np.int8(1)
     losses = mechanism.loss(mechanism.sample(bits, rng), np.zeros_like(bits))

@@ -19,7 +19,7 @@ def block(point: float, trials: int, rng: np.random.Generator) -> list[Row]:
 
 
 def limits(rows: list[Row]) -> list[Row]:
-    """The bound that infinitely many elements give, and epsilon itself."""
+    """The bound from infinitely many elements, and epsilon itself."""
     found = []
     for x in sorted({row["x"] for row in rows}):
         limit = math.log(2 * math.exp(x / 2) - 1)

@@ -1,4 +1,4 @@
-"""Running experiments: blocks as tasks on any engine, finished ones on disk, figures at the end."""
+"""Runs experiments: blocks as tasks on any engine, finished ones on disk, figures at the end."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from canaria.lab.store import Store, source_digest
 
 
 class Plan(NamedTuple):
-    """Which experiments to run.
+    """The experiments to run.
 
     Attributes:
         names: The names of the experiments.
@@ -33,12 +33,12 @@ class Plan(NamedTuple):
     seed: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """What decides the results, including the code, so that a run is not resumed by different code."""
+        """All settings that affect results, including the code, so that only the same code resumes a run."""
         return {**self._asdict(), "canaria": __version__, "code": source_digest()}
 
 
 class Block(NamedTuple):
-    """Some repetitions at a point, which is given by its index."""
+    """Some repetitions at one point, which is given by its index."""
 
     name: str
     quick: bool
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 
 def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
-    """Check which experiments are asked for.
+    """Check the requested experiments.
 
     Args:
         names: The names of the experiments; an empty list means all.
@@ -84,7 +84,7 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
 
 
 def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed: int) -> list[Row]:
-    """Play one block; the rows are the same on every engine."""
+    """Play one block. The rows are the same on every engine."""
     experiment = EXPERIMENTS[name]
     points = experiment.quick_points if quick else experiment.points
     return experiment.block(points[point], trials, generator(seed, name, point, block))
@@ -107,10 +107,10 @@ def reproduce(
     """Play the blocks that are missing, then write the data and pictures of every experiment.
 
     Args:
-        planned: Which experiments, as `plan` returns it.
-        store: Where finished blocks are kept, and where the files are written.
-        executor: Where to run; None runs everything in this process.
-        on_block: Called with the number of finished and of all blocks, at the start and after every block.
+        planned: The experiments, as `plan` returns them.
+        store: The store for finished blocks and for the files.
+        executor: The executor to run on; None runs everything in this process.
+        on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
 
     Returns:
         The paths of the files, sorted.
@@ -127,7 +127,7 @@ def reproduce(
     """
     wanted = {block.key: block for block in blocks(planned)}
     played = run_blocks(run_block, wanted, store, executor, on_block)
-    # In the order of the plan, whatever block finished first: the sum of floats depends on their order.
+    # Keep the order of the plan, whichever block finished first: sums of floats depend on it.
     found: dict[str, list[Row]] = {name: [] for name in planned.names}
     for key, block in wanted.items():
         found[block.name] += played[key]

@@ -1,4 +1,4 @@
-"""The validity laboratory: how often an auditor claims more than the truth."""
+"""The validity laboratory: it measures how often an auditor claims more than the truth."""
 
 from canaria.lab.validity._cell import Cell
 from canaria.lab.validity._games import KNOWN, Auditor, Case, Games, Known

@@ -1,4 +1,4 @@
-"""The counts in one cell of the matrix, and what they show."""
+"""The counts in one cell of the matrix, and their interpretation."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,7 @@ from scipy import special
 from canaria.lab.validity._games import Case
 
 CHANCE: Final = float(special.ndtr(-4))
-"""How rarely a correct auditor is flagged in a cell: as rarely as 4 standard errors above, about 3e-5."""
+"""The probability that a correct auditor is flagged in a cell: that of 4 standard errors, about 3e-5."""
 SUSPECT: Final = 1e-3
 _TOO_WIDE: Final = 3
 
@@ -23,13 +23,13 @@ class Cell:
         control: Whether the auditor is invalid on purpose.
         case: The case.
         confidence: The confidence of the bounds.
-        audits: The number of audits that went the whole way to a bound.
-        false: How many of these bounds exceeded the truth.
-        errors: How many of these audits failed.
+        audits: The number of audits that computed a bound from scores.
+        false: The number of these bounds that exceeded the truth.
+        errors: The number of these audits that failed.
         mean: The mean of the bounds.
         claims: The number of further audits that only tested the first claim at or above the truth.
-        refuted: How many of these claims were refuted. If the claim is not refuted, no bound exceeds the
-            truth.
+        refuted: The number of these claims that were refuted. If the claim is not refuted, no bound exceeds
+            the truth.
         error: The first error message, or None.
 
     Example:
@@ -86,7 +86,7 @@ class Cell:
 
     @cached_property
     def chance(self) -> float:
-        """The probability that an auditor at the nominal rate makes as many false claims, or more.
+        """The probability that an auditor at the nominal rate makes at least as many false claims.
 
         It is the smaller of the two for bounds and for tested claims, doubled if there are both.
         """
@@ -96,12 +96,12 @@ class Cell:
 
     @property
     def excessive(self) -> bool:
-        """Whether the rate is above the nominal one beyond chance."""
+        """Whether the rate exceeds the nominal one by more than chance."""
         return self.chance <= CHANCE
 
     @property
     def flagged(self) -> bool:
-        """Whether the auditor over-claims; an auditor is not flagged if the bits are not fair."""
+        """Whether the auditor over-claims. It is not flagged if the bits are not fair."""
         return self.case.fair and self.excessive
 
     @property

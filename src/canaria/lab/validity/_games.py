@@ -12,12 +12,12 @@ from canaria._core.arrays import Bits, Floats, Hits
 
 Known = Literal["nothing", "earlier", "others"]
 KNOWN: Final[tuple[Known, ...]] = ("nothing", "earlier", "others")
-"""What the scores may know besides the output: no bit, the bits revealed before, all other bits."""
+"""Bits that scores may use besides the output: none, the bits revealed before, or all other bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Games:
-    """Scores and hidden bits of some audits, one audit per row.
+    """Scores and hidden bits of several audits, one audit per row.
 
     Attributes:
         scores: The scores, (audits, n).
@@ -50,7 +50,7 @@ class Game:
     Attributes:
         scores: The scores.
         bits: The hidden bits, -1 or +1.
-        in_order: Whether the scores are in the order of guessing, each with sight of the bits before it.
+        in_order: Whether the scores are in the order of guessing, each made with knowledge of earlier bits.
         audit: For training runs and planted canaries, an object with `bound(delta, confidence)`; else None.
 
     """
@@ -67,11 +67,11 @@ class Auditor(ABC):
 
     Attributes:
         name: The name in tables.
-        known: What the scores may know besides the output: "nothing", "earlier" or "others".
+        known: The bits that scores may use besides the output: "nothing", "earlier" or "others".
         audited: "training" or "black box" for audits of such a run; empty for audits of scores.
         family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
         pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
-        control: Whether the auditor is invalid on purpose, to show that the laboratory finds it.
+        control: Whether the auditor is invalid on purpose, to show that the laboratory detects it.
 
     Example:
         >>> from canaria.lab.validity import AUDITORS
@@ -101,22 +101,22 @@ class Auditor(ABC):
 
 @dataclass(frozen=True)
 class Case:
-    """A mechanism that is exactly (epsilon, delta)-DP on n elements, and a way of scoring them.
+    """A mechanism that is exactly (epsilon, delta)-DP on n elements, with scores for its outputs.
 
     Attributes:
         name: The name on the command line.
-        about: What the case is, in a few words.
-        draw: A function `((audits, n), rng, level)` that plays games; worst cases aim at tests of that level.
-            If the scores know bits revealed earlier, they come in the order of guessing, and 0 is an
+        about: A description in a few words.
+        draw: A function `((audits, n), rng, level)` that plays games. Worst cases are aimed at tests of that
+            level. If the scores use bits revealed earlier, they are in the order of guessing, and 0 is an
             abstention.
         epsilon: The true epsilon.
         delta: The true delta.
         n: The number of elements.
         pace: The share of the audits that the case gets; large cases get fewer.
-        known: What the scores know besides the output: "nothing", "earlier" or "others".
+        known: The bits that scores use besides the output: "nothing", "earlier" or "others".
         fair: Whether the bits are independent fair coins. If not, no auditor is to blame for false claims.
         listed: Whether the list is sorted by the bits, so that no auditor may use its order.
-        audited: What was audited, if it is more than scores: "training" or "black box".
+        audited: The kind of audit if it is not only of scores: "training" or "black box".
         family: The family of claims to which the true one belongs, for auditors that assume it; else empty.
 
     Example:
@@ -145,12 +145,11 @@ class Case:
     family: str = ""
 
     def withstood_by(self, auditor: Auditor) -> bool:
-        """Whether an auditor must withstand this case.
+        """Whether the auditor must be valid in this case.
 
-        An auditor of training runs, or of planted canaries, needs a case of that kind; so does one that
-        assumes a family of claims, and such cases are for these alone. Where nothing is released, every
-        family's claims hold. An auditor that treats the list as the order of guessing cannot be given a list
-        that is sorted by the bits.
+        Auditors of training runs, of planted canaries, or with a family of claims need cases of their kind,
+        and such cases are only for them. If nothing is released, the claims of every family hold. An auditor
+        that uses the list as the order of guessing cannot be given a list sorted by the bits.
         """
         if auditor.audited:
             return auditor.audited == self.audited
@@ -175,11 +174,11 @@ def tosses(shape: Shape, epsilon: float, rng: np.random.Generator) -> Hits:
 
 
 def sizes(shape: Shape, epsilon: float, rng: np.random.Generator) -> Floats:
-    """Absolute values of scores that know nothing: random order, weights and stakes, above epsilon."""
+    """Absolute values of uninformative scores, weights and stakes in random order, above epsilon."""
     return epsilon + rng.exponential(size=shape)
 
 
 def guessed(hits: Hits, size: Floats, rng: np.random.Generator) -> Games:
-    """Fair bits, and scores whose signs are right where `hits` says so."""
+    """Fair bits, and scores whose signs are right for the given hits."""
     bits = coins((len(hits), hits.shape[1]), rng)
     return Games(np.where(hits, bits, -bits) * size, bits)

@@ -1,4 +1,4 @@
-"""The laboratory: every auditor against every case that it must withstand, in blocks on any engine."""
+"""The laboratory: each auditor in each case in which it must be valid, in blocks on any engine."""
 
 import inspect
 import math
@@ -59,12 +59,12 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Laboratory:
-    """Which auditors, which cases, and how many audits of each.
+    """The auditors and cases to run, with the number of audits of each.
 
     Attributes:
         auditors: The auditors.
         cases: The cases, all from `CASES`.
-        audits: The number of audits in each cell that go the whole way from scores to a bound.
+        audits: The number of audits in each cell that compute a bound from scores.
         claims: The number of further audits that only test whether the true claim is refuted, which takes one
             p-value. Only canaria's own rules can be tested this way.
         confidence: The confidence of the bounds.
@@ -108,7 +108,7 @@ class Laboratory:
             )
 
     def settings(self) -> dict[str, Any]:
-        """What decides the results, including the code, so that a run is not resumed by different code."""
+        """All settings that affect results, including the code, so that only the same code resumes a run."""
         return {
             "auditors": [[auditor.name, auditor.known, _fingerprint(auditor)] for auditor in self.auditors],
             "cases": [case.name for case in self.cases],
@@ -121,7 +121,7 @@ class Laboratory:
         }
 
     def cells(self) -> Iterator[tuple[Auditor, Case, dict[str, Block]]]:
-        """Every auditor in every case that it must withstand, and the blocks by name."""
+        """Each auditor with each case in which it must be valid, and the blocks by name."""
         for place, auditor in enumerate(self.auditors):
             folder = f"{place}-{re.sub(r'[^a-zA-Z0-9]+', '-', auditor.name)}"
             for case in self.cases:
@@ -149,9 +149,9 @@ class Laboratory:
         """Play all games and count the false claims.
 
         Args:
-            store: Where finished blocks are kept, so that only missing ones are played; None keeps nothing.
-            executor: Where to run; None runs everything in this process.
-            on_block: Called with the number of finished and of all blocks, at the start and after every
+            store: The store for finished blocks, so that only missing ones are played; None stores nothing.
+            executor: The executor to run on; None runs everything in this process.
+            on_block: Called with the numbers of finished and of all blocks, at the start and after each
                 block.
 
         Returns:
@@ -192,13 +192,13 @@ def laboratory(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Laboratory:
-    """A laboratory for auditors of canaria, given by name, and for any other auditors.
+    """Make a laboratory for canaria's auditors, given by name, and for any others.
 
     Args:
         auditors: Names in `AUDITORS`, auditors, or functions `(scores, bits, delta, confidence) -> epsilon`.
             By default all of `AUDITORS`, including the controls, which are invalid on purpose.
         cases: Names in `CASES`; by default all.
-        audits: The number of audits in each cell that go the whole way from scores to a bound.
+        audits: The number of audits in each cell that compute a bound from scores.
         claims: The number of further audits that only test whether the true claim is refuted.
         confidence: The confidence of the bounds.
         seed: The seed of the games.
@@ -231,7 +231,7 @@ def laboratory(
 def run_block(
     auditor: Auditor, case: str, only_claims: bool, number: int, audits: int, confidence: float, seed: int
 ) -> list[Row]:
-    """Play one block; the games are the same on every engine and for every auditor."""
+    """Play one block. The games are the same on every engine and for every auditor."""
     played = CASES[case]
     sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number))
     games_rng, ties_rng = map(np.random.default_rng, sequence.spawn(2))
@@ -257,7 +257,7 @@ def run_block(
 
 
 def _answer(auditor: Auditor, *asked: Any) -> float | str:
-    """A bound, or the error: an auditor that sometimes fails is still measured."""
+    """The bound, or the error as text: an auditor that sometimes fails is still measured."""
     try:
         with redirect_stdout(sys.stderr):
             found = np.asarray(auditor.bound(*asked))
@@ -294,7 +294,7 @@ def _file(block: Block) -> str:
 
 
 def _fingerprint(auditor: Auditor) -> str:
-    """A digest of the modules that a foreign auditor comes from, if they have a source."""
+    """A digest of the source of a foreign auditor's modules, if available."""
     if not isinstance(auditor, Foreign):
         return ""
     digest = sha256()

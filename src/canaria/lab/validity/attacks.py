@@ -1,4 +1,4 @@
-"""Attacks with scores that know bits: those revealed before a guess, or all others.
+"""Attacks with scores that use bits: those revealed before a guess, or all others.
 
 Columns are in the order of guessing, and a score of 0 abstains.
 """
@@ -18,7 +18,7 @@ _PAUSE: Final = 3
 
 
 def stop_when_ahead(epsilon: float) -> Draw:
-    """Randomized response; no guess after Clopper-Pearson would refute the truth."""
+    """Randomized response that stops guessing once Clopper-Pearson would refute the truth."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         hits = tosses(shape, epsilon, rng)
@@ -31,7 +31,7 @@ def stop_when_ahead(epsilon: float) -> Draw:
 
 
 def abstain_after_a_miss(epsilon: float) -> Draw:
-    """Randomized response; after a wrong guess the next three elements are skipped."""
+    """Randomized response that skips the next three elements after a wrong guess."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         hits, taken = tosses(shape, epsilon, rng), np.ones(shape, dtype=np.bool_)
@@ -44,10 +44,10 @@ def abstain_after_a_miss(epsilon: float) -> Draw:
 
 
 def follow_the_winner(epsilon: float) -> Draw:
-    """Noisy XOR of pairs, in two groups; the next pair is from the group that did better so far.
+    """Noisy XOR of pairs, in two groups. The next pair is from the group that has done better so far.
 
-    The first of a pair says nothing and is skipped; once it is revealed, the second is guessed right with
-    probability p(epsilon). Stakes grow with the lead of the group.
+    The first element of a pair is uninformative and skipped. Once it is revealed, the second is guessed right
+    with probability p(epsilon). Stakes grow with the lead of the group.
     """
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -69,7 +69,7 @@ def follow_the_winner(epsilon: float) -> Draw:
 
 
 def go_on_if_told(epsilon: float, delta: float) -> Draw:
-    """All or nothing; ten guesses, and the rest only if all ten were right."""
+    """All or nothing: ten guesses, and the rest only if all ten were right."""
     play = all_or_nothing(epsilon, delta)
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -90,7 +90,7 @@ def count_cards(shape: Shape, rng: np.random.Generator, level: float) -> Games:
 
 
 def know_the_others(epsilon: float) -> Draw:
-    """Noisy XOR of all bits, each guessed with knowledge of all others: all right, or all wrong."""
+    """Noisy XOR of all bits, each guessed with knowledge of all others: all are right, or all are wrong."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         revealed: Hits = rng.random((shape[0], 1)) < special.expit(epsilon)

@@ -1,4 +1,4 @@
-"""Auditors: those of canaria, some that are known to be invalid, and any function of this signature."""
+"""Auditors: canaria's own, some that are known to be invalid, and any function with this signature."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,18 +54,18 @@ from canaria.rules.door import guess_once
 
 _COMMITTED: Final = 50
 _SHOWN_DELTA: Final = 1e-5
-"""At delta = 0 most families have no epsilon."""
+"""Most families have no finite epsilon at delta = 0."""
 
 AuditFunction = Callable[[Any, Any, float, float], float]
 """`(scores, bits, delta, confidence) -> epsilon`; bits are -1 or +1, and a higher score says +1.
 
-Unless scores may know bits, the order of the list may depend on the bits: break ties at random.
+Unless scores may use bits, the order of the list may depend on the bits: break ties at random.
 """
 
 
 @dataclass(frozen=True)
 class Foreign(Auditor):
-    """An auditor made of a function; a negative answer counts as 0.
+    """An auditor made from a function. A negative answer counts as 0.
 
     Attributes:
         audit: A function `(scores, bits, delta, confidence) -> epsilon`.
@@ -95,7 +95,7 @@ class Foreign(Auditor):
 
     @property
     def reads_list(self) -> bool:
-        """True if scores may know bits: then the list must be the order of guessing."""
+        """True if scores may use bits: then the list must be in the order of guessing."""
         return self.known != "nothing"
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
@@ -111,8 +111,7 @@ class Ours(Auditor):
 
     Attributes:
         rule: The rule.
-        ordered: For scores that come in the order of guessing, a rule that makes the same guesses in that
-            order.
+        ordered: For scores in the order of guessing, a rule that makes the same guesses in that order.
 
     Example:
         >>> from canaria.lab.validity import Ours
@@ -126,7 +125,7 @@ class Ours(Auditor):
     ordered: Rule | None = None
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """The bound, all the way from scores; 0 if the bits are refused as unfair."""
+        """The bound computed from scores; 0 if the bits are refused as unfair."""
         with suppress(UnfairCoinsError):
             if game.in_order:
                 return lower_bound(self.evidence(game, rng), delta, confidence).epsilon
@@ -145,7 +144,7 @@ class Ours(Auditor):
         return False
 
     def evidence(self, game: Game, rng: np.random.Generator) -> Evidence:
-        """The evidence that the rule gives for a game."""
+        """The evidence from the rule for a game."""
         if game.in_order:
             assert self.ordered is not None
             return self.ordered(game.scores, rng).reveal(game.bits)
@@ -158,12 +157,12 @@ class Ours(Auditor):
 
 @dataclass(frozen=True)
 class Several(Auditor):
-    """Several rules on the same scores, so that the audits depend on each other, through `combine`."""
+    """Several rules on the same scores, joined by `combine`: the audits depend on each other."""
 
     rules: tuple[Rule, ...]
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """All audits at once, each at its share of the error probability."""
+        """The bound of all audits together, each with its share of the error probability."""
         with suppress(UnfairCoinsError):
             made = {
                 repr(rule): audit_scores(game.scores, game.bits, delta, rule=rule, rng=rng)
@@ -188,7 +187,7 @@ class Attached(Auditor):
     adaptive: bool = False
 
     def bound(self, game: Game, delta: float, confidence: float, rng: np.random.Generator) -> float:
-        """The bound of the audit itself."""
+        """The bound of the audit object."""
         how = {"adaptive": True} if self.adaptive else {}
         with suppress(UnfairCoinsError):
             return float(game.audit.bound(delta=delta, confidence=confidence, rng=rng, **how).epsilon)
@@ -206,7 +205,7 @@ Weigh = Callable[[Hits, Floats, int], Evidence]
 
 @dataclass(frozen=True)
 class As:
-    """A rule that commits to some guesses, and weighs them as some kind of evidence."""
+    """A rule that commits to some guesses, and weighs them as a given kind of evidence."""
 
     select: Select
     weigh: Weigh
@@ -218,7 +217,7 @@ class As:
 
 
 def _in_order(scores: Floats, rng: np.random.Generator) -> Guesses:
-    """The signs of scores that come in the order of guessing; 0 abstains."""
+    """The signs of scores that are in the order of guessing; 0 abstains."""
     taken = np.flatnonzero(scores)
     return Guesses(taken, np.sign(scores[taken]).astype(np.int8))
 
@@ -264,7 +263,7 @@ def _product(hits: Hits, scores: Floats, elements: int) -> Evidence:
 
 
 class _NeverWithdrawn(MatchedCounts):
-    """Ignores every sign that elements depend on each other."""
+    """Ignores all signs that elements depend on each other."""
 
     @property
     def withdrawn(self) -> str | None:
@@ -285,9 +284,9 @@ def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
 
 
 def _one_look(hits: Hits, scores: Floats, elements: int) -> Evidence:
-    """A ranking, as if the number of guesses had been fixed in advance.
+    """A ranking, treated as if the number of guesses had been fixed in advance.
 
-    Invalid if it was not: a mechanism can spend all of delta on outputs of a length where it counts most.
+    This is invalid if it was not: a mechanism can spend all of delta on outputs of the most useful length.
     """
     if len(hits) == 0:
         return Counts(0, 0, elements)
@@ -295,7 +294,7 @@ def _one_look(hits: Hits, scores: Floats, elements: int) -> Evidence:
 
 
 def _adaptive(name: str, rule: Rule | AdaptiveRule, ordered: Rule) -> Ours:
-    """A rule that also withstands scores that know the bits before each guess."""
+    """A rule that is also valid for scores that use the bits before each guess."""
     return Ours(name, rule, ordered, known="earlier")
 
 
@@ -324,7 +323,7 @@ OURS: Final = (
     Attached("training, adaptive", adaptive=True, audited="training"),
     Attached("black box", audited="black box"),
 )
-"""Every kind of evidence, by the rules that lead to it, and every kind of audit."""
+"""All kinds of evidence, by the rules that lead to them, and all kinds of audits."""
 
 INVALID: Final = (
     Foreign("best k", invalid.best_k, control=True),
@@ -337,4 +336,4 @@ INVALID: Final = (
     Foreign("naive adaptive", invalid.clopper_pearson, known="earlier", control=True),
     Foreign("full knowledge", invalid.clopper_pearson, known="others", control=True),
 )
-"""Those that the laboratory must flag."""
+"""The auditors that the laboratory must flag."""

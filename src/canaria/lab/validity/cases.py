@@ -1,4 +1,4 @@
-"""Cases of one run: the scores come from the output alone."""
+"""Cases of one run, in which scores depend on the output alone."""
 
 import bisect
 import math
@@ -23,22 +23,22 @@ _GAUSSIAN: Final = LocalGaussian(sigma=2.0)
 
 
 def randomised_response(epsilon: float) -> Draw:
-    """Every guess is right with probability p(epsilon), which is the most that epsilon-DP allows."""
+    """Each guess is right with probability p(epsilon), the largest that epsilon-DP allows."""
     return lambda shape, rng, level: guessed(tosses(shape, epsilon, rng), sizes(shape, epsilon, rng), rng)
 
 
 Aim = Callable[[int, int, ApproximateDP, float], int]
-"""`(taken, n, claim, level)`: the count of right guesses among `taken` at which a mechanism aims."""
+"""`(taken, n, claim, level)`: the number of right guesses among `taken` that a mechanism aims at."""
 
 
 def at_counts(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
-    """The least count that the exact test of this level refuses."""
+    """The smallest count that the exact test at this level refutes."""
     refused = (Counts(v, taken, n).refutes(claim, level) for v in range(1, taken + 1))
     return 1 + next((place for place, yes in enumerate(refused) if yes), taken - 1)
 
 
 def at_rankings(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
-    """The least count at which a ranking is refused, if all other looks are as usual."""
+    """The smallest count at which a ranking is refuted, if all other looks are as usual."""
     grid = looks(n)
 
     def refuses(count: int) -> bool:
@@ -53,11 +53,11 @@ def at_rankings(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
 def extremal(epsilon: float, delta: float, taken: int, aim: Aim = at_counts, share: float = 1.0) -> Draw:
     """The mechanism that attains the exact bound of `Counts` (Theorem 4), `taken` of n guessed.
 
-    Randomized response on a random set of `taken` elements, which the sizes of the scores show, in which
-    the weight of all outputs with at least v right guesses is raised by one factor; on the others plain
-    randomized response. An element is in the set with probability taken / n, so that the set may spend
-    delta n / taken on each of its elements. It aims at the count v that a test of this level refuses. All of
-    delta may be spent in a share of the audits, which a public coin decides.
+    It is randomized response. On a random set of `taken` elements, marked by large scores, the probability of
+    all outputs with at least v right guesses is raised by one factor. An element is in the set with
+    probability taken / n, so the set may spend delta n / taken on each of its elements. v is the count that a
+    test at this level refutes. All of delta may be spent in a share of the audits, which a public coin
+    decides.
     """
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -80,7 +80,7 @@ def extremal(epsilon: float, delta: float, taken: int, aim: Aim = at_counts, sha
 
 
 def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> Floats:
-    """The number of right guesses, the weight of at least `aim` raised as far as delta allows."""
+    """The law of the number of right guesses, with that of at least `aim` raised as far as delta allows."""
     right = np.arange(taken + 1)
     law = np.exp(binomial.log_pmf(right, taken, epsilon))
     upper = float(law[aim:].sum())
@@ -90,7 +90,7 @@ def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> F
 
 
 def lengths(delta: float) -> Draw:
-    """The output decides how many elements have a score: a number that a test often refuses, or a rare one.
+    """The output decides how many elements have scores: a number that is often refuted, or a rare one.
 
     All of delta is spent on the rare number, whose test leaves most of its level to delta.
     """
@@ -120,7 +120,7 @@ def lengths(delta: float) -> Draw:
 
 @lru_cache(maxsize=1024)
 def _one_look(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
-    """The least count that a ranking of one look refuses; above all guesses if there is none."""
+    """The smallest count that a ranking with one look refutes; above all guesses if there is none."""
     return bisect.bisect_left(
         range(taken + 1),
         True,
@@ -179,7 +179,7 @@ def tied(epsilon: float) -> Draw:
 
 
 def one_sided(epsilon: float) -> Draw:
-    """High scores are e^epsilon times as frequent for members; low scores say almost nothing."""
+    """High scores are e^epsilon times as frequent for members; low scores are almost uninformative."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits = coins(shape, rng)
@@ -208,7 +208,7 @@ def gaussian(shape: Shape, rng: np.random.Generator, level: float) -> Games:
 
 
 def halves(shape: Shape, rng: np.random.Generator) -> Bits:
-    """Bits of which exactly half are +1."""
+    """Bits, exactly half of which are +1."""
     signs = np.tile(np.array([-1, 1], dtype=np.int8), (shape[0], shape[1] // 2))
     return rng.permuted(signs, axis=1)
 

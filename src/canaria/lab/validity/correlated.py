@@ -1,7 +1,7 @@
 """Cases of training with correlated noise.
 
-With known steps the mechanism is Gaussian, exactly. With two steps of a row that are not known, its privacy
-profile is an integral over the plane.
+With known steps, the mechanism is exactly Gaussian. With two unknown steps of a row, its privacy profile is
+an integral over the plane.
 """
 
 import math
@@ -21,7 +21,7 @@ _FALLING: Final = (1.0, 0.5, 0.375, 0.3125)
 
 
 def _even(strategy: Strategy, period: int) -> Strategy:
-    """The strategy with columns scaled so that every row adds as much, whenever it comes first."""
+    """Scale the strategy's columns so that each row adds the same, whichever step it begins with."""
     turns = np.arange(strategy.steps)[:, None] % period == np.arange(period)
     sizes = np.linalg.norm(strategy.of(turns), axis=0)
     return Strategy(strategy.matrix / sizes[np.arange(strategy.steps) % period])
@@ -34,7 +34,7 @@ _BANDED: Final = Correlated(Strategy.toeplitz(_FALLING[:2], 2), CyclicPoisson(gr
 
 
 def training(mechanism: Correlated) -> Draw:
-    """Canaries of one training run each, scored by their loss."""
+    """Canaries of one training run each, scored by their losses."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits = coins(shape, rng)

@@ -1,6 +1,6 @@
-"""Cases that keep a curve: every element is exactly mu-Gaussian-DP, whatever the others do.
+"""Cases with a curve: each element is exactly mu-Gaussian-DP, independently of the others.
 
-They differ in how luck is shared. Tests that assume independent elements accuse some of them.
+The elements depend on each other in different ways. Tests that assume independence refute some of them.
 """
 
 import bisect
@@ -22,11 +22,11 @@ _SURE: Final = 30.0
 _MUS: Final = (0.2, 0.6, 1.3)
 _SIZES: Final = (200, 1000)
 _RESPONSE: Final = 4.0
-"""Times mu: the epsilon of randomized response that is played now and then."""
+"""The epsilon of the occasional randomized response, as a multiple of mu."""
 
 
 def gaussian(mu: float) -> Draw:
-    """Gaussian noise on each bit, independent."""
+    """Independent Gaussian noise on each bit."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits = coins(shape, rng)
@@ -36,7 +36,7 @@ def gaussian(mu: float) -> Draw:
 
 
 def shared_luck(mu: float, groups: int) -> Draw:
-    """Elements of a group pass a Gaussian channel with one |loss| for all of them."""
+    """Gaussian noise in which all elements of a group have the same |loss|."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         sent = coins((shape[0], groups), rng)
@@ -49,9 +49,9 @@ def shared_luck(mu: float, groups: int) -> Draw:
 
 
 def responses(mu: float) -> Draw:
-    """Randomized response on all elements with a probability w, and nothing otherwise.
+    """Randomized response on all elements with probability w, and nothing otherwise.
 
-    w is the largest at which the curve is kept.
+    w is the largest probability that keeps the curve.
     """
     epsilon = _RESPONSE * mu
     below = np.linspace(0.0, epsilon, 2000, endpoint=False)
@@ -67,7 +67,7 @@ def responses(mu: float) -> Draw:
 
 
 def worst_count(mu: float) -> Draw:
-    """The worst mechanism for the main look of its claim (Theorem 14), aimed at the count that is refused."""
+    """The worst mechanism for the main look of its claim (Theorem 14), aimed at the refuting count."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         taken, aim = _main_look(mu, shape[1], level)
@@ -83,7 +83,7 @@ def worst_count(mu: float) -> Draw:
 
 @lru_cache
 def _main_look(mu: float, n: int, level: float) -> tuple[int, int]:
-    """The number of guesses at which the claim is tested, and the least count that refutes it there."""
+    """The number of guesses at which the claim is tested, and the smallest count that refutes it there."""
     plan = planned(families.Gaussian(), n, 1 - level)
     looks = next(stretch.looks for stretch in plan if mu <= stretch.last)
     main = max(looks, key=lambda look: look.share)
@@ -96,9 +96,9 @@ def _main_look(mu: float, n: int, level: float) -> tuple[int, int]:
 
 
 def worst_law(mu: float, n: int, taken: int, aim: int) -> Floats:
-    """The law of the number of right guesses that makes `aim` or more likely, on the curve of mu.
+    """The law of the number of right guesses on the curve of mu that makes at least `aim` most likely.
 
-    A walk along the curve: down from `aim`, then up, then down; it is a mechanism if masses add up to 1.
+    It is found by a walk along the curve: down from `aim`, then up, then down. Masses must add up to 1.
     """
     low, high = -40.0, 0.0
     while high - low > 1e-12:

@@ -1,4 +1,4 @@
-"""Auditors that are known to over-claim; the laboratory must flag them.
+"""Auditors that are known to over-claim. The laboratory must flag them.
 
 Each takes scores, bits, delta and confidence and returns "a lower bound on epsilon", as any auditor does.
 """
@@ -16,7 +16,7 @@ from canaria.rules import Bet, Rule, Surest, Tails, Top
 def best_k(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
     """The largest Clopper-Pearson bound over every number of guesses, chosen in hindsight.
 
-    Invalid: the largest of many bounds that each err in 5% of audits errs more often.
+    Invalid: if many bounds each err in 5% of audits, the largest of them errs more often.
     """
     values = np.asarray(scores, dtype=np.float64)
     ties = np.random.default_rng(np.frombuffer(values.tobytes(), dtype=np.uint32))
@@ -29,11 +29,11 @@ def best_k(scores: Floats, bits: Bits, delta: float, confidence: float) -> float
 
 
 def clopper_pearson(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """Clopper-Pearson over the signs of all scores but 0, however many there are.
+    """Clopper-Pearson over the signs of all nonzero scores, however many there are.
 
-    Invalid if scores know bits. A guesser who has seen earlier bits can stop when ahead (the paper's
-    proposition on adaptive auditing says otherwise); one who knows all other bits can be right or wrong with
-    all guesses together. Also invalid if delta is not 0, because it ignores delta.
+    Invalid if scores use bits. A guesser who has seen earlier bits can stop when ahead (the paper's
+    proposition on adaptive auditing says otherwise). One who knows all other bits can be right, or wrong,
+    with all guesses together. Also invalid if delta is not 0, because it ignores delta.
     """
     taken = np.flatnonzero(scores)
     right = int((np.sign(np.asarray(scores)[taken]) == np.asarray(bits)[taken]).sum())
@@ -41,7 +41,7 @@ def clopper_pearson(scores: Floats, bits: Bits, delta: float, confidence: float)
 
 
 def list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """Rank by score, ties in the order of the list, from its beginning and from its end.
+    """Rank by score, with ties in the order of the list, from both ends of the list.
 
     Invalid if the list is sorted by the bits: then the order among ties reveals them.
     """
@@ -52,7 +52,7 @@ def list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> f
 
 
 def bets_in_list_order(scores: Floats, bits: Bits, delta: float, confidence: float) -> float:
-    """Bet on every sign in the order of the list, from its beginning and from its end.
+    """Bet on all signs in the order of the list, from both ends of the list.
 
     Invalid if the list is sorted by the bits, even without ties, because the p-value uses the largest wealth
     along the list.

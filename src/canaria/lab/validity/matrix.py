@@ -151,7 +151,7 @@ class Matrix:
 
 
 def _place(cell: Cell) -> dict[str, str]:
-    """The place of a cell in a heat map, and the words that a page shows there."""
+    """The position of a cell in a heat map, and the description shown there."""
     return {"row": cell.case.name, "column": cell.auditor, "about": cell.case.about}
 
 
@@ -186,7 +186,7 @@ def _auditor_row(cells: tuple[Cell, ...]) -> list[str]:
 
 
 def _worst(cells: list[Cell]) -> Cell:
-    """The cell that chance explains least; of several, the one with the highest rate."""
+    """The cell that is least explained by chance; of several, the one with the highest rate."""
     return min(cells, key=lambda cell: (cell.chance, -cell.rate))
 
 

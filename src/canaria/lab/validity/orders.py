@@ -1,7 +1,7 @@
 """Attacks by the order of the list: scores without information, in lists that are sorted by the bits.
 
 The bits are fair coins and nothing is released (epsilon = 0). But an auditor that breaks ties, bets or stops
-by the place in the list reads the bits off the list.
+by the position in the list reads the bits from it.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _KEYS: Final[dict[str, Callable[[Floats, Bits], list[Floats | Bits]]]] = {
     "last": lambda scores, bits: [bits],
     "sorted": lambda scores, bits: [-bits, -scores],
 }
-"""What a list is sorted by, the last key first."""
+"""The sort keys of a list, with the last key first."""
 _WORDS: Final = {
     "constant": "equal scores",
     "positive": "scores above 1, all different",
@@ -36,7 +36,7 @@ _WORDS: Final = {
 
 
 def listed(order: str, scores: str) -> Draw:
-    """Worthless scores in a list of that order."""
+    """Uninformative scores in a list with this order."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits, values = coins(shape, rng), _SCORES[scores](shape, rng)

@@ -1,4 +1,4 @@
-"""Cases that go through a whole audit: recorded training runs, and canaries planted in data.
+"""Cases that run a whole audit: recorded training runs, and canaries planted in data.
 
 Their epsilon is exact without an accountant: at sample rate 1 the steps of DP-SGD are one Gaussian mechanism,
 one subsampled step has a privacy profile in closed form, and that of a shuffled pass is an integral.
@@ -30,7 +30,7 @@ _NODES: Final = 121
 
 
 def training(steps: int, sample_rate: float) -> Draw:
-    """Correct DP-SGD, two canaries to a coordinate, recorded as an attached audit records it."""
+    """Correct DP-SGD with two canaries per coordinate, recorded like an attached audit."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
@@ -59,7 +59,7 @@ def training(steps: int, sample_rate: float) -> Draw:
 
 
 def shuffled(batches: int) -> Draw:
-    """One pass over shuffled data, of which a third are canaries. Excluded canaries get a place, too."""
+    """One pass over shuffled data. A third of the rows are canaries, and excluded ones have places too."""
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
         audits, n = shape
@@ -94,10 +94,10 @@ def shuffled(batches: int) -> Draw:
 
 
 def shuffled_epsilon(batches: int, sigma: float, delta: float) -> float:
-    """The epsilon of one pass over shuffled data: a row is in one of the batches, each as likely.
+    """The epsilon of one pass over shuffled data, in which a row is in one random batch.
 
-    The likelihood ratio is the mean of as many independent lognormal numbers. Given all but one of them, what
-    it exceeds or misses on average is known in closed form; the others are integrated over.
+    The likelihood ratio is the mean of independent lognormal numbers, one per batch. Given all but one of
+    them, its mean excess and shortfall have a closed form; the others are integrated numerically.
 
     >>> abs(shuffled_epsilon(1, 1.0, 1e-3) - gaussian_epsilon(1.0, 1e-3)) < 1e-9
     True
@@ -119,7 +119,7 @@ def shuffled_epsilon(batches: int, sigma: float, delta: float) -> float:
 
 
 def _beyond(level: Floats, sigma: float, side: int) -> Floats:
-    """By how much exp(z / sigma - 1 / 2 sigma²), z normal, is above a level on average, or below it (-1)."""
+    """The mean excess of exp(z / sigma - 1 / 2 sigma²), z normal, above a level, or below it (side -1)."""
     positive = np.maximum(level, 1e-300)
     high = -sigma * np.log(positive) + 1 / (2 * sigma)
     beyond = side * (special.ndtr(side * high) - positive * special.ndtr(side * (high - 1 / sigma)))
@@ -127,7 +127,7 @@ def _beyond(level: Floats, sigma: float, side: int) -> Floats:
 
 
 def subsampled_epsilon(sample_rate: float, sigma: float, delta: float) -> float:
-    """The epsilon of one Gaussian step with Poisson sampling, the worse of adding and removing a row.
+    """The epsilon of one Gaussian step with Poisson sampling, for the worse of adding and removing a row.
 
     >>> abs(subsampled_epsilon(1.0, 1.0, 1e-3) - gaussian_epsilon(1.0, 1e-3)) < 1e-9
     True
@@ -149,13 +149,13 @@ def subsampled_epsilon(sample_rate: float, sigma: float, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Planted canaries, and the score that a release gives to each."""
+    """Planted canaries, with the score of each from a release."""
 
     planted: Planted
     scores: npt.ArrayLike
 
     def bound(self, delta: float, confidence: float, rng: np.random.Generator) -> Bound:
-        """The bound, as a user would ask for it."""
+        """The bound, computed as by a user."""
         return self.planted.bound(self.scores, delta, confidence, rng=rng)
 
 

@@ -13,13 +13,13 @@ from canaria.mechanisms.interference import unit_rows
 RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _LEAST_RAW_NORM: Final = 0.01
-"""It is never below this: to what they divide by, clippers add a little."""
+"""The raw norm is never below this, because clippers add a small constant to the norm they divide by."""
 _TOO_HEAVY: Final = 0.05
-"""By how much canaries may weigh more than they should; rounding is far below."""
+"""Canaries may weigh at most this much more than one clip norm. Rounding errors are far smaller."""
 HEAD_PARAMETERS: Final = 2
-"""Of a canary head, over which every canary's gradient is spread: clipped apart, a canary weighs more."""
+"""Parameters of a canary head. Canary gradients are in all of them: clipped apart, they weigh too much."""
 DRAWS, PLACES, TESTS, TOTALS, TIES = 1, 2, 3, 4, 5
-"""What a random number of the auditor's own is for."""
+"""Purposes of the auditor's own random numbers."""
 _BITS: Final = 0x62697473
 _DERIVED: Final = 0x64726177
 _LARGEST_DENSE: Final = 8000
@@ -32,11 +32,12 @@ INJECTIONS: Final = {
     ),
     "sum": (
         "the noise",
-        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum by our own draw)",
+        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum, drawn by the "
+        "audit)",
     ),
     "gradients": (
         "the clipper (canary gradients have norm 10 C before it), the noise",
-        "the sampler (canaries join by our own draw) and the computation of per-sample gradients",
+        "the sampler (the audit draws the canaries) and the computation of per-sample gradients",
     ),
     "head": (
         "the sampling rate, per-sample gradients, the clipper, the noise",
@@ -45,14 +46,14 @@ INJECTIONS: Final = {
     ),
     "clients": (
         "the clipper (updates of canary clients have norm 10 C before it), the weights of clients, the noise",
-        "the sampler (canary clients join by our own draw) and what clients compute",
+        "the sampler (the audit draws the canary clients) and what clients compute",
     ),
     "clipped clients": (
         "the weights of clients, the noise",
-        "the sampler (canary clients join by our own draw), what clients compute, and whether they clip it",
+        "the sampler (the audit draws the canary clients), what clients compute, and whether they clip it",
     ),
 }
-"""What each injection of canaries exercises up to the noisy sum, and what it does not."""
+"""For each injection: what it exercises, up to the noisy sum, and what it does not."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Dirac:
 
     Attributes:
         count: The number of canaries.
-        per_coordinate: The number of canaries to a coordinate; some have fewer if `count` is not a multiple
-            of it.
+        per_coordinate: The number of canaries per coordinate. Some coordinates have fewer if `count` is not a
+                multiple of it.
 
     Raises:
         InputError: If not 1 <= per_coordinate <= count.
@@ -102,7 +103,7 @@ class Dirac:
 
     @property
     def spanning(self) -> int:
-        """How many coordinates span several parameters, where canaries are rows: some of eight or more."""
+        """The number of coordinates that span several parameters if canaries are rows; 0 if below eight."""
         return min(_MOST_SPANNING, self.coordinates // 8)
 
 
@@ -111,7 +112,7 @@ class Dense:
     """Random canaries of norm 1 that all use the same coordinates.
 
     Each canary has independent random signs and the same absolute value in every coordinate. The canaries
-    interfere with each other; the more coordinates there are, the less they do.
+    interfere with each other, and interfere less if there are more coordinates.
 
     Attributes:
         count: The number of canaries, at most 8,000.
@@ -164,41 +165,41 @@ def raw_norm(clip_norm: float) -> float:
 
 
 def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[str, ...]:
-    """What is wrong if a canary weighed so many clip norms, at most, in the clipped sum of a step.
+    """The contradiction if a canary weighed up to `heaviest` clip norms in the clipped sum of a step.
 
-    `apart` says that layers are clipped by themselves, and that it weighed so many norms of a layer.
+    If `apart`, layers are clipped separately and `heaviest` is in units of the clip norm of a layer.
     """
     if isinstance(design, Dense) or not heaviest > 1 + _TOO_HEAVY:
         return ()
     if apart:
         return (
-            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, where 1 is the most: the "
+            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, above the limit of 1: the "
             "layer is not clipped to its norm, or a row is in a batch twice",
         )
     return (
-        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, where 1 is the most: "
+        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, above the limit of 1: "
         "gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
     )
 
 
 def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
-    """What is wrong if canaries of these parameters weighed so many clip norms, at most."""
+    """The contradiction if canaries weighed up to this many clip norms, by parameter."""
     heavy = {name: weight for name, weight in heaviest.items() if weight > 1 + _TOO_HEAVY}
     if not heavy:
         return ()
     return (
-        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, where 1 is the most: "
+        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, above the limit of 1: "
         "gradients are not clipped, or a parameter is left out of their norm",
     )
 
 
 def clipped_apart(weight: float) -> tuple[str, ...]:
-    """What is wrong if a gradient that is large in every parameter weighed so many clip norms."""
+    """The contradiction if a gradient that is large in every parameter weighed this many clip norms."""
     if not weight > 1 + _TOO_HEAVY:
         return ()
     return (
-        f"a gradient over all parameters weighed {weight:.3g} clip norms, where 1 is the most: gradients are "
-        "not clipped to the clip norm as a whole",
+        f"a gradient over all parameters weighed {weight:.3g} clip norms, above the limit of 1: gradients "
+        "are not clipped to the clip norm as a whole",
     )
 
 
@@ -213,19 +214,19 @@ def amplified(size: float, weight: float) -> tuple[str, ...]:
 
 
 def unclipped(heaviest: float) -> tuple[str, ...]:
-    """What is wrong if rows added so many clip norms to the clipped sum of a step, to each of them."""
+    """The contradiction if each row added this many clip norms to the clipped sum of a step, on average."""
     if not heaviest > 1 + _TOO_HEAVY:
         return ()
     return (
-        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms to a row, where 1 is the most: "
+        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms per row, above the limit of 1: "
         "gradients are not clipped to the norm that the noise is made for",
     )
 
 
 def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
-    """What an audit exercises, and what it does not, in words.
+    """Describe in words the parts of training that an audit exercises, and those it does not.
 
-    `by_the_optimizer` says that it sees what the optimizer uses, not only what the noise was added to.
+    If `by_the_optimizer`, the audit reads the gradient that the optimizer uses, not only the noisy sum.
     """
     touched, *untouched = INJECTIONS[injection]
     if injection == "rows" and isinstance(design, Dirac) and design.spanning == 0:
@@ -236,7 +237,7 @@ def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tupl
 
 
 def design_of(canaries: int | Design, per_coordinate: int) -> Design:
-    """A number of Dirac canaries as a design; a design as it is."""
+    """Return a design unchanged, or make one from a number of Dirac canaries."""
     if isinstance(canaries, Dirac | Dense):
         if per_coordinate != 1:
             raise InputError("per_coordinate goes with a number of canaries; a design holds its own")

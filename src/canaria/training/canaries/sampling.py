@@ -1,4 +1,4 @@
-"""How rows are stated to take part in steps."""
+"""The stated sampling: how rows take part in steps."""
 
 import math
 from abc import ABC, abstractmethod
@@ -21,8 +21,8 @@ _WORDS: Final = {
     "fixed-size": "batches of one size",
 }
 _OF_POISSON: Final = (
-    "accountants of DP-SGD take batches for Poisson's, so their ε is no claim about these; an excluded "
-    "canary is drawn, and contributes 0"
+    "accountants of DP-SGD assume Poisson sampling, so their ε is not a claim about these batches; an "
+    "excluded canary is drawn, and contributes 0"
 )
 
 
@@ -39,11 +39,11 @@ class Trials(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Its variance."""
+        """The variance of the number of heads."""
         return self.mean * (1 - self.rate)
 
     def law(self) -> tuple[Integers, Floats]:
-        """The likely numbers of heads, and the logarithms of their probabilities."""
+        """The numbers of heads that are not negligibly rare, and the logarithms of their probabilities."""
         reach = 12 * math.sqrt(self.variance) + 12
         low, high = max(0, math.floor(self.mean - reach)), min(self.number, math.ceil(self.mean + reach))
         counts = np.arange(low, high + 1, dtype=np.int64)
@@ -51,7 +51,7 @@ class Trials(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """A number by its probabilities, from 0 on."""
+    """The distribution of a number: the probabilities of 0, 1, 2, ..."""
 
     each: Floats
 
@@ -62,29 +62,29 @@ class Chances(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Its variance."""
+        """The variance of the number."""
         return float(np.square(np.arange(len(self.each)) - self.mean) @ self.each)
 
     def law(self) -> tuple[Integers, Floats]:
-        """The numbers that may be, and the logarithms of their probabilities."""
+        """The numbers with a positive probability, and the logarithms of their probabilities."""
         counts = np.flatnonzero(self.each > 0)
         return counts, np.log(self.each[counts])
 
 
 class Schedule(ABC):
-    """How rows are stated to take part in steps, and what follows for sums, claims and conformance."""
+    """The stated way in which rows take part in steps, and what follows for sums, claims and conformance."""
 
     kind: str
 
     @property
     @abstractmethod
     def is_poisson(self) -> bool:
-        """Whether it is what accountants of DP-SGD take it for."""
+        """Whether this is Poisson sampling, which accountants of DP-SGD assume."""
 
     @property
     @abstractmethod
     def caveat(self) -> str:
-        """What to know about claims for this sampling; empty if there is nothing."""
+        """A caveat about claims for this sampling; empty if there is none."""
 
     @property
     @abstractmethod
@@ -93,24 +93,24 @@ class Schedule(ABC):
 
     @abstractmethod
     def family(self, steps: int, sample_rate: float) -> Family | None:
-        """The claims that are about training of this kind; None if there are none."""
+        """The family of claims that covers this kind of training; None if there is none."""
 
     @abstractmethod
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
-        """How often this many rows take part, all together: a sum of independent numbers."""
+        """The total number of times that this many rows take part, as a sum of independent numbers."""
 
     @property
     def noise_words(self) -> str:
-        """Where the noise multiplier of a run comes from, in words."""
+        """A description of where the noise multiplier of a run comes from."""
         return "as stated"
 
     @property
     def reached(self) -> float:
-        """The share of the sensitivity that rows with some gradients surely reach."""
+        """The share of the sensitivity that rows with suitable gradients are known to reach."""
         return 1.0
 
     def require_own(self, steps: int | None, sample_rate: float | None) -> None:  # noqa: B027 (by default none)
-        """Refuse to test other steps, or another rate, than were stated, where everything depends on them."""
+        """Raise an error for steps or a rate that are not the stated ones, if results depend on both."""
 
     def timing(
         self,
@@ -120,32 +120,32 @@ class Schedule(ABC):
         witnessed: Seen | None,
         rng: np.random.Generator,
     ) -> Part | None:
-        """Whether canaries took part when they should, under this noise; None where that makes no difference.
+        """Test whether canaries took part when they should, under this noise; None if timing does not matter.
 
         `table` is that of a `Recording`.
         """
         return None
 
     def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
-        """The sums as if every canary had taken part by one law, where it is known that they did not."""
+        """The sums adjusted for known differences in how often canaries take part."""
         return sums
 
     def noise_of_sums(self, steps: int) -> float:
-        """The noise of the sum over this many steps, over the root of their number, in noise multipliers."""
+        """The noise of a sum over this many steps, over the root of their number, in noise multipliers."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class Sampling(Schedule):
-    """How rows are stated to take part in steps.
+    """Sampling of rows by one of three schemes.
 
     Attributes:
-        kind: "poisson": every row by a coin of its own, anew in every batch. "shuffled": every row once in
-            each pass over the data, in random order. "fixed-size": every batch a fresh random subset of one
-            size.
-        accumulated: How many batches make a step.
-        batches: How many batches a pass has, where that is not 1 over the sampling rate; an attached audit
-            asks the data loader.
+        kind: "poisson": each row takes part in each batch by an independent coin. "shuffled": each row takes
+            part once per pass over the data, in random order. "fixed-size": each batch is a fresh random
+            subset of one size.
+        accumulated: The number of batches per step.
+        batches: The number of batches per pass, if it is not 1 over the sampling rate. An attached audit
+            reads it from the data loader.
 
     Raises:
         InputError: If the kind is unknown, or if batches cannot be divided into steps.
@@ -188,12 +188,12 @@ class Sampling(Schedule):
         return DpSgdFamily(steps, sample_rate) if self.is_poisson else None
 
     def steps_of_a_pass(self, sample_rate: float) -> int:
-        """How many steps a pass of shuffled batches has; a row is in one of them at most."""
+        """The number of steps in a pass of shuffled batches. A row is in at most one of them."""
         batches = round(1 / sample_rate) if self.batches is None else self.batches
         return max(1, batches // self.accumulated)
 
     def once_in_a_pass(self, sample_rate: float) -> float:
-        """The probability with which a row is in a pass of shuffled batches; 1 unless some are dropped."""
+        """The probability that a row is in a pass of shuffled batches; 1 unless some batches are dropped."""
         return min(1.0, sample_rate * self.accumulated * self.steps_of_a_pass(sample_rate))
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
@@ -201,7 +201,7 @@ class Sampling(Schedule):
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
-        # Of a pass that training is within, the batches seen are whole: only the last one may be short.
+        # In an unfinished pass, the batches seen so far have full size: only the last batch may be shorter.
         return Trials(rows * passes, once), Trials(rows, min(once, left * self.accumulated * sample_rate))
 
 

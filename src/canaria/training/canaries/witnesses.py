@@ -1,18 +1,18 @@
 """Witnesses: weights that never carry a canary, on which every step shows its noise and nothing else.
 
-At a witness the noisy sum less the clipped sum is the noise of that weight, which must be N(0, sigma_t^2),
-independent of everything, if training is correct. Witnesses know nothing of the hidden bits. They lie where
+At a witness, the noisy sum less the clipped sum is the noise of that weight. In correct training it is
+N(0, sigma_t^2), independent of everything else. Witnesses do not depend on the hidden bits. They lie where
 faults show:
 
-    aligned    in every parameter the same few indices from its first one on, the next one along each of its
-               axes, and those half a parameter further: noise that is made once and used again, for several
-               parameters, rows or halves, agrees there;
-    scattered  anywhere, at random: noise that is missing somewhere, and the law of single values.
+    aligned    the same few indices in every parameter, their neighbours along each axis, and the same
+               half a parameter further: noise that is generated once and reused for several parameters,
+               rows or halves agrees there;
+    scattered  random places: they show missing noise and the distribution of single values.
 
-Kept are, in units of the stated noise: the sum of squares of every step and of every witness, how many values
-of some witnesses lie in each of a few cells, and the signs of the first steps. Beside witnesses, the noise of
-all weights of a parameter is added up in every step: where noise is used twice, in whatever order, these
-totals are larger, smaller or more alike than they may be.
+The audit keeps, in units of the stated noise: the sum of squares of each step and of each witness, the number
+of values of some witnesses in each of a few cells, and the signs of the first steps. In addition, it adds up
+the noise of all weights of a parameter in each step. If noise is used twice, in any order, these totals are
+larger, smaller or more alike than chance allows.
 """
 
 import math
@@ -25,35 +25,35 @@ import numpy as np
 from canaria._core.arrays import Floats, Hits, Integers
 
 EDGES: Final = (0.5, 1.0, 2.0, 3.0, 4.0)
-"""Between the cells of the sizes of single values."""
+"""Boundaries of the cells by which absolute values are counted."""
 MOST_STEPS: Final = 4096
-"""Signs are kept of so many steps, the first; of more steps, squares of some are added up."""
+"""Signs are kept for this many steps, the first ones. After that, squares of several steps are added up."""
 _ALIGNED: Final = (0, 1, 2, 3, 17, 29, 40, 51)
-"""Indices at which all parameters have witnesses, if they have them."""
+"""Indices at which every large enough parameter has witnesses."""
 _FOLLOWED: Final = (0, 1)
-"""Those of which the next one along every axis, and the one half a parameter further, are witnesses too."""
+"""For these indices, the neighbour along each axis and the index half a parameter further are used too."""
 _MOST_PARAMETERS: Final = 48
-"""Of more parameters than this, some at random have aligned witnesses."""
+"""With more parameters than this, a random subset of them has aligned witnesses."""
 _SCATTERED: Final = 1024
 _AT_LEAST: Final = 4
-"""Every parameter gets so many coordinates with canaries, if there are enough for all."""
+"""Each parameter gets at least this many coordinates with canaries, if there are enough."""
 _FINGERPRINT: Final = 256
-"""Steps are compared by the signs of so many scattered witnesses."""
+"""Steps are compared by the signs of this many scattered witnesses."""
 _MOST_SPANNED: Final = 8
-"""A coordinate that spans several parameters spans so many, if there are."""
+"""A coordinate that spans several parameters spans this many, if there are enough."""
 
 
 class Layout(NamedTuple):
-    """Where canaries and witnesses lie, by parameter, as flat indices.
+    """The positions of canaries and witnesses in each parameter, as flat indices.
 
-    A coordinate is a weight, or a direction that is the same in several, one of each parameter that it spans.
+    A coordinate is one weight, or a direction with equal weights in several parameters, one in each.
 
     Attributes:
-        canaries: Of each parameter the weights that carry canaries.
-        coordinates: The coordinate of each of them.
-        witnesses: Of each parameter its witnesses.
-        layers: The number of coordinates in each parameter that carries some, and of those that span several.
-        roles: What each witness is for, in the order of `witnesses`.
+        canaries: For each parameter, the weights that carry canaries.
+        coordinates: For each parameter, the coordinates that these weights belong to.
+        witnesses: For each parameter, its witnesses.
+        layers: The number of coordinates in each parameter that has some, then of those that span several.
+        roles: The tests that each witness is used for, in the order of `witnesses`.
 
     """
 
@@ -71,14 +71,14 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Roles:
-    """What each witness is for.
+    """The tests that each witness is used for.
 
     Attributes:
-        parameter: The parameter it lies in.
-        index: Its flat index there if it is an aligned one, else -1.
-        shaped: Whether its values are counted by their size; else their squares are added up.
-        whole: The parameters whose noise is totalled over all weights.
-        sizes: The number of weights of each of those.
+        parameter: The parameter of each witness.
+        index: The flat index of an aligned witness; -1 for a scattered one.
+        shaped: Whether the values of a witness are counted by size. If not, their squares are summed.
+        whole: The parameters whose noise is summed over all weights.
+        sizes: The numbers of weights of the parameters in `whole`.
 
     """
 
@@ -90,14 +90,14 @@ class Roles:
 
     @property
     def signed(self) -> Integers:
-        """The witnesses whose signs are kept: aligned ones, and some others, by which steps are compared."""
+        """The witnesses whose signs are kept: all aligned ones, and some scattered ones to compare steps."""
         scattered = np.flatnonzero(self.index < 0)
         some = np.linspace(0, len(scattered) - 1, min(_FINGERPRINT, len(scattered))).astype(np.int64)
         return np.concatenate([np.flatnonzero(self.index >= 0), scattered[some]])
 
     @property
     def firsts(self) -> Integers:
-        """The first three aligned witnesses of each parameter that has as many, (parameters, 3)."""
+        """The first three aligned witnesses of each parameter that has at least three, (parameters, 3)."""
         aligned = np.flatnonzero(self.index >= 0)
         each = [aligned[self.parameter[aligned] == place][:3] for place in np.unique(self.parameter[aligned])]
         return np.array([three for three in each if len(three) == 3], dtype=np.int64).reshape(-1, 3)
@@ -114,27 +114,27 @@ def layout(
     spanning: int = 0,
     totalled: bool = True,
 ) -> Layout:
-    """Places for canaries and witnesses in parameters of these shapes, at random.
+    """Random places for canaries and witnesses in parameters of these shapes.
 
-    Canaries follow one of three designs: in parameters of their own (`home`), with a weight in each of some
-    parameters (`across`), or anywhere, of which some coordinates may span several parameters (`spanning`). A
-    design says how many weights each parameter gives. The rest is the same for all: aligned witnesses, then
-    canaries and scattered witnesses by one draw among the other weights.
+    Canaries follow one of three designs: they fill parameters of their own (`home`), have a weight in each of
+    some parameters (`across`), or lie anywhere, where some coordinates may span several parameters
+    (`spanning`). The design decides how many weights each parameter gives. The rest is the same for all:
+    aligned witnesses first, then canaries and scattered witnesses by one draw among the other weights.
 
-    The order of the draws from `rng` must not change: places follow from the seed of the audit alone, in
-    every process that trains (Theorem 34).
+    The order of the draws from `rng` must not change, because every process that trains derives the places
+    from the seed of the audit alone (Theorem 34).
 
     Args:
         shapes: The shapes of the parameters.
-        coordinates: How many weights carry canaries. They come first: where weights are scarce, witnesses
-            get what is left.
-        rng: What the places are drawn from.
-        home: The parameters that canaries fill, if they have some of their own; every canary spans them all.
-        across: The parameters that every coordinate spans, with a weight of its own in each; each must have
-            as many weights as there are coordinates.
-        coarse: Parameters too coarse for witnesses: in half precision, a sum is rounded more than it may be.
-        spanning: How many of the coordinates, the last ones, span several parameters.
-        totalled: Whether the noise of parameters can be totalled.
+        coordinates: The number of coordinates with canaries. They take precedence: if weights are scarce,
+            there are fewer witnesses.
+        rng: The random generator for the places.
+        home: The parameters that belong to the canaries, if any. Each canary spans all of them.
+        across: The parameters that each coordinate spans, with one weight in each. Each must have at least as
+            many weights as there are coordinates.
+        coarse: The parameters without witnesses because their sums are rounded too coarsely (half precision).
+        spanning: The number of coordinates, counted from the last, that span several parameters.
+        totalled: Whether the noise of whole parameters can be summed.
 
     Returns:
         The places.
@@ -175,13 +175,13 @@ def layout(
 
 
 class _Carried(NamedTuple):
-    """How many weights of each parameter carry canaries; which weights these are is drawn later.
+    """The number of weights in each parameter that carry canaries. The weights themselves are drawn later.
 
     Attributes:
-        single: Of each parameter, the weights that are a coordinate of their own.
-        shared: Of each parameter, the weights of coordinates that span several parameters.
-        several: The number of those coordinates.
-        spanned: The parameters that each of them spans, where that is drawn.
+        single: For each parameter, the number of weights that are coordinates of their own.
+        shared: For each parameter, the number of weights that belong to coordinates spanning several.
+        several: The number of coordinates that span several parameters.
+        spanned: The parameters that each of these coordinates spans, if they are drawn at random.
 
     """
 
@@ -192,28 +192,28 @@ class _Carried(NamedTuple):
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The coordinates of each parameter that has some of its own, and those that span several."""
+        """The numbers of coordinates in each parameter that has its own, and of those that span several."""
         return tuple(count for count in (*self.single.tolist(), self.several) if count)
 
 
 def _in_each(across: Sequence[int], coordinates: int, parameters: int) -> _Carried:
-    """Layers that are clipped apart: every coordinate has one weight in each of these parameters."""
+    """For layers that are clipped separately: each coordinate has one weight in each of these parameters."""
     shared = np.zeros(parameters, dtype=np.int64)
     shared[list(across)] = coordinates
     return _Carried(np.zeros(parameters, dtype=np.int64), shared, coordinates, [])
 
 
 def _at_home(parameters: int) -> _Carried:
-    """Canaries in parameters of their own, which they fill: nothing is taken from the other parameters."""
+    """For canaries that fill parameters of their own: they use no weight of other parameters."""
     none = np.zeros(parameters, dtype=np.int64)
     return _Carried(none, none, 0, [])
 
 
 def _anywhere(free: Integers, coordinates: int, spanning: int, rng: np.random.Generator) -> _Carried:
-    """Canaries among the weights of the model: single weights first, and `spanning` that span several.
+    """For canaries among the weights of the model: single weights first, then `spanning` that span several.
 
-    Those that span several show whether gradients are clipped as a whole: if each parameter is clipped by
-    itself, such a canary weighs more than it may (Theorem 26).
+    Coordinates that span several parameters show whether gradients are clipped as a whole: if each parameter
+    is clipped separately, such a canary weighs too much (Theorem 26).
     """
     single = np.array(shares(free.tolist(), coordinates - spanning))
     spanned = _spanned(np.maximum(free - single, 0), spanning, rng)
@@ -228,7 +228,7 @@ def _placed(
     scattered: list[int],
     rng: np.random.Generator,
 ) -> tuple[list[Integers], list[Integers]]:
-    """The weights of each parameter that carry canaries, and its scattered witnesses, by one draw for both.
+    """The weights of each parameter that carry canaries, and its scattered witnesses, from one draw.
 
     One draw without replacement keeps them apart. It is in random order, so any part of it is a random
     subset. Single weights are sorted, as are witnesses. The others stay in random order, so which weights
@@ -244,7 +244,7 @@ def _placed(
 
 
 def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Integers]:
-    """The parameters that each of so many coordinates spans; of a small one at most half is used."""
+    """The parameters that each of `count` coordinates spans. At most half of a small parameter is used."""
     found, half = [], rooms // 2
     for left in range(count, 0, -1):
         # Each of the `left` - 1 coordinates after this one must still find a weight.
@@ -258,14 +258,14 @@ def _spanned(rooms: Integers, count: int, rng: np.random.Generator) -> list[Inte
 
 
 def _coordinates(carrying: list[Integers], carried: _Carried, *, together: bool) -> list[Integers]:
-    """The coordinate of each weight that carries canaries; `together`: each one spans all parameters."""
+    """The coordinate of each weight that carries canaries. If `together`, each spans all parameters."""
     if together:
         return [np.arange(len(some)) for some in carrying]
     return _numbered(carried.single, carried.spanned)
 
 
 def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
-    """The coordinates of the weights of each parameter: its own, and those that span several."""
+    """The coordinates in each parameter: first its own, then those that span several."""
     ends = np.cumsum(single)
     return [
         np.concatenate(
@@ -279,7 +279,7 @@ def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
 
 
 def shares(sizes: Sequence[int], count: int) -> list[int]:
-    """How many of `count` coordinates each of these sizes gets: a floor for the small, then in proportion.
+    """The number of coordinates for each size: a minimum for small sizes, the rest in proportion.
 
     >>> shares([900, 90, 10], 100)
     [78, 14, 8]
@@ -289,13 +289,13 @@ def shares(sizes: Sequence[int], count: int) -> list[int]:
     [5, 2, 2, 1]
     """
     wholes = np.array(sizes, dtype=np.int64)
-    # Of the coordinates a quarter is divided evenly, so that small parameters are tested too.
+    # A quarter of the coordinates is divided evenly, so that small parameters are tested too.
     floor = max(count // (4 * len(wholes)), min(_AT_LEAST, count // len(wholes)))
     given = np.minimum(wholes, floor)
     while given.sum() < count:
         room = wholes - given
         more = np.minimum(room, np.floor(room * ((count - given.sum()) / room.sum())).astype(np.int64))
-        # Rounded down, the last few are not given away: they go one by one to where there is most room.
+        # Rounding down leaves a few coordinates. They go one by one to the parameters with the most room.
         if more.sum() == 0:
             largest = np.argsort(-room, kind="stable")[: count - int(given.sum())]
             more[largest[room[largest] > 0]] = 1
@@ -304,7 +304,7 @@ def shares(sizes: Sequence[int], count: int) -> list[int]:
 
 
 def _aligned(shapes: Sequence[tuple[int, ...]], room: int, rng: np.random.Generator) -> list[Integers]:
-    """Aligned indices of each parameter; as many as there is room for, the same of all."""
+    """Aligned indices of each parameter, up to a common number that there is room for."""
     some = np.arange(len(shapes))
     if len(shapes) > _MOST_PARAMETERS:
         some = np.sort(rng.choice(some, _MOST_PARAMETERS, replace=False))
@@ -316,7 +316,7 @@ def _aligned(shapes: Sequence[tuple[int, ...]], room: int, rng: np.random.Genera
 
 
 def _indices(shape: tuple[int, ...]) -> list[int]:
-    """Aligned indices of a parameter of this shape, the most telling first; of a small one at most half."""
+    """Aligned indices of a parameter of this shape, the most useful first. At most half of it is used."""
     size = math.prod(shape)
     steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     halves = [size // 2, steps[0] * (shape[0] // 2)] if shape else []
@@ -326,10 +326,10 @@ def _indices(shape: tuple[int, ...]) -> list[int]:
 
 
 def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -> Integers:
-    """So many indices below `size` that are not taken, at random and in random order.
+    """Draw `count` indices below `size` that are not taken, in random order.
 
-    Ranks among the free indices are drawn. In rising order, every taken index that is at or below moves a
-    rank up by one. That needs no list of all free indices, of which a parameter may have millions.
+    The draw is over ranks among the free indices. Going through the taken indices in rising order, each one
+    at or below a rank moves it up by one. This avoids a list of all free indices, which may be millions.
     """
     free = rng.choice(size - len(taken), count, replace=False)
     for index in np.sort(taken):
@@ -340,7 +340,7 @@ def _without(size: int, taken: Integers, count: int, rng: np.random.Generator) -
 def _roles(
     aligned: list[Integers], scattered: list[Integers], rng: np.random.Generator
 ) -> tuple[Integers, Integers, Hits]:
-    """Parameter, index and whether it is shaped, of all witnesses."""
+    """The parameter and the index of each witness, and whether it is shaped."""
     parameter, index = [], []
     for place, (some, others) in enumerate(zip(aligned, scattered, strict=True)):
         parameter.append(np.full(len(some) + len(others), place))
@@ -353,23 +353,23 @@ def _roles(
 
 
 class Seen(NamedTuple):
-    """What witnesses showed, in units of the stated noise.
+    """The observations at witnesses, in units of the stated noise.
 
     Attributes:
         steps: The number of steps.
-        by_step: The sum of squares of every step, over the witnesses that are not shaped; that of step t is
-            added to number t modulo `MOST_STEPS`.
-        by_place: The same of every such witness, over all steps.
-        cells: How many values of shaped witnesses lie in each cell: up to the first edge, to the second, ...
+        by_step: The sum of squares of each step over the witnesses that are not shaped. Step t is added to
+            entry t modulo `MOST_STEPS`.
+        by_place: The sum of squares of each such witness over all steps.
+        cells: The number of values of shaped witnesses in each cell: up to the first edge, to the second, ...
         signs: The signs of the first steps as bits, (steps, bytes), 1 for a positive value.
-        totals: The sum over each parameter that is totalled, over the root of its size, in all of the first
-            steps or in some of them.
-        released: Of noise that is correlated between steps, the sum of squares of every step as it was
-            released, over what is expected of a single one; `by_step` is of whitened noise. Empty if noise
-            is independent.
-        firsts: The values at the first three aligned witnesses, for each of the first steps and parameter.
-        fine: Single values of the first steps and the spacing of the sums there, as
-            `canaria.training.conformance.coincidences.usable` returns them.
+        totals: The sums over the parameters in `Roles.whole`, divided by the root of their sizes, for all or
+            some of the first steps.
+        released: For noise that is correlated between steps, the sum of squares of each step as released,
+            divided by its expectation for one witness. `by_step` then holds whitened noise. Empty if the
+            noise is independent.
+        firsts: The values at the first three aligned witnesses, by first step and parameter.
+        fine: Single values of the first steps, and the spacing of the sums there, as returned by
+            `canaria.training.conformance.coincidences.usable`.
 
     """
 
@@ -385,7 +385,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, values: Floats, totals: Floats, roles: Roles) -> "Seen":
-        """From all values, (steps, witnesses), and the sums over whole parameters."""
+        """Summarise all values, (steps, witnesses), and the sums over whole parameters."""
         squares = values[:, ~roles.shaped] ** 2
         number = np.arange(len(values)) % MOST_STEPS
         cells = np.searchsorted(np.array(EDGES), np.abs(values[:, roles.shaped]).ravel(), side="left")

@@ -1,1 +1,1 @@
-"""Whether training is what was stated: tests of sums, noise, draws, processes and accounts."""
+"""Tests whether training does what was stated: sums, noise, draws, processes and accounts."""

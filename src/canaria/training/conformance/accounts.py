@@ -1,4 +1,4 @@
-"""What a privacy accountant was told, step by step, held against what was seen."""
+"""The steps that a privacy accountant recorded, compared with the steps that the audit saw."""
 
 import math
 from collections.abc import Iterable
@@ -10,25 +10,25 @@ _SAME: Final = 1e-9
 
 
 _SHOWN: Final = 2
-"""Differences of each kind that are shown: schedules that are not told differ in every step."""
+"""Number of differences shown of each kind. A schedule the accountant ignores differs in every step."""
 
 
 class Account:
-    """Noise multiplier and sampling rate of every step; equal ones in a row are counted."""
+    """The noise multiplier and sampling rate of each step, run-length encoded."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[float, float, int]] = []
 
     @classmethod
     def of(cls, runs: Iterable[tuple[float, float, int]]) -> "Account":
-        """From runs of equal steps: noise multiplier, sampling rate, number of steps."""
+        """Build an account from runs of equal steps: noise multiplier, sampling rate, number of steps."""
         account = cls()
         for noise, rate, steps in runs:
             account.add(noise, rate, steps)
         return account
 
     def add(self, noise: float, rate: float, steps: int = 1) -> None:
-        """Further steps with these settings."""
+        """Add steps with these settings."""
         last_noise, last_rate, before = self._runs[-1] if self._runs else (math.nan, math.nan, 0)
         if math.isclose(noise, last_noise, rel_tol=_SAME) and math.isclose(rate, last_rate, rel_tol=_SAME):
             self._runs[-1] = (last_noise, last_rate, before + steps)
@@ -41,14 +41,14 @@ class Account:
         return sum(steps for *_, steps in self._runs)
 
     def merged(self) -> list[tuple[float, float, int]]:
-        """Each setting once, with the number of its steps."""
+        """Each distinct setting with its number of steps."""
         found: dict[tuple[float, float], int] = {}
         for noise, rate, steps in self._runs:
             found[noise, rate] = found.get((noise, rate), 0) + steps
         return [(noise, rate, steps) for (noise, rate), steps in found.items()]
 
     def first(self, steps: int) -> "Account":
-        """The first steps alone."""
+        """An account of only the first steps."""
         found = Account()
         for noise, rate, count in self._runs:
             if (taken := min(count, steps - found.steps)) > 0:
@@ -56,11 +56,11 @@ class Account:
         return found
 
     def to_list(self) -> list[tuple[Any, ...]]:
-        """Runs of equal steps, for a checkpoint."""
+        """The runs of equal steps, for a checkpoint."""
         return list(self._runs)
 
     def at(self, step: int) -> tuple[float, float]:
-        """The settings of a step, counted from 0."""
+        """The settings of a step. Steps count from 0."""
         for noise, rate, steps in self._runs:
             if step < steps:
                 return noise, rate
@@ -68,7 +68,7 @@ class Account:
         raise IndexError(step)
 
     def differences(self, other: "Account") -> list[int]:
-        """The steps, counted from 0, at which settings differ and at least one of both has changed."""
+        """The steps, counted from 0, at which a run of either account begins and the settings differ."""
         ends = {0}
         for account in (self, other):
             end = 0
@@ -81,11 +81,11 @@ class Account:
 
 @dataclass
 class Setting:
-    """How a setting of training changed from step to step.
+    """The values that a setting of training took over the steps.
 
     Attributes:
-        values: The value of the last step, the least and the largest; empty before the first step.
-        changes: How often it changed.
+        values: The last, the smallest and the largest value; empty before the first step.
+        changes: The number of changes.
 
     """
 
@@ -93,7 +93,7 @@ class Setting:
     changes: int = 0
 
     def add(self, value: float) -> None:
-        """One more step."""
+        """Record the value of one more step."""
         if self.values and value == self.values[0]:
             return
         last, least, most = self.values or (value,) * 3
@@ -101,23 +101,23 @@ class Setting:
         self.values = (value, min(least, value), max(most, value))
 
     def doubt(self, name: str) -> tuple[str, ...]:
-        """That the data may have decided it; empty if it did not change."""
+        """A warning that the changes may depend on the data; empty if the value never changed."""
         if not self.changes:
             return ()
         often = "once" if self.changes == 1 else f"{self.changes} times"
         _, least, most = self.values
         return (
-            f"the {name} changed {often} ({least:.3g} to {most:.3g}), which leaks without limit if the data "
-            "decide it; check_neighbours tells",
+            f"the {name} changed {often} ({least:.3g} to {most:.3g}), which leaks without limit if it "
+            "depends on the data; check_neighbours tests that",
         )
 
 
 class Disagreements(NamedTuple):
-    """Where an accountant was told other than what was seen, in words.
+    """Differences between the accountant's record and the steps that were seen, in words.
 
     Attributes:
-        unsafe: Differences that let the accountant state too small an ε.
-        safe: Those that can only make it too large.
+        unsafe: Differences that let the accountant state an ε that is too small.
+        safe: Differences that can only make the stated ε too large.
 
     """
 
@@ -126,14 +126,14 @@ class Disagreements(NamedTuple):
 
 
 def disagreements(told: Account, seen: Account) -> Disagreements:
-    """Compare what an accountant was told with what was seen.
+    """Compare the accountant's record with the steps that were seen.
 
-    Less noise or a higher rate than are true only raise ε.
+    If the accountant assumed less noise or a higher rate than the true one, its ε is only too large.
     """
     unsafe: list[str] = []
     safe: list[str] = []
     if told.steps != seen.steps:
-        # Even if the accountant counted more: nothing is known of a step that the audit did not see.
+        # Unsafe even if the accountant counted more: steps that the audit did not see may have any settings.
         unsafe.append(f"the accountant counted {told.steps} steps, the audit saw {seen.steps}")
     for step in told.differences(seen):
         (noise, rate), (true_noise, true_rate) = told.at(step), seen.at(step)
@@ -151,7 +151,7 @@ def disagreements(told: Account, seen: Account) -> Disagreements:
 
 
 class Counted(NamedTuple):
-    """What follows from the number of steps that were seen, in the words of a `Recording`."""
+    """Conclusions from the number of steps that were seen, in the words of a `Recording`."""
 
     contradictions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -159,10 +159,10 @@ class Counted(NamedTuple):
 
 
 def counted(seen: int, planned: int | None, why: str, *, unfinished: bool) -> Counted:
-    """Compare the number of steps that were seen with the stated one, if there is one.
+    """Compare the number of steps that were seen with the stated number, if there is one.
 
-    Fewer are no fault in a training that is `unfinished`. Else the reader is told `why` steps may be missing:
-    an audit cannot tell training that was stopped from steps that it did not get to see.
+    Missing steps are no fault if training is `unfinished`. Otherwise the report explains `why` steps may be
+    missing: an audit cannot tell training that was stopped from steps that it did not see.
     """
     if planned is None:
         return Counted(untested="their number is not stated; give steps")

@@ -1,8 +1,8 @@
-"""The claim compared with everything else that is known about a training run.
+"""The claim, compared with all other information about a training run.
 
-Four numbers say what training promises: the claim, what the accountant was told, the steps as they were made,
-and the noise as it was measured. They must agree. If the claim is below what the steps as made or the
-measured noise give, it is false, however little the canaries show.
+Four numbers describe the privacy of training: the claim, the accountant's record, the steps as they were
+made, and the measured noise. They must agree. If the claim is below the ε of the steps as made, or of the
+measured noise, it is false, even if the canaries show little.
 """
 
 import math
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from canaria.training.recording import Recording
 
 _QUOTED: Final = 0.01
-"""Claims are quoted in rounded numbers, and accountants differ in their last digits: by this share."""
+"""Relative tolerance: claims are quoted in rounded numbers, and accountants differ in their last digits."""
 _SHARES: Final = (0.25, 0.5, 0.75, 1.0)
-"""Of a schedule, these shares of the steps are accounted for, those with the least noise."""
+"""For a noise schedule, ε is computed for these shares of the steps, those with the least noise."""
 _LEAST, _MOST = 0.1, 1e6
-"""Smaller noise is rounded up to this, which lowers ε: losses of little noise take long to compute."""
+"""Noise is clipped to this range. Rounding it up lowers ε; losses of little noise take long to compute."""
 _LEAST_DELTA: Final = 1e-9
 """Below this, privacy losses cannot be computed; ε at a larger δ is a lower bound."""
 DELTA: Final = 1e-5
@@ -31,10 +31,9 @@ DELTA: Final = 1e-5
 
 
 def false_claims(run: "Recording", claim: Claim | None, delta: float) -> tuple[str, ...]:
-    """Why the claim cannot hold, by the steps as made and by the measured noise; empty if it can.
+    """Reasons why the claim cannot hold, from the steps as made and the measured noise; empty if it can.
 
-    Every epsilon that is computed here is rounded down: the steps as made have at least this much if all of
-    them do exactly what they state.
+    Each epsilon computed here is rounded down: it is a lower limit for steps that do exactly what they state.
     """
     if claim is None or run.own_family is None or claim.adjacency == "replace":
         return ()
@@ -52,7 +51,7 @@ def false_claims(run: "Recording", claim: Claim | None, delta: float) -> tuple[s
 
 
 def epsilon_as_made(run: "Recording", delta: float) -> float:
-    """The epsilon of the steps as they were made, rounded down, if each does what it states."""
+    """The epsilon of the steps as they were made, rounded down, if each step does what it states."""
     if run.account is None or not run.sampling.is_poisson:
         return 0.0 if run.noise_changes else _least(run.promise_of(run.noise_multiplier), delta)
     runs = sorted(run.account.merged())
@@ -60,8 +59,8 @@ def epsilon_as_made(run: "Recording", delta: float) -> float:
         return math.inf
     if len(runs) == 1:
         return _dpsgd(*runs[0], delta)
-    # Steps that are left out, noise that is rounded up and rates that are rounded down only lower epsilon: so
-    # the epsilon of some steps with the least noise, all with the most noise among them, is a lower bound.
+    # Fewer steps, more noise and lower rates can only lower epsilon. So take the steps with the least noise,
+    # give all of them the largest noise among them, and use the lowest rate: this is a lower bound.
     noises = np.repeat([noise for noise, *_ in runs], [steps for *_, steps in runs])
     rate = min(rate for _, rate, _ in runs)
     counts = {max(1, round(share * len(noises))) for share in _SHARES}
@@ -75,7 +74,7 @@ def _dpsgd(noise: float, rate: float, steps: int, delta: float) -> float:
 
 
 def _least(claim: Claim, delta: float) -> float:
-    """The epsilon of a claim, rounded down; 0 where delta is too small for it to be computed."""
+    """The epsilon of a claim, rounded down; 0 if delta is too small to compute it."""
     epsilon = claim.least_epsilon_at(delta)
     return epsilon if math.isfinite(epsilon) else 0.0
 

@@ -1,17 +1,17 @@
-"""Noise that comes from too few values: rounded to a grid, or made from few seeds.
+"""Noise with too few distinct values: rounded to a grid, or generated from few seeds.
 
-Two weights never get the same normal number, or the same number but for its sign. Where that happens, the
-noise has fewer values than it should, and whoever knows them can tell which rows were included: a sum that is
-off the grid of the noise has a row in it. There are two tests (Theorem 36).
+Two weights never get the same normal number, not even up to sign. If they do, the noise has fewer values than
+it should, and anyone who knows these values can tell which rows were included: a sum that is not on the grid
+of the noise contains a row. There are two tests (Theorem 36).
 
-    near ties      How many pairs of sizes |z| of single values are closer than eta. For n independent normal
-                   values that number has the mean n (n - 1) eta / sqrt(pi) and is nearly Poisson's. Noise in
-                   half precision has far more.
-    coincidences   Whether two noise tensors begin with the same three sizes: tensors whose generator was
-                   seeded alike. By chance three sizes agree within 2e-5 with a probability of 1e-14.
+    near ties      The number of pairs of sizes |z| of single values that are closer than eta. For n
+                   independent normal values its mean is n (n - 1) eta / sqrt(pi), and it is nearly
+                   Poisson. Noise in half precision has far more such pairs.
+    coincidences   Whether two noise tensors begin with the same three sizes, as they do if their generators
+                   had the same seed. By chance, three sizes agree within 2e-5 with probability 1e-14.
 
-Sums are rounded, too, which puts z on a grid of its own. Its spacing is known: values with a wide one are
-left out, the others get a random shift within it, and eta is several times the widest that is left.
+Sums are rounded too, which puts z on a grid of its own. Its spacing is known: values with a wide spacing are
+left out, the others get a random shift within it, and eta is several times the widest spacing that remains.
 """
 
 import math
@@ -25,27 +25,27 @@ from canaria.bounds.conformance import OPEN
 from canaria.training.canaries.witnesses import Roles
 
 FIRST: Final = 64
-"""Single values are kept in this many steps, the first."""
+"""Single values are kept for this many steps, the first ones."""
 _ETA: Final = 1e-5
-"""The least distance below which two sizes are a near tie. Generators make normal numbers from 2^23 uniform
-ones, so sizes lie 3e-7 apart even in correct noise, which must be small beside it."""
+"""The smallest distance that counts as a near tie. Generators make normal numbers from 2^23 uniform ones, so
+even correct sizes are 3e-7 apart, which must be small compared to eta."""
 _SPACINGS: Final = 8.0
-"""Eta is at least this many times the spacing of sums: then rounding changes the mean by less than 0.2%."""
+"""Eta is at least this many spacings of the sums. Rounding then changes the mean by less than 0.2%."""
 _WIDEST: Final = 1e-5
-"""The widest spacing of sums, in units of the noise, at which values are used."""
+"""The widest spacing of sums, in units of the noise, for which values are used."""
 _MOST: Final = 4096
 _CROWDED: Final = 0.05
-"""n eta is at most this, or the number of near ties would vary more than Poisson's."""
+"""Upper limit for n eta. Above it, the number of near ties varies more than a Poisson number."""
 _FEWEST: Final = 200
-"""Fewer values would not show half precision."""
+"""With fewer values, half precision would not show."""
 _SAME: Final = 2e-5
-"""Sizes that differ by less are the same: rounding of sums is below."""
+"""Sizes that differ by less count as equal. The rounding of sums is smaller."""
 _CHANCE: Final = 1e-5
-"""Coincidences are reported if chance makes as many with a smaller probability."""
+"""Coincidences are reported if their probability by chance is below this."""
 
 
 class Ties(NamedTuple):
-    """Near ties: how many pairs there are, how many are expected, and the p-value."""
+    """The near ties: the number of pairs, its expectation, and the p-value."""
 
     pairs: int
     expected: float
@@ -53,18 +53,18 @@ class Ties(NamedTuple):
 
 
 def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.random.Generator) -> Floats:
-    """The values of witnesses that are fine enough for near ties, as (value, spacing) rows.
+    """The witness values that are fine enough for the test of near ties, as (value, spacing) rows.
 
     Args:
         values: The noise at witnesses in the first steps, in units of the stated noise.
-        sums: The sums that it was added to, in the same units.
+        sums: The sums that the noise was added to, in the same units.
         rounding: The relative spacing of numbers in the precision of the sums.
-        roles: What each witness is for; single values are those of shaped ones.
-        rng: Where the random shifts come from.
+        roles: The roles of the witnesses. Single values are those of shaped witnesses.
+        rng: The random generator for the shifts.
 
     """
     values, sums = (part[:, roles.shaped].ravel() for part in (values, sums))
-    # A noisy sum is rounded when noise is added, and again when it is divided by the batch size.
+    # A noisy sum is rounded twice: when noise is added, and when it is divided by the batch size.
     spacing = 2 * rounding * (np.abs(sums) + np.abs(values))
     best = np.argsort(spacing, kind="stable")[:_MOST]
     best = best[spacing[best] <= _WIDEST]
@@ -73,7 +73,7 @@ def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.
 
 
 def near_ties(fine: Floats) -> Ties | None:
-    """The test of near ties on what `usable` returns; None if there are too few values.
+    """Test the result of `usable` for near ties; None if there are too few values.
 
     >>> rng = np.random.default_rng(0)
     >>> exact = rng.normal(size=4000)
@@ -87,25 +87,25 @@ def near_ties(fine: Floats) -> Ties | None:
     deviation = math.sqrt(float(np.mean(sizes**2))) if len(sizes) else 0.0
     if len(sizes) < _FEWEST or deviation == 0:
         return None
-    # The law is that of the noise as it is: that it has another size than stated is for other parts to say.
+    # The law is that of the noise at its observed size. Other parts test whether the size is as stated.
     count = _pairs(sizes / deviation, eta)
     expected = len(sizes) * (len(sizes) - 1) * eta / math.sqrt(math.pi)
     return Ties(count, expected, float(stats.poisson.sf(count - 1, expected)))
 
 
 def coincidences(firsts: Floats) -> int:
-    """How many pairs of noise tensors begin alike, if more than chance allows; else 0.
+    """The number of pairs of noise tensors that begin alike, if above chance; else 0.
 
     Args:
         firsts: Three values of each tensor, (tensors, 3), in units of the noise.
 
     """
     sizes = np.abs(firsts)
-    sizes = sizes[(sizes > _SAME).all(axis=1)]  # where noise is missing, all are alike
+    sizes = sizes[(sizes > _SAME).all(axis=1)]  # values of missing noise would all agree
     pairs = len(sizes) * (len(sizes) - 1) / 2
     if pairs == 0:
         return 0
-    # How often single sizes agree is counted, not computed: coarse sums make them agree more often.
+    # How often single sizes agree is counted, not computed: rounding of coarse sums raises it.
     alike = [_pairs(column, _SAME) / pairs for column in sizes.T]
     expected = pairs * math.prod(max(share, 2 * _SAME / math.sqrt(math.pi)) for share in alike)
     count = _all_alike(sizes) if expected < 1 else 0
@@ -113,14 +113,14 @@ def coincidences(firsts: Floats) -> int:
 
 
 def _pairs(sizes: Floats, distance: float) -> int:
-    """How many pairs are closer than a distance."""
+    """The number of pairs that are closer than a distance."""
     ordered = np.sort(sizes)
     beyond = np.searchsorted(ordered, ordered + distance, side="right")
     return int((beyond - np.arange(len(ordered)) - 1).sum())
 
 
 def _all_alike(sizes: Floats) -> int:
-    """How many pairs of rows agree in all three sizes: neighbours by the first one are compared."""
+    """The number of pairs of rows that agree in all three sizes, found by sorting on the first size."""
     ordered, found, apart = sizes[np.argsort(sizes[:, 0])], 0, 1
     while (near := np.flatnonzero(ordered[apart:, 0] - ordered[:-apart, 0] < _SAME)).size:
         found += int((np.abs(ordered[near + apart, 1:] - ordered[near, 1:]) < _SAME).all(axis=1).sum())
@@ -129,7 +129,7 @@ def _all_alike(sizes: Floats) -> int:
 
 
 def tie_cause(ties: Ties) -> tuple[str, str]:
-    """What is wrong if the test of near ties fails, and its effect."""
+    """The cause to report if the test of near ties fails, and its effect."""
     return (
         f"{ties.pairs} pairs of noise values nearly coincide where {ties.expected:.0f} are expected: noise "
         "is rounded, or drawn from few values",

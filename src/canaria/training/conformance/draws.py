@@ -1,12 +1,12 @@
-"""Whether a sampler draws as is stated.
+"""Tests whether a sampler draws as stated.
 
-What is kept of the batches is what tells. Under Poisson sampling their sizes are Binomial(rows, q), and so
-are the numbers of batches that each row is in; given their sizes, what a batch has in common with the one
-before is hypergeometric. Each number becomes a normal score by its own law, discrete ones by a random number
-of the auditor's own. Shuffled batches have one size, and all rows take part equally often; batches that are
-used again have too much in common, or rows take part too unevenly. Where shuffled batches are stated, no row
-may be drawn twice in a pass, and no more rows may keep their batch in a later one than by a fresh shuffle.
-The hidden bits play no part.
+The tests use a summary of the batches. Under Poisson sampling, the sizes of batches are Binomial(rows, q),
+and so is the number of batches that each row is in. Given the sizes, the overlap of two consecutive batches
+is hypergeometric. Each number becomes a normal score under its own law; discrete ones are randomised with the
+auditor's own random numbers. Shuffled batches have one size, and all rows take part equally often. Reused
+batches overlap too much, or rows take part too unevenly. If shuffled batches are stated, no row may be drawn
+twice in a pass, and rows may not keep their batch in a later pass more often than under a fresh shuffle. The
+hidden bits are not used.
 """
 
 import math
@@ -22,23 +22,23 @@ from canaria.training.canaries.sampling import POISSON, Schedule
 from canaria.training.conformance.laws import chi_squared, normal_scores
 
 _MOST_ROWS: Final = 2**22
-"""Of more rows than this, single rows are not followed."""
+"""With more rows than this, single rows are not tracked."""
 _FEWEST_BATCHES: Final = 4
 _LAGS: Final = 4
-"""A pass is compared with so many before it."""
+"""A pass is compared with this many passes before it."""
 
 
 class Drawn(NamedTuple):
-    """What a sampler drew.
+    """A summary of the batches that a sampler drew.
 
     Attributes:
-        rows: From how many rows.
+        rows: The number of rows to draw from.
         sizes: The number of rows of each batch.
-        overlaps: How many of those were in the batch before; empty if rows were not followed.
-        taking: How many rows are in 0, 1, 2, ... batches; empty if rows were not followed.
+        overlaps: The number of rows that were also in the batch before; empty if rows were not tracked.
+        taking: The number of rows in 0, 1, 2, ... batches; empty if rows were not tracked.
         twice_in_a_pass: Whether a row was drawn twice in one pass.
-        repeats: How many rows were in the same batch of two whole passes that are 1, 2, ... apart, over all
-            of them, and how many are by a fresh shuffle on average.
+        repeats: For whole passes that are 1, 2, ... apart, the number of rows in the same batch of both,
+            summed over all such pairs, and its mean under fresh shuffles.
 
     """
 
@@ -51,7 +51,7 @@ class Drawn(NamedTuple):
 
 
 class Pass:
-    """One pass over the data: the batch that each row was drawn for, -1 if none, and the sizes of batches."""
+    """One pass over the data: the number of each row's batch, or -1, and the sizes of the batches."""
 
     def __init__(self, rows: int) -> None:
         self.place = np.full(rows, -1, dtype=np.int32)
@@ -59,9 +59,9 @@ class Pass:
 
 
 class Batches:
-    """Follows the batches of a sampler of so many rows; passes may overlap.
+    """Track the batches that a sampler draws from this many rows. Passes may overlap.
 
-    `begin` makes a pass, to which batches are added, and `end` says that it is whole.
+    `begin` starts a pass, `add` adds batches to it, and `end` marks it as complete.
     """
 
     def __init__(self, rows: int) -> None:
@@ -75,18 +75,18 @@ class Batches:
         self._before: deque[Pass] = deque(maxlen=_LAGS)
 
     def begin(self) -> Pass:
-        """A new pass over the data."""
+        """Start a new pass over the data."""
         return Pass(self._followed)
 
     def end(self, this: Pass) -> None:
-        """A pass came to its end."""
+        """Mark a pass as complete and compare it with earlier ones."""
         for found, before in zip(self._repeats, self._before, strict=False):
             if len(self._times) and len(this.sizes) == len(before.sizes) > 1:
                 found.append(_repeated(this, before, self._rows))
         self._before.appendleft(this)
 
     def add(self, batch: Any, this: Pass) -> None:
-        """One more batch of a pass, of these rows."""
+        """Add a batch of these rows to a pass."""
         number = len(self._sizes)
         self._sizes.append(len(batch))
         chosen = np.asarray(batch if len(batch) else np.zeros(0, dtype=np.int64))
@@ -104,7 +104,7 @@ class Batches:
         this.sizes.append(len(chosen))
 
     def drawn(self) -> Drawn:
-        """What was drawn so far."""
+        """A summary of all batches so far."""
         found = [of_lag for of_lag in self._repeats if of_lag]
         return Drawn(
             self._rows,
@@ -117,7 +117,7 @@ class Batches:
 
 
 def _repeated(this: Pass, before: Pass, rows: int) -> tuple[int, float]:
-    """How many rows are in the same batch of two passes, and how many are by a fresh shuffle on average."""
+    """The number of rows in the same batch of two passes, and its mean under a fresh shuffle."""
     same = int(np.count_nonzero((this.place >= 0) & (this.place == before.place)))
     return same, float(np.array(this.sizes) @ np.array(before.sizes)) / rows
 
@@ -125,7 +125,7 @@ def _repeated(this: Pass, before: Pass, rows: int) -> tuple[int, float]:
 def part_of(
     drawn: Drawn, sample_rate: float, rng: np.random.Generator, stated: Schedule = POISSON
 ) -> Part | None:
-    """The part of conformance that the draws show; None if there are too few, or all rows are taken."""
+    """The sampling part of conformance; None if there are too few batches, or each has all rows."""
     batches = len(drawn.sizes)
     if batches < _FEWEST_BATCHES or not 0 < sample_rate < 1:
         return None
@@ -133,8 +133,8 @@ def part_of(
         return _of_passes(drawn)
     found = _by_size(drawn, sample_rate, rng) if stated.kind == "poisson" else []
     if len(drawn.taking):
-        # Theorem 26 (i): how often each row was drawn is binomial, and what two batches in a row have in
-        # common is hypergeometric given their sizes. Each gives normal scores, whose spread is tested.
+        # Theorem 26 (i): the number of draws of each row is binomial, and the overlap of two consecutive
+        # batches is hypergeometric given their sizes. Each gives normal scores, whose spread is tested.
         times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
         taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
         found.append(
@@ -157,7 +157,7 @@ def part_of(
         return None
     smallest = min(found, key=lambda part: part.p_value)
     if smallest.effect == SAFE:
-        # Smaller batches are safe only if rows take part as by coins of the rate that is seen: else a few
+        # Smaller batches are safe only if rows take part independently at the observed rate. Otherwise a few
         # rows may be in every batch.
         seen = part_of(drawn, float(drawn.sizes.mean()) / drawn.rows, rng, stated)
         if seen is not None and seen.p_value < LEVEL:
@@ -167,10 +167,10 @@ def part_of(
 
 
 def _of_passes(drawn: Drawn) -> Part | None:
-    """Whether rows are in the same batch of two passes more often than by a fresh shuffle.
+    """Test whether rows are in the same batch of two passes more often than under a fresh shuffle.
 
-    Their number is nearly Poisson's if there are many batches, and varies less if there are few, so Poisson's
-    upper tail is on the safe side.
+    The number of such rows is nearly Poisson if there are many batches, and varies less if there are few, so
+    the upper tail of the Poisson distribution is conservative.
     """
     if not drawn.repeats:
         return None
@@ -183,7 +183,7 @@ def _of_passes(drawn: Drawn) -> Part | None:
 
 
 def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
-    """What the sizes of batches tell."""
+    """Tests of the mean and the spread of batch sizes."""
     sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
     mean = float(sizes.sum()) / math.sqrt(len(sizes))
     shown, stated = float(drawn.sizes.mean()), drawn.rows * sample_rate
@@ -191,14 +191,14 @@ def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list
         Part(
             float(2 * special.ndtr(-abs(mean))),
             f"batches have {shown:.4g} rows on average, where the stated rate gives {stated:.4g}",
-            LEAKS if mean > 0 else SAFE,  # rows take part more often than the accountant is told, or less
+            LEAKS if mean > 0 else SAFE,  # rows take part more, or less, often than the accountant assumes
         ),
         _spread(sizes, "the sizes of batches vary too much", "the sizes of batches vary too little"),
     ]
 
 
 def _looks_like(drawn: Drawn) -> str:
-    """In words, if every row was drawn as often as any other, but for one time: shuffled batches."""
+    """A note if all rows were drawn equally often, up to one time, as in shuffled batches; else empty."""
     often = np.flatnonzero(drawn.taking)
     if len(often) == 0 or often[-1] - often[0] > 1 or often[-1] == 0:
         return ""
@@ -206,7 +206,7 @@ def _looks_like(drawn: Drawn) -> str:
 
 
 def contradictions(drawn: Drawn, stated: Schedule) -> tuple[str, ...]:
-    """What cannot be, if batches are drawn as stated."""
+    """Contradictions between the batches and the stated sampling."""
     sizes = np.unique(drawn.sizes)
     if stated.kind == "fixed-size" and len(sizes) > 1:
         return (f"batches of one size are stated, but they had {sizes[0]} to {sizes[-1]} rows",)
@@ -216,6 +216,6 @@ def contradictions(drawn: Drawn, stated: Schedule) -> tuple[str, ...]:
 
 
 def _spread(scores: Floats, wide: str, narrow: str) -> Part:
-    """The spread of scores around their mean, and what is wrong if it is too wide or too narrow."""
+    """Test the spread of scores around their mean; `wide` and `narrow` are the causes to report."""
     squares, freedom = float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1
     return Part(chi_squared(squares, freedom), wide if squares > freedom else narrow)

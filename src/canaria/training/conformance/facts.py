@@ -1,4 +1,4 @@
-"""What a reader of a report is told of an audited training run, beside its bound."""
+"""Facts about an audited training run that a report states beside the bound."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,7 @@ _CLIPPING: Final = {
     "sum": "canaries join the sum after it",
     "clipped clients": "clients clip their updates themselves",
 }
-"""Why clipping is not tested, by injection."""
+"""The reason why clipping is not tested, by injection."""
 _ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
 _OTHER_USES: Final = "preprocessing, first weights, chosen settings and checkpoints"
@@ -32,11 +32,11 @@ _SAMPLING: Final = {
     "clients": "canary clients are drawn by the audit itself",
     "clipped clients": "canary clients are drawn by the audit itself",
 }
-"""Why sampling is not tested if no draws were seen, by injection."""
+"""The reason why sampling is not tested if no draws were seen, by injection."""
 
 
 def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | None) -> dict[str, str]:
-    """For each topic why it was not tested; empty if it was."""
+    """For each topic, the reason why it was not tested; empty if it was."""
     excuse = run.excuse.removeprefix("not tested (").removesuffix(")") or UNTESTED
     clipping = _CLIPPING.get(run.injection, "")
     sampling = "" if found is not None else excuse
@@ -59,7 +59,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
 
 
 def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
-    """A line for each topic; `tested` says whether there was a conformance test."""
+    """One line of the report for each topic; `tested` says whether there was a conformance test."""
     touched, untouched = exercised(run.injection, run.design, by_the_optimizer=run.by_the_optimizer)
     return {
         "canaries": f"{run.design.words}{_smaller(run)}; injected by {run.injection!r}{_share(run)}",
@@ -84,14 +84,14 @@ def _training(run: "Recording") -> str:
 
 
 def _smaller(run: "Recording") -> str:
-    """The norm of canaries, where it is not the clip norm."""
+    """The norm of canaries in words, if it is not the clip norm."""
     if run.canary_norm == 1:
         return ""
     return f", of {run.canary_norm:.3g} clip norms (the small layers have no weight for each of them)"
 
 
 def _share(run: "Recording") -> str:
-    """What canaries take of a batch, and the batch size that makes up for it; empty if it is nothing."""
+    """The share of batches that canaries take, and the batch size that offsets it; empty if there is none."""
     if run.real_rows == 0:
         return ""
     rows = run.real_rows + len(run.bits)
@@ -110,5 +110,5 @@ def _unit(run: "Recording") -> dict[str, str]:
         return {"unit": f"a {run.unit}, clipped and drawn as a whole"}
     return {
         "unit": f"a {run.unit} of {run.rows} rows, each clipped and drawn by itself; a claim about "
-        "rows is another one"
+        "rows is a different claim"
     }

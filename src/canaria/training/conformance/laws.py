@@ -1,6 +1,6 @@
-"""P-values of the laws that conformance compares with: two-sided, and uniform if the law is true.
+"""P-values for the laws that conformance tests: two-sided, and uniform if the law is true.
 
-Counts are discrete. Their p-values are made uniform by a random share of the probability of the count itself.
+Counts are discrete. Their p-values are made uniform by adding a random share of the count's own probability.
 """
 
 import math
@@ -13,7 +13,7 @@ from canaria._core.arrays import Floats, Integers
 
 
 def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
-    """Normal scores of counts, each by its law and a random share of its own probability."""
+    """Normal scores of counts under their laws, randomised by a share of each count's own probability."""
     at = law.pmf(counts) * rng.random(len(counts))
     below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
     tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
@@ -21,19 +21,19 @@ def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Float
 
 
 def chi_squared(value: float, freedom: int) -> float:
-    """The two-sided p-value of a sum of so many squares."""
+    """The two-sided p-value of a sum of `freedom` squares of standard normal values."""
     return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))
 
 
 def beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
-    """Two-sided p-values of shares."""
+    """Two-sided p-values of shares that are Beta(own, rest)."""
     share = np.clip(share, 0.0, 1.0)
     below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
 
 def binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:
-    """The two-sided p-value of a count, uniform by a random share of its own probability."""
+    """The two-sided p-value of a count, made uniform by a random share of its own probability."""
     if trials == 0:
         return float(rng.random())
     at = float(np.exp(stats.binom.logpmf(count, trials, chance))) * float(rng.random())
@@ -44,7 +44,7 @@ def binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -
 
 
 def signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Floats:
-    """Two-sided p-values of sums of so many fair signs, uniform as above."""
+    """Two-sided p-values of sums of `trials` fair signs, made uniform in the same way."""
     more = (trials + np.abs(sums)) / 2
     beyond = np.where(more < trials, special.bdtrc(more, trials, 0.5), 0.0)
     at = np.exp(stats.binom.logpmf(more, trials, 0.5))
@@ -53,7 +53,7 @@ def signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Flo
 
 
 def extreme_sum(size: float, trials: int, ties: int, rng: np.random.Generator) -> float:
-    """The smallest p-value of the sums of fair signs that are as large as the largest one, so many."""
+    """The smallest p-value among `ties` sums of fair signs that all have the largest size."""
     # The smallest of `ties` uniform random numbers.
     drawn = -math.expm1(math.log1p(-float(rng.random())) / max(ties, 1))
     more = (trials + size) / 2

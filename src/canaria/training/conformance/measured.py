@@ -1,13 +1,13 @@
-"""The size of the noise, measured: an interval for it, and an e-value that may be looked at in every step.
+"""The measured size of the noise: a confidence interval, and an e-value that is valid in every step.
 
-A value that is noise and nothing else, over the stated noise, is N(0, r^2), where r = 1 if the noise is what
-was stated. All that is needed of N such values is the sum of their squares, S:
+A value that is pure noise, divided by the stated noise, is N(0, r^2), and r = 1 if the noise is as stated.
+The sum of squares S of N such values is a sufficient statistic:
 
-    interval   S / r^2 is chi-squared with N degrees of freedom, so r lies between two of its quantiles
-               (Theorem 31). It is meant to be looked at once, when training is done.
-    e-value    The likelihood of the values, on average over other sizes, against the likelihood at r. Its
-               mean is 1 if r is true, at any time at which training may be stopped (Theorem 32), so it is
-               above 1 / alpha, ever, with a probability of at most alpha.
+    interval    S / r^2 is chi-squared with N degrees of freedom, so r lies between two of its quantiles
+                (Theorem 31). It is valid for one look, after training.
+    e-value     The likelihood of the values, averaged over other sizes, divided by the likelihood at r. Its
+                mean is 1 if r is true, whenever training is stopped (Theorem 32), so the probability that it
+                ever exceeds 1 / alpha is at most alpha.
 """
 
 import math
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from canaria.training.recording import Recording
 
 _PRIOR: Final = 2.0
-"""The other precisions, relative to the one that is tested, have a gamma law with mean 1 and this shape."""
+"""Shape of the gamma prior, with mean 1, for the other precisions relative to the one that is tested."""
 
 
 @dataclass(frozen=True)
 class Squares:
-    """The squares of values that are noise and nothing else, in units of the stated noise.
+    """The squares of values that are pure noise, in units of the stated noise.
 
     Attributes:
-        total: Their sum.
-        count: Their number.
+        total: The sum of the squares.
+        count: The number of values.
 
     """
 
@@ -40,11 +40,11 @@ class Squares:
     count: int
 
     def plus(self, other: "Squares") -> "Squares":
-        """Those of both."""
+        """The squares of both sets of values together."""
         return Squares(self.total + other.total, self.count + other.count)
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Between which multiples of the stated noise the noise lies, with this confidence, at one look.
+        """A confidence interval for the noise, as multiples of the stated noise, valid for one look.
 
         Example:
             >>> low, high = Squares(total=10_000.0, count=10_000).interval(0.95)
@@ -57,9 +57,9 @@ class Squares:
         return math.sqrt(self.total / most), math.sqrt(self.total / least)
 
     def log_e_value(self, ratio: float = 1.0) -> float:
-        """The logarithm of the e-value against noise of this multiple of the stated one.
+        """The logarithm of the e-value against noise that is `ratio` times the stated noise.
 
-        E_t(r) of Theorem 32, the mean likelihood ratio over a gamma law of shape and rate a of the precision:
+        E_t(r) of Theorem 32: the likelihood ratio, averaged over a Gamma(a, a) law of the precision:
         e^(s/2) a^a Gamma(a + N/2) / (Gamma(a) (a + s/2)^(a + N/2)), s = S / r^2.
         """
         half, shape = self.total / ratio**2 / 2, _PRIOR + self.count / 2
@@ -69,7 +69,7 @@ class Squares:
     def running_interval(self, alpha: float) -> tuple[float, float]:
         """The multiples of the stated noise with e-values below 1 / alpha.
 
-        Over all steps together, the true one is outside with a probability of at most alpha.
+        With probability at least 1 - alpha, this contains the true multiple in all steps at once.
         """
         if self.count == 0:
             return 0.0, math.inf
@@ -84,7 +84,7 @@ class Squares:
 
 
 def squares_of(run: "Recording") -> Squares:
-    """All values that are noise and nothing else: of witnesses, and of coordinates without a canary."""
+    """The squares of all values that are pure noise: at witnesses, and at coordinates without a canary."""
     found = Squares(0.0, 0)
     stated = run.noise_multiplier
     if run.witnessed is not None:
@@ -98,7 +98,7 @@ def squares_of(run: "Recording") -> Squares:
 
 
 def _crossing(excess: Callable[[float], float], middle: float, factor: float) -> float:
-    """Where a function that is below 0 in the middle comes above 0, downwards or upwards."""
+    """The point above or below `middle`, by `factor`, where a function that is negative there reaches 0."""
     far = middle * factor
     while excess(far) < 0:
         far *= factor

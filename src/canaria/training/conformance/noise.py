@@ -1,13 +1,13 @@
-"""Tests of the noise that witnesses show: its size, where and when, its law, and whether it is used twice.
+"""Tests of the noise at witnesses: its size, place and time, its law, and whether it is used twice.
 
-If training is correct, the values z of witnesses, over the stated noise, are independent N(0, 1). Sizes and
+In correct training, the values z of witnesses, over the stated noise, are independent N(0, 1). Sizes and
 signs of such values are independent, and so are different witnesses. Each part has an exact p-value:
 
     size      the sum of squares, chi-squared;
-    steps     the share of each step in it (Beta), which does not depend on the sum: the smallest p-value;
-              where noise is correlated, also the squares of each step as it was released (chi-squared);
-    places    the same of each witness and of each parameter;
-    shape     how many values of other witnesses are beyond 4, of the rest beyond 3, and so on: binomial;
+    steps     the share of each step in it (Beta), which does not depend on the sum: smallest p-value;
+              if noise is correlated, also the squares of each step as released (chi-squared);
+    places    the same for each witness and for each parameter;
+    shape     the number of values of other witnesses beyond 4, of the rest beyond 3, and so on: binomial;
     repeats   how often two steps have the same sign at a witness, and steps at one distance: binomial;
     copies    how often two witnesses have the same sign in a step: any two aligned ones of a parameter, and
               those at one index of two parameters, singly and together; how many signs of a step are
@@ -44,27 +44,27 @@ from canaria.training.conformance.laws import (
 from canaria.training.conformance.names import named
 
 _CHUNK: Final = 1024
-"""Steps are compared with all others in so many at a time."""
+"""Steps are compared with all others in chunks of this many."""
 _PREDICTED: Final = 8
 """Signs are predicted in this many steps at a time."""
 CERTAIN: Final = 1e-9
-"""Of p-values below this, the one that tells most is shown, not the smallest."""
+"""If p-values are below this, the most informative part is reported, not the one with the smallest."""
 PARTS: Final = 14
-"""The most parts that conformance has."""
+"""The largest number of parts in a conformance test."""
 _LITTLE: Final = 1e-4
-"""Less than this share of the usual squares is as good as no noise: a hundredth of its size."""
+"""Less than this share of the usual squares counts as no noise: a hundredth of its size."""
 _OF_RELEASED: Final = 1e-3
-"""The share of the level at which steps are tested as they were released: what that finds is certain."""
+"""The share of the level for the test of steps as released. It only needs to find missing noise."""
 _FEWEST: Final = 4
-"""At so many weights a step without noise is surely seen."""
+"""With this many weights, a step without noise is certain to be detected."""
 
 
 def parts_of(
     seen: Seen, roles: Roles, rng: np.random.Generator, *, factor: float = 1.0, names: Sequence[str] = ()
 ) -> dict[str, Part]:
-    """The parts, by name; `factor` multiplies all squares, to test another size than the stated one.
+    """The parts of the conformance test, by name; `factor` scales all squares to test another noise size.
 
-    `names` are those of the parameters, for texts.
+    `names` are the names of the parameters, for messages.
     """
     steps, places = seen.steps, len(seen.by_place)
     found: dict[str, Part] = {}
@@ -98,7 +98,7 @@ def parts_of(
 
 
 def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[str, str]:
-    """What these parts do not see for certain, by topic; empty if there is nothing."""
+    """Faults that these parts may fail to detect, by topic; empty if there are none."""
     facts, steps = {}, seen.steps
     clear = needed(PARTS, level)
     if steps > 1 and len(seen.by_place) < _FEWEST:
@@ -124,7 +124,7 @@ def untested(seen: Seen, roles: Roles, parameters: int, level: float) -> dict[st
 
 
 def _common_indices(roles: Roles) -> dict[tuple[int, int], int]:
-    """For every two parameters with some, how many aligned indices they have in common."""
+    """The number of aligned indices that each pair of parameters has in common, if any."""
     found: dict[tuple[int, int], int] = {}
     for index in np.unique(roles.index[roles.index >= 0]):
         for one, other in combinations(roles.parameter[roles.index == index].tolist(), 2):
@@ -133,9 +133,9 @@ def _common_indices(roles: Roles) -> dict[tuple[int, int], int]:
 
 
 def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
-    """The shares of steps; and their sizes as they were released, where noise is correlated.
+    """Test the share of each step in the squares and, for correlated noise, the squares as released.
 
-    Whitened, a step without noise of its own still has that of the steps before it.
+    After whitening, a step without noise of its own still has noise from the steps before it.
     """
     by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
@@ -146,8 +146,8 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     if len(seen.released) == 0:
         return found
     released = np.array([chi_squared(factor * square, places) for square in seen.released])
-    # Two tests share the level unevenly: each p-value over its share of the level, and the smaller counts
-    # (Theorem 35). Noise that is missing is found all the same.
+    # The two tests share the level unevenly: divide each p-value by its share and take the smaller one
+    # (Theorem 35). Missing noise is found in spite of the small share.
     raw = min(1.0, sidak(float(released.min()), steps) / _OF_RELEASED)
     if raw < found.p_value:
         return _uneven(raw, released, factor * seen.released / places)
@@ -155,7 +155,7 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
 
 
 def _uneven(p_value: float, tails: Floats, shares: Floats) -> Part:
-    """Steps whose share of the noise is not what it should be; shares are over those expected."""
+    """Describe the step with the most unusual share of the noise; `shares` are relative to expectation."""
     least = int(np.argmin(tails))
     if shares[least] >= _LITTLE:
         less = shares[least] < 1
@@ -190,9 +190,9 @@ def _places(by_place: Floats, parameter: Integers, steps: int, total: float, nam
 
 
 def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
-    """Counts from the farthest cell inwards, each given those farther out: independent binomials.
+    """Binomial tests from the outermost cell inwards, each given the counts farther out: independent.
 
-    Edges are in units of the stated noise, of which 1 / `scale` is tested.
+    Edges are in units of the stated noise. The tested noise is 1 / `scale` times that.
     """
     beyond = 2 * special.ndtr(-np.array(EDGES) * scale)
     chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
@@ -205,11 +205,11 @@ def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
 
 
 def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
-    """Any two steps, and all steps at one distance.
+    """Test for repeated noise between any two steps, and between all steps at the same distance.
 
-    The signs of a step are a row of +1 and -1, so the product of the rows with their transpose holds the
-    agreements of all pairs of steps. They are discrete, and many pairs share the largest one: `ties` of them.
-    The smallest of that many randomised p-values is then drawn at once (`_extreme_sum`).
+    The signs of a step are a row of +1 and -1, so the product of these rows with their transpose holds the
+    agreements of all pairs of steps. They are discrete, and many pairs share the largest value: `ties` of
+    them. The smallest of that many randomised p-values is then drawn at once (`extreme_sum`).
     """
     steps, width = signs.shape
     values = np.where(signs, 1, -1).astype(np.float32)
@@ -244,11 +244,11 @@ def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
 def _copies(
     signs: Hits, parameter: Integers, index: Integers, rng: np.random.Generator, names: Sequence[str]
 ) -> Part:
-    """Aligned witnesses of one parameter, the same index in two, and all signs of a step.
+    """Test for shared noise: within a parameter, at the same index of two parameters, and across a step.
 
-    Three tests: single pairs of witnesses; for two parameters, the agreements at all their common indices
-    added up, which shows what is too weak for a single pair; and whether all signs of a step
-    are alike. Fair signs make each sum a walk of fair coins (Theorem 26 (f)).
+    Three tests: single pairs of witnesses; for two parameters, the sum of agreements at all common indices,
+    which shows correlations that are too weak for a single pair; and whether all signs of a step are alike.
+    If signs are fair, each sum is a walk of fair coins (Theorem 26 (f)).
     """
     steps = len(signs)
     values = np.where(signs, 1, -1).astype(np.float32)
@@ -284,7 +284,7 @@ def _copies(
         text = _shared(*keys[least], names)
         found.append(Part(sidak(float(tails[least]), len(tails)), text))
     found.append(_common(signs, rng))
-    # A stream of its own: the random numbers of the parts that come later stay what they are.
+    # A separate stream leaves the random numbers of later parts unchanged.
     found.append(_predicted(signs, rng.spawn(1)[0]))
     smallest = min(part.p_value for part in found)
     telling = min(found, key=lambda part: max(part.p_value, CERTAIN))
@@ -294,9 +294,9 @@ def _copies(
 def _totals(
     totals: Floats, parameter: Integers, factor: float, names: Sequence[str], alone: Integers
 ) -> Part:
-    """Noise that is used twice, in whatever order: totals are too large, too small, or too much alike.
+    """Test for noise that is used twice, in any order: totals are too large, too small, or too similar.
 
-    Parameters that are `alone` have no witnesses: where their totals vanish, noise is missing.
+    Parameters in `alone` have no witnesses: if their totals vanish, their noise is missing.
     """
     steps, count = totals.shape
     squares = np.sum(totals**2, axis=0)
@@ -325,25 +325,25 @@ def _totals(
 
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:
-    """How many signs of each step are positive: normal scores, of which the squares are added up."""
+    """Test the number of positive signs in each step: the sum of squares of their normal scores."""
     scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
     return Part(chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS)
 
 
 def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
-    """How often signs follow from those of other witnesses: noise of fewer dimensions than there are weights.
+    """Test whether signs can be predicted from other witnesses: noise with fewer dimensions than weights.
 
-    If noise lies in a fixed subspace of k dimensions, any two witnesses are correlated by about k^-1/2: too
-    little for a pair, but all pairs add up. Witness i of step t is predicted by the vote of the witnesses
-    j < i of the same step, each weighted by its agreement with i in earlier steps. Fair signs are
-    independent of what predicts them, so the number of right predictions is binomial with probability 1/2
+    If noise lies in a fixed subspace of k dimensions, any two witnesses are correlated by about k^-1/2. That
+    is too little for one pair, but all pairs together show it. Witness i of step t is predicted by a vote of
+    the witnesses j < i of the same step, each weighted by its agreement with i in earlier steps. Fair signs
+    are independent of their predictors, so the number of right predictions is binomial with probability 1/2
     (Theorem 26 (f)). For T steps and P witnesses it exceeds its mean by about TP / 8k deviations.
     """
     steps, width = signs.shape
     values = np.where(signs, 1, -1).astype(np.float32)
     weights = np.zeros((width, width), dtype=np.float32)  # the agreements of i with j < i
     right = 0
-    # Several steps are predicted by one product of matrices; agreements among them count for later steps.
+    # Several steps are predicted by one matrix product. Agreements among them count for later steps only.
     for start in range(0, steps, _PREDICTED):
         some = values[start : start + _PREDICTED]
         right += int(np.sum((some @ weights.T > 0) == (some > 0)))

@@ -1,14 +1,14 @@
-"""Whether processes that train together draw independently, and each from rows of its own.
+"""Tests whether distributed processes draw independently, and each from its own rows.
 
-The accountant assumes that every row is drawn by a coin of its own, and that a row that is drawn weighs at
-most the clip norm. Two faults of distributed training break this, and no process can see them alone. If the
-samplers of two processes share a seed, they draw the same positions among their rows, so one row shows when
+The accountant assumes that each row is drawn by an independent coin, and that a drawn row weighs at most the
+clip norm. Two faults of distributed training break this, and no process can detect them alone. If the
+samplers of two processes share a seed, they draw the same positions among their rows, so one row reveals when
 another takes part. If two processes draw from the same rows, a row that both draw is added twice.
 
-Draws are compared by the coins that a sampler tosses, one for each of its rows in each batch, as one long
-sequence: the number of rows differs by one between processes where they cannot be divided evenly, so equal
-seeds give equal sequences, but not equal batches. The sequence is cut into stretches so long that independent
-draws agree in one of them with a probability of at most exp(-50).
+Draws are compared by the coins that a sampler tosses, one for each row in each batch, as one long sequence.
+If the rows cannot be divided evenly, processes have one row more or less, so equal seeds give equal sequences
+but different batches. The sequence is cut into stretches that are so long that independent draws agree in one
+of them with probability at most exp(-50).
 """
 
 import math
@@ -23,26 +23,26 @@ from canaria._core.arrays import Hits, Integers
 COMPARED: Final = 64
 """The number of stretches, and of rows, that processes compare."""
 _TOO_MANY: Final = 24
-"""Rows that two ranks have in common, of 256 each that are all different in either. If different people can
-be equal, and lambda such rows are expected in common, none are in either rank with probability exp(-lambda):
-for no lambda does that happen beside 24 in common with a probability above 10^-7."""
+"""The number of common rows, of 256 distinct rows of each of two ranks, that counts as sharing. Equal records
+of different people may also be common: if lambda are expected, both ranks have none with probability
+exp(-lambda), and for no lambda is that together with 24 common rows more likely than 10^-7."""
 _OWN_ROWS: Final = "give each rank rows of its own, as DPDataLoader(distributed=True) does"
 _SURPRISE: Final = 50.0
-"""Independent draws agree in a stretch with probability exp(-50) = 2e-22 at most: over 64 stretches of a
-thousand processes, with a probability below 1e-13."""
+"""Independent draws agree in a stretch with probability at most exp(-50) = 2e-22. Over 64 stretches of a
+thousand processes, this is below 1e-13."""
 
 
 def stretch_of(sample_rate: float, rows: int) -> int:
-    """The number of coins in a stretch, at least those of a batch; 0 if coins show nothing.
+    """The number of coins in a stretch, at least those of one batch; 0 if coins carry no information.
 
-    Two coins that show heads with probability q agree with probability 1 - 2q(1 - q).
+    Two coins with probability q of heads agree with probability 1 - 2q(1 - q).
     """
     differ = -math.log1p(-2 * sample_rate * (1 - sample_rate))
     return max(rows, math.ceil(_SURPRISE / differ)) if differ > 0 else 0
 
 
 class Stretches:
-    """Fingerprints of the coins that one sampler tosses, by stretches of this many coins.
+    """Fingerprints of the coins that one sampler tosses, one per stretch of coins.
 
     Args:
         rows: The number of coins in a batch.
@@ -55,20 +55,20 @@ class Stretches:
         self._sums = np.zeros(COMPARED, dtype=np.uint64)
 
     def add(self, positions: Integers) -> None:
-        """One more batch: the positions that were drawn, from 0."""
+        """Add a batch: the positions that were drawn, counted from 0."""
         heads = self._tossed + np.asarray(positions, dtype=np.int64)
         heads = heads[heads < COMPARED * self._length]
         np.add.at(self._sums, heads // self._length, _mixed(heads))
         self._tossed += self._rows
 
     def fingerprints(self) -> Integers:
-        """The number of whole stretches, and the fingerprints of all."""
+        """The number of complete stretches, followed by all fingerprints."""
         whole = min(COMPARED, self._tossed // self._length)
         return np.append(np.int64(whole), self._sums.view(np.int64))
 
 
 def _mixed(numbers: Integers) -> npt.NDArray[np.uint64]:
-    """Numbers as good as random ones (SplitMix64); their sums over two different sets are different."""
+    """Hash numbers to pseudorandom ones (SplitMix64), so that sums over different sets differ."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -76,7 +76,7 @@ def _mixed(numbers: Integers) -> npt.NDArray[np.uint64]:
 
 
 def same_draws(shared: Integers) -> tuple[str, ...]:
-    """The contradiction that the `fingerprints` of all processes show, one row for each; () if none."""
+    """The contradiction shown by the `fingerprints` of all processes, one row each; () if there is none."""
     whole, prints = shared[:, 0], shared[:, 1:]
     alike = np.zeros((len(shared), len(shared)), dtype=np.int64)
     for one in range(len(shared) - 1):
@@ -94,22 +94,22 @@ def same_draws(shared: Integers) -> tuple[str, ...]:
 
 
 def _others(alike: Hits) -> str:
-    """How many processes drew what another drew, if there are more than two."""
+    """The number of processes that share draws, in words, if more than two do."""
     involved = int((alike | alike.T).any(axis=1).sum())
     return f" ({involved} of {len(alike)} ranks drew what another drew)" if involved > 2 else ""
 
 
 def compared_rows(rows: int) -> Integers:
-    """The rows of a data set by which processes compare what they draw from."""
+    """The rows of a data set that processes compare to detect shared data."""
     return np.unique(np.linspace(0, rows - 1, min(COMPARED, rows)).astype(np.int64))
 
 
 def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -> tuple[str, ...]:
-    """The contradiction that two processes draw from the same row; () if none is known to.
+    """The contradiction that two processes draw from the same row; () if that is not known.
 
     Args:
-        pools: For each process, which of `compared_rows` it draws from.
-        prints: For each process, fingerprints of rows of its data set, all different; 0 if there is none.
+        pools: For each process, whether it draws from each of `compared_rows`.
+        prints: For each process, fingerprints of distinct rows of its data set; 0 if there is none.
         sizes: The number of rows in each data set.
 
     """
@@ -135,7 +135,7 @@ def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -
 
 
 def most_in_common(prints: Integers) -> int:
-    """How many rows two processes have in common; the same data, divided by numbers, do not count."""
+    """The most rows that two processes have in common, except processes that split the same data set."""
     most = 0
     for one, own in enumerate(prints):
         for other in prints[one + 1 :]:

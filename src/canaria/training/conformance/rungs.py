@@ -23,21 +23,23 @@ if TYPE_CHECKING:
 ANY: Final = "for any mechanism"
 ALONE: Final = "also assuming that canaries do not influence each other"
 AS_STATED: Final = "also assuming Gaussian, independent noise and Poisson sampling at that rate"
-CORRELATED: Final = "also assuming that the noise is so, and that each row takes part in its steps alone"
+CORRELATED: Final = (
+    "also assuming that the noise is as stated, and that each row takes part only in its own steps"
+)
 NAMES: Final = ("any mechanism", "DP-SGD", "independent canaries", "measured noise")
 _CHANGES: Final = "the stated noise changes from step to step"
 _SURE: Final = 0.999
-"""The confidence of the noise at which the rest of the run is held against what the last rung assumes."""
+"""The confidence of the noise interval that is used to check the other assumptions of the last rung."""
 _SIZES: Final = 25
-"""How many sizes of the noise are tried in that interval."""
+"""The number of noise sizes that are tried in that interval."""
 _LEAST_NOISE, _MOST_NOISE = 0.2, 1e6
-"""Noise multipliers that the accountant is asked for; with less noise epsilon is larger still."""
+"""The range of noise multipliers for the accountant. Less noise would give an even larger epsilon."""
 
 
 def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ...]:
-    """The four rungs of a training run: three bounds, and an interval by the noise that was measured.
+    """The four rungs of a training run: three bounds, and an interval from the measured noise.
 
-    The first is the bound that was asked for, if that is for any mechanism.
+    The first rung is the requested bound, if that holds for any mechanism.
     """
     delta, confidence = bound.delta, bound.confidence
     family, tested, names = _of_its_kind(recording), recording.own_family, _names(recording)
@@ -80,7 +82,7 @@ def _independent(bound: Bound) -> Rung:
 
 
 def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
-    """The last rung: the noise by its interval, and epsilon by the accountant at both of its ends."""
+    """The last rung: an interval for the noise, and the accountant's epsilon at both ends of it."""
     assumes = _as_stated(recording)
     if objection := objection_to(recording):
         return Rung(name=NAMES[3], assumes=assumes, withdrawn=objection)
@@ -99,7 +101,7 @@ def _measured(recording: "Recording", delta: float, confidence: float) -> Rung:
 
 
 def least_measured(recording: "Recording", delta: float, confidence: float) -> float:
-    """The epsilon that the measured noise gives at least, with this confidence; 0 if nothing is shown."""
+    """A lower limit for the epsilon of the measured noise, at this confidence; 0 if nothing is shown."""
     if recording.noise_changes or objection_to(recording):
         return 0.0
     high = recording.noise_multiplier * squares_of(recording).interval(confidence)[1]
@@ -112,10 +114,10 @@ def _claim(recording: "Recording", noise: float) -> Claim:
 
 
 def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[float, float] | None:
-    """Between which values the weight of a canary lies, by the normal law of its estimate; None if open.
+    """A confidence interval for the weight of a canary, by a normal approximation; None if unknown.
 
-    `noise` is in norms of a canary.
-    The estimate is the least-squares slope of the sums over the number of included canaries.
+    `noise` is in norms of a canary. The estimate is the least-squares slope of the sums over the number of
+    included canaries.
     """
     if not isinstance(recording.design, Dirac):
         return None
@@ -129,14 +131,14 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
     sums = recording.sampling.levelled(recording.sums, recording.bits > 0, steps)
     slope = float(centred @ sums) / total / often
     unit = noise * recording.sampling.noise_of_sums(steps)
-    # Each sum varies by the noise of all steps, and by the draws of the canaries that it includes.
+    # The variance of each sum comes from the noise of all steps and from the draws of its included canaries.
     variance = float(centred**2 @ (steps * unit**2 + spread * included))
     error = -float(special.ndtri((1 - confidence) / 2)) * math.sqrt(variance) / total / often
     return slope - error, slope + error
 
 
 def objection_to(recording: "Recording") -> str:
-    """What speaks against Gaussian, independent noise and stated sampling; empty if nothing does."""
+    """The evidence against Gaussian, independent noise and the stated sampling; empty if there is none."""
     if faults := certain_faults(recording):
         return f"training was not what was stated: {'; '.join(faults)}"
     if recording.doubts:
@@ -152,27 +154,27 @@ def objection_to(recording: "Recording") -> str:
 
 
 def _misfit(recording: "Recording", seen: Squares) -> str:
-    """What does not fit noise of the size that was measured: each part at the size that suits it best.
+    """The misfit of the run to noise of the measured size, with each part at its most favourable size.
 
     The last rung assumes Gaussian noise of some size, and everything else as stated. All parts of conformance
-    but "size" test this once the size is known (Theorem 31). It is known only up to an interval, and at a
-    wrong size a correct run could fail. So every part is made at many sizes of an interval that holds the
-    true one all but certainly, and counts with its largest p-value, as if its best size were the true one.
+    but "size" test this once the size is known (Theorem 31). The size is only known up to an interval, and a
+    correct run could fail at a wrong size. So each part is tested at many sizes in an interval that contains
+    the true one almost surely, and counts with its largest p-value.
     """
     low, high = seen.interval(_SURE)
     measured = math.sqrt(seen.total / seen.count)
     parts: dict[str, float] = {}
     causes = ""
-    # The measured size comes first. P-values only rise as sizes are added, so the loop can stop at once when
-    # they are large enough; in a correct run that is nearly always after this one size.
+    # The measured size comes first. P-values only rise as sizes are added, so the loop can stop as soon as
+    # they are large enough. In a correct run this is nearly always after the first size.
     for ratio in (measured, *np.geomspace(low, high, _SIZES)):
         found = tested_at(recording, recording.noise_multiplier * float(ratio))
         if found is None:
             return ""
-        # What fails at the measured size is the most telling; at other sizes the noise fails as well.
+        # Failures at the measured size are the most informative. At other sizes the noise fails as well.
         causes = causes or "; ".join(cause.text for cause in found.failures.values())
         parts |= {name: max(p_value, parts.get(name, 0.0)) for name, p_value in found.parts.items()}
-        # "size" says that the noise is not as stated. This rung does not assume that it is.
+        # "size" tests whether the noise is as stated. This rung does not assume that.
         parts.pop("size", None)
         if not parts or joined(parts) >= LEVEL:
             return ""

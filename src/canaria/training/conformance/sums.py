@@ -1,23 +1,22 @@
-"""The conformance test: whether training follows the law of a correct DP-SGD.
+"""The conformance test: it compares the sums with the law of a correct DP-SGD.
 
-A lower bound refutes a claim only when the fault is large. Under a correct implementation, however, the law
-of what is seen is known once the bits are. On a coordinate with m included canaries the sum of all steps is
-Binomial(T m, q) + N(0, T sigma^2) in units of the clip norm, independent over coordinates. Each sum is mapped
-to a standard normal z by its own distribution function, so z is a vector of independent N(0, 1) if the code
-is correct. It is split into independent parts, each with an exact p-value:
+A lower bound refutes a claim only when the fault is large. In a correct implementation, however, the law of
+the observations given the bits is known. On a coordinate with m included canaries, the sum of all steps is
+Binomial(T m, q) + N(0, T sigma^2) in units of the clip norm, independently over coordinates. Each sum is
+mapped to a standard normal z by its own distribution function, so z is a vector of independent N(0, 1) if the
+code is correct. It is split into independent parts, each with an exact p-value:
 
     offset   along (1, ..., 1): something was added everywhere;
     weight   along the number of included canaries: their weight is not 1;
-    layers   what is left of these two directions within each parameter: they differ between parameters;
-    noise    the rest, chi-squared within each parameter: the noise is larger or smaller than stated.
+        layers   the rest of these directions within each parameter: the weight differs between parameters;
+    noise    the remainder, chi-squared within each parameter: the noise is larger or smaller than stated.
 
-The smallest p-value over parameters is corrected for the number of parameters (Sidak). Witnesses, which are
-other weights, show the noise of every step by itself; `noise` has their parts. `draws` tests what the sampler
-drew.
+The smallest p-value over parameters is corrected for the number of parameters (Sidak). The parts from
+witnesses, which show the noise of each step without canaries, are in `noise`. `draws` tests the sampler.
 
-The smallest p-value of all parts, corrected for their number, is the p-value of the test, which correct code
-makes small at most as often as it says. This assumes the Gaussian mechanism, and Poisson sampling if no other
-is stated; it is never a bound on epsilon.
+The p-value of the test is the smallest p-value of all parts, corrected for their number. Correct code gets a
+small p-value at most as often as it states. This assumes the Gaussian mechanism, and Poisson sampling unless
+another sampling is stated. It is never a bound on epsilon.
 """
 
 import math
@@ -37,21 +36,21 @@ from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trial
 from canaria.training.conformance.names import named
 
 FEWEST: Final = 4
-"""Fewer coordinates leave nothing to test."""
+"""With fewer coordinates, there is nothing to test."""
 _SMALLEST: Final = 1e-300
-"""P-values are not computed more exactly."""
+"""The smallest p-value that is reported."""
 _FEWEST_DRAWS: Final = 5
-"""Dense canaries must take part so often in expectation for their sum to be treated as normal."""
+"""Dense canaries must take part at least this often in expectation to treat their sum as normal."""
 _MOST_SPREAD: Final = 0.15
-"""And they may add this share, at most, to the variance of the squares."""
+"""Dense canaries may add at most this share to the variance of the squares."""
 
 
 class Rounding(NamedTuple):
-    """What rounding of sums in half precision did to the sum of all steps at each coordinate (Theorem 34).
+    """The effect of half-precision rounding on the sum of all steps at each coordinate (Theorem 34).
 
     Attributes:
-        shift: By how much it was moved when canaries were added.
-        variance: The variance that rounding added when the noise was added, and after that.
+        shift: The rounding error made when canaries were added.
+        variance: The variance that rounding added when the noise was added and afterwards.
 
     """
 
@@ -60,7 +59,7 @@ class Rounding(NamedTuple):
 
     @classmethod
     def none(cls, coordinates: int) -> "Rounding":
-        """That of precise sums."""
+        """No rounding, as in precise sums."""
         return cls(np.zeros(coordinates), np.zeros(coordinates))
 
 
@@ -86,13 +85,13 @@ def of_dirac(
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
-        noise: The parts that witnesses show; None leaves them out.
-        sampling: How rows are stated to take part.
-        rounding: What rounding did to the sums; None if they are precise.
+        noise: The parts from witnesses; None leaves them out.
+        sampling: The stated sampling.
+        rounding: The effect of rounding on the sums; None if they are precise.
         names: The names of the parameters in `layers`.
 
     Returns:
-        The p-value and its parts, and the noise and the canary weight that the sums show.
+        The p-value and its parts, and the noise and canary weight estimated from the sums.
 
     Raises:
         InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
@@ -110,7 +109,7 @@ def of_dirac(
     shift, rounded = rounding or Rounding.none(len(seen))
     seen = seen - shift
     scale = np.sqrt(steps * noise_multiplier**2 + rounded)
-    # z = Phi^-1(F_m(Y)), Theorem 26 (a): coordinates with as many included canaries share their law.
+    # z = Phi^-1(F_m(Y)), Theorem 26 (a): coordinates with the same number of included canaries share F_m.
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
@@ -119,8 +118,8 @@ def of_dirac(
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
     one = sampling.participations(1, steps, sample_rate)
     often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
-    # The noise that the sums show, for the reader: their variance around the fitted canaries, less what the
-    # draws of the canaries and rounding add. No p-value depends on it.
+    # The estimated noise, for the reader only: the variance of the sums around the fitted canaries, less the
+    # part from the draws of the canaries and from rounding. No p-value depends on it.
     slope = _slope(included, often, seen)
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
@@ -154,12 +153,12 @@ def of_dense(
         sample_rate: The stated sampling rate.
         noise_multiplier: The stated noise multiplier.
         layers: The number of coordinates in each parameter, in order.
-        noise: The parts that witnesses show; None leaves them out.
-        rounding: What rounding did to the sums; None if they are precise.
+        noise: The parts from witnesses; None leaves them out.
+        rounding: The effect of rounding on the sums; None if they are precise.
         names: The names of the parameters in `layers`.
 
     Returns:
-        The p-value and its parts, and the noise and the canary weight that the sums show.
+        The p-value and its parts, and the noise and canary weight estimated from the sums.
 
     Raises:
         InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
@@ -179,7 +178,7 @@ def of_dense(
     part = steps * sample_rate * (1 - sample_rate)
     covariance = part * active.T @ active
     covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
-    # The direction along which a wrong weight would move the sums is whitened with them.
+    # The direction in which a wrong weight would move the sums is whitened in the same way.
     factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
     slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
@@ -194,9 +193,9 @@ def enough_draws(
 ) -> bool:
     """Whether the participations of dense canaries may be treated as normal.
 
-    There must be several, and their fourth cumulants must add little to the variance of the squares, even if
-    they all fall into the smallest parameter that is tested: along its own gradient a canary has at least the
-    variance of its draws and of the noise (Theorem 26).
+    They must be frequent enough. Their fourth cumulants must add little to the variance of the squares, even
+    if all fall into the smallest tested parameter: along its own gradient, a canary has at least the variance
+    of its draws and of the noise (Theorem 26).
     """
     coordinates = min((share for share in layers if share > 1), default=1)
     number, once = int(np.sum(included)), sample_rate * (1 - sample_rate)
@@ -217,15 +216,15 @@ def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -
 
 
 def _slope(included: Integers, often: float, seen: Floats) -> float:
-    """The least-squares weight of an included canary, over that expected; 1 if it cannot be estimated."""
+    """The least-squares weight of an included canary over its expectation; 1 if it cannot be estimated."""
     centred = included - included.mean()
     total = often * float(centred @ centred)
     return float(centred @ seen) / total if total > 0 else 1.0
 
 
 def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Floats) -> Floats:
-    """Z with Phi(z) = F(value), F the law of the sum of numbers + N(0, scale^2); far tails included."""
-    # The law of the number of participations, in logarithms: the parts are convolved one after the other.
+    """Z with Phi(z) = F(value), where F is the law of participations + N(0, scale^2); exact in far tails."""
+    # The law of the number of participations, in logarithms: the parts are convolved one at a time.
     counts, weights = np.zeros(1, dtype=np.int64), np.zeros(1)
     for part in taking:
         more, chances = part.law()
@@ -237,7 +236,7 @@ def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Fl
     standard = (values[:, None] - counts) / scale[:, None]
     below = special.logsumexp(weights + special.log_ndtr(standard), axis=1)
     above = special.logsumexp(weights + special.log_ndtr(-standard), axis=1)
-    # Both tails in logarithms, and the smaller one inverted: 1 - F would lose all digits far out.
+    # Compute both tails in logarithms and invert the smaller one: 1 - F loses all digits far out.
     lower = below < above
     return np.where(
         lower, special.ndtri_exp(np.minimum(below, -1e-16)), -special.ndtri_exp(np.minimum(above, -1e-16))
@@ -247,7 +246,7 @@ def _normal_scores(values: Floats, taking: Sequence[Trials | Chances], scale: Fl
 def _within_layers(
     normal: Floats, columns: Sequence[Floats], layers: tuple[int, ...]
 ) -> tuple[Floats, Integers, float, int]:
-    """The squares of z outside the U_l, by parameter, with their degrees of freedom; and inside all U_l."""
+    """The squares of z outside the U_l, by parameter, with degrees of freedom; then those inside all U_l."""
     bounds = np.cumsum([0, *layers]) if layers else np.array([0, len(normal)])
     rests, freedoms, inside, inner = [], [], 0.0, 0
     for first, last in pairwise(bounds):
@@ -267,7 +266,7 @@ def _joined(
     witnessed: dict[str, Part] | None,
     names: Sequence[str],
 ) -> Conformance:
-    """Independent parts of z, along the directions and within the layers, and those of witnesses.
+    """Split z into independent parts along the directions and within layers, and add those of witnesses.
 
     Theorem 26 (b). U is spanned by the directions, U_l by the same vectors cut to parameter l, and U lies in
     the sum of the U_l. So z splits into orthogonal pieces, which are independent: its coordinates along U,
@@ -312,7 +311,7 @@ def _joined(
 
 
 def _orthonormal(columns: list[Floats]) -> Floats:
-    """An orthonormal basis of the columns, in their order; those that add nothing are left out."""
+    """An orthonormal basis of the columns, in order; linearly dependent columns are dropped."""
     basis = np.empty((len(columns[0]), 0))
     for column in columns:
         left = column - basis @ (basis.T @ column)
@@ -327,7 +326,7 @@ def _two_sided_normal(value: float) -> float:
 
 
 def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
-    """The smallest two-sided p-value of independent chi-squared values, corrected (Sidak), and its place."""
+    """The smallest two-sided p-value of independent chi-squared values (Sidak-corrected), and its index."""
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0

@@ -1,8 +1,8 @@
 """The conformance test of a recorded training run.
 
-Given the bits, correct training makes the p-value of every part uniform (Theorem 26). The smallest, corrected
-for their number, is the p-value of the test. The parts that need more than the sums are made here: witnesses,
-draws of the sampler, and timing. `sums` adds the parts of the sums themselves and joins all of them.
+Given the bits, correct training makes the p-value of each part uniform (Theorem 26). The p-value of the test
+is the smallest one, corrected for their number. This module makes the parts that need more than the sums:
+witnesses, draws of the sampler, and timing. `sums` adds the parts from the sums and joins all of them.
 """
 
 import math
@@ -35,8 +35,8 @@ def conformance_of(
 ) -> Conformance:
     """The test at the stated settings, or at others; see `Recorded.conformance`.
 
-    If it fails, it is made once more with the noise that was measured, to say whether the size of the noise
-    is the only cause.
+    If the test fails, it is repeated with the measured noise, to find out whether the size of the noise is
+    the only cause.
     """
     if run.excuse:
         raise InputError(f"conformance is {run.excuse}")
@@ -49,7 +49,7 @@ def conformance_of(
 
 
 def tested_at(run: "Recording", noise_multiplier: float) -> Conformance | None:
-    """The conformance test at this noise multiplier; None where it cannot be made."""
+    """The conformance test at this noise multiplier; None if it is not possible."""
     if noise_multiplier <= 0 or run.design.coordinates < FEWEST or run.excuse:
         return None
     if isinstance(run.design, Dense) and not enough_draws(
@@ -64,10 +64,10 @@ def tested_at(run: "Recording", noise_multiplier: float) -> Conformance | None:
 
 
 def not_tested(run: "Recording", level: float = LEVEL) -> dict[str, str]:
-    """Topics that conformance does not see in this run, each with a sentence; empty if there are none.
+    """Faults that conformance may miss in this run, one sentence per topic; empty if there are none.
 
-    Topics that are not listed are found with certainty: a step or a parameter without noise, and noise that
-    two parameters share from their first weight on. `level` is the false-alarm rate of conformance.
+    Other topics are always detected: a step or a parameter without noise, and noise that two parameters share
+    from their first weight on. `level` is the false-alarm rate of conformance.
     """
     if run.witnessed is None or run.roles is None:
         return {"noise": "no weight without canaries shows the noise of single steps"}
@@ -75,7 +75,7 @@ def not_tested(run: "Recording", level: float = LEVEL) -> dict[str, str]:
 
 
 def certain_faults(run: "Recording") -> tuple[str, ...]:
-    """What training did otherwise than was stated, for certain: without a p-value."""
+    """Differences between training and what was stated that are certain and need no p-value."""
     found = list(run.contradictions)
     noises = [] if run.account is None else [noise for noise, *_ in run.account.to_list()]
     if run.noise_multiplier > 0 and 0 in noises:
@@ -88,12 +88,12 @@ def certain_faults(run: "Recording") -> tuple[str, ...]:
 
 
 def _explained(run: "Recording", found: Conformance, steps: int, rate: float, stated: float) -> Conformance:
-    """Say whether all failures come from one cause: noise of another size than the stated one.
+    """Find out whether a noise of another size than stated is the only cause of all failures.
 
-    If everything else conforms to the size that was measured, that size is the only cause. More noise
-    than stated is not called safe: a raw row that is added in every step can look like noise.
+    It is, if everything else conforms at the measured size. More noise than stated is not called safe: a raw
+    row that is added in every step can look like noise.
     """
-    # Witnesses test the size alone ("size"). Without them it shows in the rest of the sums ("noise").
+    # "size" tests the size alone, from witnesses. Without witnesses, the size shows in the sums ("noise").
     squares, part = squares_of(run), "size" if "size" in found.parts else "noise"
     ratio = math.sqrt(squares.total / squares.count) if squares.count else found.noise / stated
     if part not in found.failures or not ratio * stated > 0:
@@ -106,7 +106,7 @@ def _explained(run: "Recording", found: Conformance, steps: int, rate: float, st
 
 
 def _tested(run: "Recording", steps: int, rate: float, noise: float) -> Conformance:
-    """The test at these steps, rate and noise; everything in `sums` is in norms of a canary."""
+    """The test at these steps, rate and noise. All values in `sums` are in norms of a canary."""
     parts = _beside_the_sums(run, rate, noise)
     of_sums = _of_dense if isinstance(run.design, Dense) else _of_dirac
     found, unit = of_sums(run, steps, rate, noise / run.canary_norm, parts)
@@ -114,13 +114,13 @@ def _tested(run: "Recording", steps: int, rate: float, noise: float) -> Conforma
 
 
 def _beside_the_sums(run: "Recording", rate: float, noise: float) -> dict[str, Part]:
-    """Parts of witnesses (Theorem 26 (d) to (h)), of draws of the sampler (i), and of timing (Theorem 35)."""
+    """The parts from witnesses (Theorem 26 (d) to (h)), the sampler's draws (i), and timing (Theorem 35)."""
     parts: dict[str, Part] = {}
-    # Discrete p-values are made uniform by random numbers (g). They follow from the seed of the audit, so
-    # that a recording gives the same p-values whenever it is read.
+    # Discrete p-values are made uniform by random numbers (g). These are derived from the seed of the audit,
+    # so a recording always gives the same p-values.
     rng = np.random.default_rng(derived(run.seed, TESTS))
     if run.witnessed is not None and run.roles is not None:
-        # Witnesses are kept over the stated noise; squares over another one are larger by this factor.
+        # Witnesses are stored over the stated noise. To test another noise, scale their squares.
         factor = (run.noise_multiplier / noise) ** 2 if noise > 0 else 1.0
         parts |= parts_of(run.witnessed, run.roles, rng, factor=factor, names=run.parameters)
     drawn = part_of(run.drawn, rate, rng, run.sampling) if run.drawn is not None else None
@@ -151,7 +151,7 @@ def _of_dense(
 def _of_dirac(
     run: "Recording", steps: int, rate: float, noise: float, parts: dict[str, Part]
 ) -> tuple[Conformance, float]:
-    """The test, and the noise of the sum of T steps over sqrt(T) times that of one: 1 if not correlated."""
+    """The test, and the noise of a sum of T steps over sqrt(T) times that of one (1 unless correlated)."""
     included = run.bits > 0
     unit = run.sampling.noise_of_sums(steps)
     found = of_dirac(
@@ -170,9 +170,9 @@ def _of_dirac(
 
 
 def _of_rows(run: "Recording", found: Conformance) -> Conformance:
-    """Where canaries are rows, a weight that is too low is not safe.
+    """Report a canary weight that is too low as not safe if canaries are rows.
 
-    It shows that canaries are not treated as other rows are, and others may weigh more.
+    It shows that canaries are not treated like other rows, and other rows may weigh more.
     """
     cause = found.causes.get("weight")  # there is none if all bits are alike
     if run.injection not in ("rows", "head") or cause is None or cause.effect != SAFE:
@@ -181,7 +181,7 @@ def _of_rows(run: "Recording", found: Conformance) -> Conformance:
 
 
 def _carrying(run: "Recording") -> tuple[str, ...]:
-    """The names of `layers` if all parameters carry canaries; coordinates that span several come last."""
+    """Names for `layers`, if all parameters carry canaries; coordinates that span several come last."""
     names = (*run.parameters, "several parameters")
     known = len(run.layers) - len(run.parameters) in (0, 1)
     return names[: len(run.layers)] if known else ()

@@ -1,10 +1,10 @@
-"""Training with correlated noise: how its readings become scores, and what correct ones look like.
+"""Training with correlated noise: scores of canaries, and the law of a correct training.
 
-At a canary's weight step t shows y_t, the noisy sum less the part of the real rows, in clip norms. The loss
-follows from all of them (Theorem 35). Their plain sum is the number of steps in which the canary takes part,
-if it is included, with noise N(0, s^2 |C'^-1 1|^2); conformance is held against that, and the losses of
-included canaries against their law, by which it sees whether they took part when they should. Witnesses are
-whitened step by step, so their values are independent N(0, s^2), as in DP-SGD.
+At the weight of a canary, step t gives y_t, the noisy sum less the part of the real rows, in clip norms. The
+score is the likelihood ratio of all of them (Theorem 35). Their plain sum is the number of steps in which the
+canary takes part, if it is included, plus noise N(0, s^2 |C'^-1 1|^2). Conformance tests this law, and tests
+the scores of included canaries to see whether they took part when they should. Witnesses are whitened step by
+step, so their values are independent N(0, s^2), as in DP-SGD.
 """
 
 import math
@@ -28,17 +28,17 @@ from canaria.training.likelihood.accumulator import CLEAR, LEAST_NOISE
 KIND: Final = "correlated"
 _WHEN: Final = "canaries do not take part in the stated steps"
 _FOR_EACH, _FEWEST, _MOST, _LARGEST = 20, 1000, 20_000, 2**22
-"""So many canaries are drawn for each that is included, to know the law of losses: not fewer or more than
-these, and fewer if they would be more numbers than the last."""
+"""To estimate the law of losses, this many canaries are drawn per included canary: between the second and
+third number, and fewer if the drawn values would exceed the last."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Correlation(Schedule):
-    """How rows take part, and how the noise of steps depends on that of the steps before.
+    """The way rows take part, and the correlation of the noise between steps.
 
     Attributes:
         mechanism: The strategy, the law of participation and the noise multiplier.
-        planned: The number of steps that were stated, if `mechanism` is of the first ones alone.
+        planned: The stated number of steps, if `mechanism` covers only the first of them.
 
     Raises:
         InputError: If there is no noise.
@@ -79,7 +79,7 @@ class Correlation(Schedule):
 
     @property
     def steps(self) -> int:
-        """How many steps are stated."""
+        """The stated number of steps."""
         return self.mechanism.strategy.steps
 
     @property
@@ -93,19 +93,19 @@ class Correlation(Schedule):
 
     @property
     def reached(self) -> float:
-        """All of it, unless steps are known and C has negative entries: then it is an upper bound."""
+        """1, or less if steps are known and C has negative entries: only then is the sensitivity a bound."""
         law, strategy = self.mechanism.participation, self.mechanism.strategy
         return law.reached(strategy) / law.sensitivity(strategy) if isinstance(law, InOrder) else 1.0
 
     def family(self, steps: int, sample_rate: float) -> Family | None:
-        """Those of Gaussian noise, where the steps of a row are known; else None."""
+        """Gaussian noise, if the steps of a row are known; else None."""
         return Gaussian() if isinstance(self.mechanism.participation, InOrder) else None
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Chances, ...]:
         return rows * (Chances(self.mechanism.participation.chances(steps)),)
 
     def levelled(self, sums: Floats, included: Hits, steps: int) -> Floats:
-        """Where rows begin one after the other and the last epoch is not over, some had a step less."""
+        """In an unfinished epoch with rows in order, some rows had one step less; add the difference."""
         law = self.mechanism.participation
         if not isinstance(law, InOrder):
             return sums
@@ -116,21 +116,21 @@ class Correlation(Schedule):
         return sensitivity * self.mechanism.strategy.first(steps).spread_of_sums / math.sqrt(steps)
 
     def first(self, steps: int) -> "Correlation":
-        """Of the first steps alone: the same noise, over the sensitivity of these."""
+        """The same noise over only the first steps, relative to the sensitivity of these steps."""
         strategy, law = self.mechanism.strategy.first(steps), self.mechanism.participation
         noise = self.mechanism.deviation / law.sensitivity(strategy)
         planned = None if steps == self.steps else self.steps
         return Correlation(mechanism=Correlated(strategy, law, noise), planned=planned)
 
     def at_worst(self) -> "Correlation":
-        """The same for canaries whose steps are ours to choose."""
+        """The same with canaries in the steps that leak the most."""
         strategy, law = self.mechanism.strategy, self.mechanism.participation
         return Correlation(
             mechanism=Correlated(strategy, law.worst(strategy), self.mechanism.noise_multiplier)
         )
 
     def witnessed(self, noise: Floats, totals: Floats, roles: Roles) -> Seen:
-        """What witnesses showed, and whole parameters, from their noise in clip norms, (steps, ...)."""
+        """Observations at witnesses and whole parameters, from their noise in clip norms, (steps, ...)."""
         checks.require_converged(noise, totals)
         strategy, deviation = self.mechanism.strategy, self.mechanism.deviation
         white = [strategy.whiten(values) / deviation for values in (noise, totals)]
@@ -138,12 +138,12 @@ class Correlation(Schedule):
         return Seen.of(white[0], white[1], roles)._replace(released=self.released(squares))
 
     def released(self, squares: Floats) -> Floats:
-        """Sums of squares of the noise of steps, in clip norms, over what is expected of one square."""
+        """Sums of squares of the noise of each step, in clip norms, over the expectation of one square."""
         return np.asarray(squares / (self.mechanism.deviation * self.mechanism.strategy.spread_of_steps) ** 2)
 
     def require_own(self, steps: int | None, sample_rate: float | None) -> None:
         if (steps, sample_rate) != (None, None):
-            raise InputError("where noise is correlated, steps and sample rate are those of the strategy")
+            raise InputError("with correlated noise, steps and sample rate are those of the strategy")
 
     def timing(
         self,
@@ -153,10 +153,10 @@ class Correlation(Schedule):
         witnessed: Seen | None,
         rng: np.random.Generator,
     ) -> Part:
-        """Whether included canaries have the losses of rows that take part as stated.
+        """Test whether the losses of included canaries are those of rows that take part as stated.
 
-        With known steps they are normal, exactly. Else they are compared with those of canaries that are
-        drawn (Mann and Whitney, ties broken at random).
+        With known steps the losses are exactly normal. Otherwise they are compared with the losses of
+        simulated canaries (Mann-Whitney test, ties broken at random).
         """
         assert table is not None
         losses, ratio = table[:, 1], noise_multiplier / self.mechanism.noise_multiplier
@@ -164,8 +164,8 @@ class Correlation(Schedule):
         if not included.any():
             return Part(1.0, _WHEN)
         if isinstance(law, InOrder):
-            # With mu = |C u| / s, the loss is N(mu^2 / 2, mu^2) if s is the noise there is (Theorem 35). The
-            # table was made with `believed` times the stated noise, and `ratio` times it is tested: the
+            # With mu = |C u| / s, the loss is N(mu^2 / 2, mu^2) if s is the true noise (Theorem 35). The
+            # table was made with `believed` times the stated noise, and `ratio` times it is tested. The
             # spread of the losses is then ratio / believed times mu.
             middle = law.added(self.mechanism.strategy, len(losses)) / 2
             middle /= (self.mechanism.deviation * believed) ** 2
@@ -181,7 +181,7 @@ class Correlation(Schedule):
         return Part(p_value, _WHEN)
 
     def _losses_drawn(self, many: int, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
-        """Losses of about so many included canaries, by the stated law with `ratio` times the noise."""
+        """Losses of about `many` simulated included canaries, with `ratio` times the stated noise."""
         strategy, law = self.mechanism.strategy, self.mechanism.participation
         count = max(_FEWEST, min(many, _MOST, _LARGEST // self.steps))
         drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
@@ -189,10 +189,10 @@ class Correlation(Schedule):
         return law.log_ratio(strategy, statistic, self.mechanism.deviation * believed)
 
     def table(self, seen: Floats, witnessed: Seen | None = None) -> Floats:
-        """The likelihood table of a `Recording`, from what canaries' weights show, (steps, canaries).
+        """The likelihood table of a `Recording`, from the values at canaries' weights, (steps, canaries).
 
-        Where witnesses contradict the stated noise by five standard errors, what they show is believed, so
-        that a fault does not blunt the audit. The bits are not looked at, so bounds hold either way.
+        If witnesses contradict the stated noise by five standard errors, the observed noise is used, so that
+        a fault does not weaken the audit. This does not depend on the bits, so bounds hold either way.
         """
         checks.require_converged(seen)
         law, strategy = self.mechanism.participation, self.mechanism.strategy
@@ -202,7 +202,7 @@ class Correlation(Schedule):
 
 
 def _believed(witnessed: Seen | None) -> float:
-    """How many times the stated noise there is, by witnesses."""
+    """The noise at witnesses as a multiple of the stated noise."""
     count = 0 if witnessed is None else len(witnessed.by_place) * witnessed.steps
     if witnessed is None or count == 0:
         return 1.0
@@ -213,7 +213,7 @@ def _believed(witnessed: Seen | None) -> float:
 
 
 def _ranks(values: Floats, rng: np.random.Generator) -> Floats:
-    """The place of each value in their order; equal ones are in random order.
+    """The rank of each value; equal values are ranked in random order.
 
     With little noise, rows that never take part have equal losses.
     """
