@@ -397,7 +397,7 @@ class TestErrorsWhileTraining:
             made.one_pass()
         again = private("rows", canaries=100)
         again.engine.accountant.load_state_dict(made.engine.accountant.state_dict())
-        with pytest.warns(AuditWarning, match="had ended: nothing was seen after step 10"):
+        with pytest.warns(AuditWarning, match="had already ended: nothing was seen after step 10"):
             resumed = attach(
                 again.optimizer, again.loader, injection="rows", canaries=100, state=audit.state_dict()
             )

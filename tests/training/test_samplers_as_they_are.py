@@ -326,7 +326,7 @@ def test_settings_are_checked() -> None:
         Sampling("poison")
     with pytest.raises(InputError, match="accumulated must be"):
         Sampling(accumulated=0)
-    with pytest.raises(InputError, match="of Poisson sampling, not of shuffled batches"):
+    with pytest.raises(InputError, match="for Poisson sampling, not for shuffled batches"):
         _recorded(SHUFFLED, 0).family()
     assert of_dirac(np.zeros(10), np.arange(10) % 2, 10, 0.1, 1.0, sampling=SHUFFLED).weight == pytest.approx(
         0

@@ -99,6 +99,9 @@ class Steps:
         self.ended = self.failed = ""
         self.begun = self._waits = False
         self._clip_norm = 0.0
+        # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the program
+        # has an optimizer of that class as well. Only the outer call counts.
+        self._depth = 0
         self.faults_of_clipper: tuple[str, ...] | None = None
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
         self.reads = Reads(given.optimizer)
@@ -108,11 +111,11 @@ class Steps:
         self._hooks = Hooks(
             given.optimizer,
             clipping=lambda: self.guarded(self._before_clipping),
-            noise=lambda: self.guarded(self._before_noise),
+            noise=self._begin_step,
             noised=lambda: self.guarded(self._after_noise),
             update=self._before_update,
             last=lambda: self.guarded(self._before_own_step),
-            updated=lambda: self.guarded(self._after_own_step),
+            updated=self._after_own_step,
         )
 
     def build(self, seed: int) -> None:
@@ -183,6 +186,10 @@ class Steps:
             self.faults_of_clipper = faults_of_clipper(self._optimizer)
         self.injection.before_clipping()
 
+    def _begin_step(self) -> None:
+        self._depth = 0  # an error in the step before may have left it
+        self.guarded(self._before_noise)
+
     def _before_noise(self) -> None:
         """Read the clipped sum, and add canaries to it if they are not in it."""
         self._require_as_attached()
@@ -216,17 +223,23 @@ class Steps:
 
     def _before_update(self) -> None:
         # This must run even if this audit has ended, because the other processes wait for it.
+        self._depth += 1
+        if self._depth > 1:
+            return
         if self._together:
             self._tell_others()
         self.guarded(self._read)
 
     def _before_own_step(self) -> None:
-        self.weights.before_update()
-        self.reads.begin(self.count)
+        if self._depth == 1:
+            self.weights.before_update()
+            self.reads.begin(self.count)
 
     def _after_own_step(self) -> None:
-        self.reads.end(self.count)
-        self.weights.after_step()
+        self._depth -= 1
+        if self._depth == 0:
+            self.reads.end(self.count)
+            self.guarded(self.weights.after_step)
 
     def _tell_others(self) -> None:
         """Share the heaviest canary that a process has seen, and end the audits of all processes together.
