@@ -153,8 +153,7 @@ class Audit(Recorded):
         now = (
             *(steps.ranks.contradictions() if steps.ranks else ()),
             *self.draws.contradictions(),
-            *steps.injection.contradictions(),
-            *(steps.faults_of_clipper or ()),
+            *(steps.injection.contradictions() or steps.faults_of_clipper or ()),
             *steps.weights.contradictions(),
         )
         return tuple(dict.fromkeys((*self._earlier, *now)))

@@ -99,8 +99,8 @@ class Steps:
         self.ended = self.failed = ""
         self.begun = self._waits = False
         self._clip_norm = 0.0
-        # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the program
-        # has an optimizer of that class as well. Only the outer call counts.
+        # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
+        # program has an optimizer of that class as well. Only the outer call counts.
         self._depth = 0
         self.faults_of_clipper: tuple[str, ...] | None = None
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
