@@ -208,8 +208,8 @@ def amplified(size: float, weight: float) -> tuple[str, ...]:
     if not weight > 1 + _TOO_HEAVY:
         return ()
     return (
-        f"the clipper made {weight:.3g} clip norms of a gradient of {size:.3g}, above the limit of 1: it does "
-        "not bound the contribution of a row",
+        f"the clipper made {weight:.3g} clip norms of a gradient of {size:.3g}, above the limit of 1: it "
+        "does not bound the contribution of a row",
     )
 
 
