@@ -340,6 +340,31 @@ def test_functions_that_are_no_clipped_sum_are_refused_before_training(clip: Any
         whole_steps(1, clip=clip)
 
 
+def test_the_order_of_a_dict_makes_no_difference() -> None:
+    """`jit` and `grad` of JAX sort its keys."""
+
+    def turned(arrays: dict[str, Any]) -> dict[str, Any]:
+        return dict(reversed(arrays.items()))
+
+    found = []
+    for other in (dict, turned):
+        rng = np.random.default_rng(0)
+        recorder = Recorder(
+            {name: np.zeros(shape) for name, shape in SHAPES.items()},
+            canaries=100,
+            sample_rate=RATE,
+            noise_multiplier=1.0,
+            rng=0,
+        )
+        for _ in range(5):
+            added = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+            sums = other({name: np.ones(shape) for name, shape in SHAPES.items()})
+            noisy = recorder.step(sums, lambda sums, added=added: {k: v + added[k] for k, v in sums.items()})
+            assert list(noisy) == list(sums)
+        found.append(recorder.recording().sums)
+    assert np.array_equal(*found)
+
+
 @pytest.mark.parametrize("normed", [("weight", "bias"), ("weight",)])
 def test_canaries_one_by_one_are_clipped_like_rows(normed: tuple[str, ...]) -> None:
     """Their gradients are 10 clip norms, so that a bias that is left out of the norm shows."""

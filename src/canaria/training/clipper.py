@@ -10,7 +10,7 @@ import numpy as np
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
 from canaria.training.canaries.designs import PROBES, amplified, raw_norm
-from canaria.training.leaves import Leaves, like
+from canaria.training.leaves import Leaves
 
 _MOST_NUMBERS: Final = 2**24
 """Rows are clipped in chunks of this many numbers (128 MB). Each row is as large as the model's gradient."""
@@ -94,7 +94,9 @@ class Clipper:
         return float(np.linalg.norm(_norms(self._clipped(rows)))) / self._norm
 
     def _clipped(self, gradients: list[Floats]) -> list[Floats]:
-        return self._leaves.read("what clip returns", self._clip(like(self._template, gradients)))
+        return self._leaves.read(
+            "what clip returns", self._clip(self._leaves.like(self._template, gradients))
+        )
 
 
 def _norms(arrays: list[Floats]) -> Floats:

@@ -24,11 +24,32 @@ class Leaves:
 
     def read(self, name: str, values: object) -> list[Floats]:
         """Read arrays of this structure in double precision; `name` is for error messages."""
-        names, leaves = _leaves(name, values)
+        names, leaves = _leaves(name, self._in_own_order(values))
         shapes = [tuple(np.shape(leaf)) for leaf in leaves]
         if names != self._names or shapes != self.shapes:
             raise InputError(f"{name} must be shaped as parameters are, {self.shapes}, got {shown(shapes)}")
         return [_numbers(leaf) for leaf in leaves]
+
+    def like(self, template: Any, arrays: list[Floats]) -> Any:
+        """Convert arrays to the structure, framework and precision of a template."""
+        names, leaves = _leaves("clipped_sum", self._in_own_order(template))
+        made = [_made(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
+        if names is None:
+            return made[0]
+        if not isinstance(template, Mapping):
+            return type(template)(made)
+        by_name = dict(zip(names, made, strict=True))
+        return {name: by_name[name] for name in template}
+
+    def precisions(self, values: object) -> list[type[np.floating[Any]]]:
+        """The precision of each array of a clipped sum, as a NumPy type; an error for half precision."""
+        return [_precision(leaf) for leaf in _leaves("clipped_sum", self._in_own_order(values))[1]]
+
+    def _in_own_order(self, values: object) -> object:
+        """The values, a dict in the order of the parameters: `jit` and `grad` of JAX sort its keys."""
+        if isinstance(values, Mapping) and self._names is not None and set(values) == set(self._names):
+            return {name: values[name] for name in self._names}
+        return values
 
     def shaped(self, arrays: list[Floats]) -> Any:
         """Arrange NumPy arrays in this structure."""
@@ -50,20 +71,6 @@ class Leaves:
         if self._names is None:
             return ["the parameter"]
         return [f"parameter {one + 1 if isinstance(one, int) else repr(one)}" for one in self._names]
-
-
-def like(template: Any, arrays: list[Floats]) -> Any:
-    """Convert arrays to the structure, framework and precision of a template."""
-    names, leaves = _leaves("clipped_sum", template)
-    made = [_made(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
-    if names is None:
-        return made[0]
-    return dict(zip(names, made, strict=True)) if isinstance(template, Mapping) else type(template)(made)
-
-
-def precisions(values: object) -> list[type[np.floating[Any]]]:
-    """The precision of each array of a clipped sum, as a NumPy type; an error for half precision."""
-    return [_precision(leaf) for leaf in _leaves("clipped_sum", values)[1]]
 
 
 def spacing(values: object) -> float:

@@ -30,7 +30,7 @@ from canaria.training.canaries.witnesses import layout
 from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.coincidences import FIRST
-from canaria.training.leaves import Leaves, at, like, precisions, spacing
+from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
 
@@ -156,7 +156,9 @@ class Loop(Recorded):
             taking = [one for one in self._contributions(often) if one.included]
             self._added = clipper.sum_of([Row(one.parameter, one.place, one.gradient) for one in taking])
         joined = self._joined(clipped_sum, self._added)
-        noisy = add_noise(like(clipped_sum, joined))  # a copy, because the function may work in place
+        noisy = add_noise(
+            self._leaves.like(clipped_sum, joined)
+        )  # a copy, because the function may work in place
         self._see(noisy, clipped_sum, None if clip is None else joined)
         return noisy
 
@@ -179,7 +181,7 @@ class Loop(Recorded):
         """The clipped sum plus the canaries, rounded so that no canary contributes more than its norm."""
         both = []
         real = self._leaves.read("clipped_sum", clipped_sum)
-        for one, more, kind in zip(real, added, precisions(clipped_sum), strict=True):
+        for one, more, kind in zip(real, added, self._leaves.precisions(clipped_sum), strict=True):
             near = (one + more).astype(kind)
             over = abs(near - one) > abs(more)
             both.append(np.where(over, np.nextafter(near, one.astype(kind)), near))

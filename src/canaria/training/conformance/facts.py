@@ -22,6 +22,8 @@ _CLIPPING: Final = {
 """The reason why clipping is not tested, by injection."""
 _ISOLATION: Final = "whether a row changes what others contribute: see check_isolation"
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
+_OWN_SUM: Final = "whether it is what the clipper makes of your rows, each once and by itself"
+"""A recorder sees the sum and tests the function, but not how one came from the other."""
 _OTHER_USES: Final = "preprocessing, first weights, chosen settings and checkpoints"
 """An audit sees private steps. It cannot know what was learned from the rows besides."""
 _RANDOMNESS: Final = "a full, secret seed"
@@ -51,6 +53,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "noise": "" if found is not None else excuse,
         "accounting": accounting,
         "weights": "the audit sees noisy sums, not what is done with them",
+        **({"your own sum": _OWN_SUM} if run.injection == "gradients" else {}),
         "isolation": _ISOLATION,
         "other uses of the data": _OTHER_USES,
         "randomness": _RANDOMNESS,
