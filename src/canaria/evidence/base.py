@@ -156,6 +156,10 @@ class Evidence(Kind):
         """Whether the p-value is at most the level; some kinds can tell for less than a p-value costs."""
         return self.p_value(claim) <= level
 
+    def extremeness(self, claim: "ApproximateDP") -> float | None:
+        """A number that the p-value rises with, among audits of one design; None where there is none."""
+        return None
+
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle many claims at once: +1 where surely refuted, -1 where surely not, 0 where not known."""
         return np.zeros(len(epsilons), dtype=np.int8)

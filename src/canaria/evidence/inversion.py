@@ -38,18 +38,23 @@ _BELOW_ONE: Final = 1 - 2.0**-48
 """So that a part's p-value, divided by its share, is at most the level in floating point too."""
 
 
-def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
-    """The bound; for a part of a split that cannot exceed `beat`, a smaller value may be returned."""
+def last_refuted(
+    evidence: Evidence, delta: float, level: float, beat: float = -1.0, claims: Floats = EPSILON_GRID
+) -> float:
+    """The bound; for a part of a split that cannot exceed `beat`, a smaller value may be returned.
+
+    `claims` are walked where the p-value is not monotone. Any grid that was fixed in advance is valid.
+    """
     if isinstance(evidence, Split):
         best = beat
         for part, share in _parts(evidence, level):
-            best = max(best, last_refuted(part, delta, share, best))
+            best = max(best, last_refuted(part, delta, share, best, claims))
         return best
     if evidence.inversion is Inversion.BISECTION:
         if beat >= 0 and not _refutes(evidence, beat, delta, level):
             return 0.0
         return _bisect(evidence, delta, level)
-    return _walk(evidence, delta, level, beat)
+    return _walk(evidence, delta, level, beat, claims)
 
 
 def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim | None:
@@ -63,7 +68,7 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
         found = [weakest_refuted(part, family, share) for part, share in _parts(evidence, level)]
         return max((one for one in found if one is not None), key=family.parameter, default=None)
     ends = tested(family, evidence.elements).tolist()
-    run = next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
+    run = stretches_refuted(evidence, family, level)
     if run == 0:
         return None
     last = ends[run - 1]
@@ -78,6 +83,12 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
                 kept = middle
         last = max(ends[run - 1], significant(last))
     return family.claim(last)
+
+
+def stretches_refuted(evidence: Evidence, family: Family, level: float) -> int:
+    """How many stretches are refuted to their end, from the strongest claims on."""
+    ends = tested(family, evidence.elements).tolist()
+    return next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
 
 
 def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
@@ -147,12 +158,11 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     return found
 
 
-def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
-    """The last point of the initial run of refuted claims on the fixed grid.
+def _walk(evidence: Evidence, delta: float, level: float, beat: float, claims: Floats) -> float:
+    """The last point of the initial run of refuted claims on a fixed grid.
 
     A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
     """
-    claims = EPSILON_GRID
     beyond = int(np.searchsorted(claims, beat, side="right"))
     if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
         return 0.0

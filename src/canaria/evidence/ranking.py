@@ -370,6 +370,11 @@ class Ranking(Evidence):
         boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget)
         return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
 
+    def extremeness(self, claim: ApproximateDP) -> float:
+        """The smallest score: the boundary, and with it the p-value, depends on the hits through it alone."""
+        budget = self._budget(claim.epsilon, claim.delta)
+        return float(scores(self.counts, self.grid, claim.epsilon, budget).min())
+
     def _budget(self, epsilon: Numbers, delta: float) -> Any:
         return binomial.flip_budget(self.charged, epsilon, delta)
 

@@ -9,6 +9,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.bounds.reach import reach
+from canaria.claims import DpSgd
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.rules import Around, Ranked, Soft
 from canaria.training.plan._expected import (
@@ -95,7 +96,8 @@ def plan(
     noise = noise_multiplier
     if noise is None:
         noise = dpsgd_noise_multiplier(claimed, delta, steps, sample_rate)
-    audit = checked_audit((steps, sample_rate, noise), count, crowd, delta, confidence, rule)
+    training = DpSgd(steps=steps, sample_rate=sample_rate, noise_multiplier=noise)
+    audit = checked_audit(training, count, crowd, delta, confidence, rule)
     if noise_multiplier is not None:
         _require_kept(audit, claimed)
     factor = sorted(factors)[len(factors) // 2] if factors else None
@@ -228,7 +230,7 @@ def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
 
 def _fault(audits: tuple[PlannedAudit, ...], claimed: float, factor: float) -> Fault:
     training, delta = audits[0].dpsgd, audits[0].delta
-    epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
+    epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, training.steps, training.sample_rate) if delta > 0 else None
     return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})
 
 
