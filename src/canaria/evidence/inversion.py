@@ -88,7 +88,9 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
 def stretches_refuted(evidence: Evidence, family: Family, level: float) -> int:
     """How many stretches are refuted to their end, from the strongest claims on."""
     ends = tested(family, evidence.elements).tolist()
-    return next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
+    return next(
+        (i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends)
+    )
 
 
 def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:

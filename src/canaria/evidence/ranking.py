@@ -4,6 +4,7 @@ import bisect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -38,11 +39,17 @@ _FOR_FLIPS: Final = np.array([0.4, 0.6, 0.75, 0.9])[:, None]
 """Shares of the easiest look's excess at which claims are screened."""
 
 
+@lru_cache(maxsize=64)
 def looks(length: int) -> Integers:
-    """The default numbers of guesses looked at: about 40, geometric from 8 to all."""
+    """The default numbers of guesses looked at: about 40, geometric from 8 to all.
+
+    They are remembered, and cannot be changed: they took a fifth of the time of making a ranking.
+    """
     first = min(FIRST_LOOK, length)
     spaced = np.geomspace(first, length, LOOKS)
-    return np.unique(np.rint(spaced).astype(np.int64))
+    found = np.unique(np.rint(spaced).astype(np.int64))
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True, eq=False, init=False)

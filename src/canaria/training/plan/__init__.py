@@ -18,10 +18,11 @@ not evidence: it assumes that training does what it says.
 
 from canaria.training.plan._expected import Expected, expected_bound, planned_rule, refutation_power
 from canaria.training.plan._plan import TOO_SMALL, plan
-from canaria.training.plan._report import Choice, Fault, Limit, Plan
+from canaria.training.plan._report import AuditSettings, Choice, Fault, Limit, Plan
 
 __all__ = [
     "TOO_SMALL",
+    "AuditSettings",
     "Choice",
     "Expected",
     "Fault",

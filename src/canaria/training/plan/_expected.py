@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -23,8 +23,9 @@ LARGEST: Final = 1_000_000
 MOST_ON_ONE: Final = 64
 """The most canaries to a coordinate."""
 CAREFUL: Final = 400
+COMPARED: Final = 128
 QUICK: Final = 64
-"""How many audits are played: for one answer, and for each entry of a table."""
+"""How many audits are played: for one answer, to compare rules, and for any other entry of a table."""
 _FEWEST: Final = 40
 _IN_ALL: Final = 4_000_000
 """Fewer audits are played, but not fewer than the first, if they have more canaries than this in all."""
@@ -84,15 +85,14 @@ class PlannedAudit:
 
     def expected(self, audits: int) -> Expected:
         """The bound to expect if training is as stated, from this many audits."""
-        verdicts, within = Verdicts(self.delta, self.level), seeds.generator(1, _AUDITS)
-        bounds = np.array([verdicts.bound(seen, within.random()) for seen in self._played(1.0, audits)])
+        within = seeds.generator(1, _AUDITS)
+        bounds = np.array([self._verdicts.bound(seen, within.random()) for seen in self._played(1.0, audits)])
         low, high = np.quantile(bounds, [0.05, 0.95])
         return Expected(float(bounds.mean()), float(bounds.std(ddof=1)), float(low), float(high))
 
     def power(self, claim: float, too_small: float) -> float:
         """The probability that the bound lies above the claim if the noise is too small by that factor."""
-        verdicts = Verdicts(self.delta, self.level)
-        return float(np.mean([verdicts.above(claim, seen) for seen in self._played(too_small, QUICK)]))
+        return float(np.mean([self._verdicts.above(claim, seen) for seen in self._played(too_small, QUICK)]))
 
     def law(self, too_small: float = 1.0) -> Law:
         """The law of its losses; if coordinates cannot be equally full, all are treated as full."""
@@ -106,6 +106,11 @@ class PlannedAudit:
     def around(self) -> Around:
         """The rule for the number of guesses that suits training as stated."""
         return Around(suited(self.law(), self.canaries, self.delta, self.level))
+
+    @cached_property
+    def _verdicts(self) -> Verdicts:
+        """What is known of the p-values of its evidence, under any noise."""
+        return Verdicts(self.delta, self.level)
 
     def _played(self, too_small: float, wanted: int) -> Iterator[Evidence]:
         """What audits see. Those of all rules have the same losses and bits, so that rules compare well."""
