@@ -412,7 +412,7 @@ def test_a_plan_is_the_same_every_time() -> None:
         ({"delta": 2.0, "noise_multiplier": 1.0}, "delta must be between 0 and 1, got 2.0"),
         ({"steps": 0}, "steps must be an integer of at least 1, got 0"),
         ({"sample_rate": 1.5}, "sample_rate must be above 0 and at most 1, got 1.5"),
-        ({"noise_multiplier": 0.0}, "noise_multiplier must be positive and finite, got 0.0"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier must be between 0.001 and 1,000,000, got 0.0"),
         ({"canaries": 0}, "canaries must be an integer between 1 and 1000000, got 0"),
         ({"canaries": 10**7}, "canaries must be an integer between 1 and 1000000, got 10000000"),
         (
@@ -531,8 +531,8 @@ class TestCorrelatedNoise:
         plain = Correlated(Strategy.toeplitz([1.0], 20), CyclicPoisson(1, 0.3), 1.2)
         expected = expected_bound(dpsgd(20, 0.3, 1.2), 1000, delta=1e-5)
         assert expected_bound(plain, 1000, delta=1e-5).mean == pytest.approx(expected.mean, abs=0.03)
-        power = refutation_power(dpsgd(20, 0.3, 1.2), 3.0, 2.0, 1000, delta=1e-5)
-        assert refutation_power(plain, 3.0, 2.0, 1000, delta=1e-5) == pytest.approx(power, abs=0.04)
+        power = refutation_power(dpsgd(20, 0.3, 1.2), 3.0, 1.6, 1000, delta=1e-5)
+        assert refutation_power(plain, 3.0, 1.6, 1000, delta=1e-5) == pytest.approx(power, abs=0.04)
         assert 0.02 < power < 0.98
 
     @pytest.mark.parametrize("rule", [Ranked(), Around(100), Soft()], ids=repr)

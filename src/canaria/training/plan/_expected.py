@@ -23,9 +23,9 @@ LARGEST: Final = 1_000_000
 MOST_ON_ONE: Final = 64
 """The most canaries to a coordinate."""
 CAREFUL: Final = 400
-COMPARED: Final = 128
+COMPARED: Final = 256
 QUICK: Final = 64
-"""How many audits are played: for one answer, to compare rules, and for any other entry of a table."""
+"""How many audits are played: for one answer, to compare rules, and for other entries of a table."""
 _FEWEST: Final = 40
 _IN_ALL: Final = 4_000_000
 """Fewer audits are played, but not fewer than the first, if they have more canaries than this in all."""
@@ -90,9 +90,10 @@ class PlannedAudit:
         low, high = np.quantile(bounds, [0.05, 0.95])
         return Expected(float(bounds.mean()), float(bounds.std(ddof=1)), float(low), float(high))
 
-    def power(self, claim: float, too_small: float) -> float:
+    def power(self, claim: float, too_small: float, audits: int) -> float:
         """The probability that the bound lies above the claim if the noise is too small by that factor."""
-        return float(np.mean([self._verdicts.above(claim, seen) for seen in self._played(too_small, QUICK)]))
+        played = self._played(too_small, audits)
+        return float(np.mean([self._verdicts.above(claim, seen) for seen in played]))
 
     def law(self, too_small: float = 1.0) -> Law:
         """The law of its losses; if coordinates cannot be equally full, all are treated as full."""
@@ -195,7 +196,7 @@ def planned_rule(
     """
     ranked = checked_audit(training, canaries, per_coordinate, delta, confidence, None)
     around = replace(ranked, rule=(rule := ranked.around()))
-    return rule if around.expected(QUICK).mean >= ranked.expected(QUICK).mean else Ranked()
+    return rule if around.expected(COMPARED).mean >= ranked.expected(COMPARED).mean else Ranked()
 
 
 def refutation_power(
@@ -240,7 +241,7 @@ def refutation_power(
 
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
-    return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small))
+    return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small), CAREFUL)
 
 
 def checked_audit(

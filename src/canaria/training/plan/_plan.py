@@ -188,7 +188,7 @@ def _sizes(canaries: int | None, per_coordinate: int | None, coordinates: int | 
 
 def _choice(audit: PlannedAudit, claimed: float, factor: float | None, audits: int = QUICK) -> Choice:
     tell(f"{audit.canaries:,} canaries, {audit.per_coordinate} per coordinate")
-    power = None if factor is None else audit.power(claimed, factor)
+    power = None if factor is None else audit.power(claimed, factor, QUICK)
     return Choice(audit.canaries, audit.per_coordinate, audit.expected(audits), power)
 
 
@@ -252,7 +252,7 @@ def _fault(audits: tuple[PlannedAudit, ...], claimed: float, factor: float) -> F
         if delta > 0
         else None
     )
-    return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})
+    return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor, QUICK) for audit in audits})
 
 
 def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
@@ -262,9 +262,9 @@ def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]
     powers = {fault.factor: fault.power[audit.named] for fault in faults}
     low = max([1.0, *(factor for factor, power in powers.items() if power < POWER)])
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
-    if high == LARGEST_FACTOR and audit.power(claimed, high) < POWER:
+    if high == LARGEST_FACTOR and audit.power(claimed, high, COMPARED) < POWER:
         return None
     while high / low > 1.04:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if audit.power(claimed, middle) >= POWER else (middle, high)
+        low, high = (low, middle) if audit.power(claimed, middle, COMPARED) >= POWER else (middle, high)
     return high
