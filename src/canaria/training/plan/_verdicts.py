@@ -75,7 +75,9 @@ class Verdicts:
         if seen.weighs:
             # Weights change with the claim, and one far below others that are refuted may be kept: walk.
             last = last_refuted(seen, self.delta, self.level, claims=_CLAIMS)
-            return int(np.searchsorted(_CLAIMS, last, side="right")) if last > 0 else 0
+            # It is 0 whether the first claim, 0, is refuted or not.
+            any_refuted = last > 0 or self._refutes(_Part(0, seen, 1.0), 0.0)
+            return int(np.searchsorted(_CLAIMS, last, side="right")) if any_refuted else 0
         # By bisection, as if p-values were monotone: bounds of rankings come out the same to 0.02.
         run = 0
         for part in _parts(seen):
@@ -86,7 +88,7 @@ class Verdicts:
                 )
         return run
 
-    def _refutes(self, part: "_Part", epsilon: float) -> bool:
+    def _refutes(self, part: _Part, epsilon: float) -> bool:
         """Whether a part refutes a claim at its share of the level."""
         claim, level = ApproximateDP(float(epsilon), self.delta), self.level * part.share
         found = part.seen.extremeness(claim)
