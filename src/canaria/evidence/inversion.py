@@ -47,7 +47,7 @@ def last_refuted(
     """
     if isinstance(evidence, Split):
         best = beat
-        for part, share in _parts(evidence, level):
+        for part, share in parts_of(evidence, level):
             best = max(best, last_refuted(part, delta, share, best, claims))
         return best
     if evidence.inversion is Inversion.BISECTION:
@@ -65,7 +65,7 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     split, the weakest that a part refutes at its share.
     """
     if isinstance(evidence, Split):
-        found = [weakest_refuted(part, family, share) for part, share in _parts(evidence, level)]
+        found = [weakest_refuted(part, family, share) for part, share in parts_of(evidence, level)]
         return max((one for one in found if one is not None), key=family.parameter, default=None)
     ends = tested(family, evidence.elements).tolist()
     run = stretches_refuted(evidence, family, level)
@@ -93,8 +93,11 @@ def stretches_refuted(evidence: Evidence, family: Family, level: float) -> int:
     )
 
 
-def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
-    """The parts of a split, each with its share of the level."""
+def parts_of(evidence: Evidence, level: float) -> Iterator[tuple[Evidence, float]]:
+    """The parts of a split, each with its share of the level; other evidence is its own only part."""
+    if not isinstance(evidence, Split):
+        yield evidence, level
+        return
     for part, share in zip(evidence.parts, evidence.shares, strict=True):
         yield part, level * share * _BELOW_ONE
 

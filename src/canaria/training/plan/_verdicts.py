@@ -14,34 +14,19 @@ Bounds of `Soft` come out 1% too large: among the claims that are left out may b
 
 import bisect
 import math
-from functools import lru_cache
-from typing import Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Final
 
 import numpy as np
 
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family, tested
-from canaria.evidence import Evidence, Split
-from canaria.evidence.inversion import EPSILON_GRID, last_refuted, stretches_refuted
+from canaria.evidence import Evidence
+from canaria.evidence.inversion import EPSILON_GRID, last_refuted, parts_of, stretches_refuted
 
 _STRIDE: Final = 8
 _CLAIMS: Final = EPSILON_GRID[::_STRIDE]
 """The claims that are tested."""
-
-
-class _Part(NamedTuple):
-    """A part of the evidence of an audit, and its share of the level; other evidence is its only part."""
-
-    number: int
-    seen: Evidence
-    share: float
-
-
-def _parts(seen: Evidence) -> list[_Part]:
-    if not isinstance(seen, Split):
-        return [_Part(0, seen, 1.0)]
-    shares = zip(seen.parts, seen.shares, strict=True)
-    return [_Part(number, part, share) for number, (part, share) in enumerate(shares)]
 
 
 class Verdicts:
@@ -68,7 +53,8 @@ class Verdicts:
         following = int(np.searchsorted(EPSILON_GRID, claim, side="right"))
         if following == len(EPSILON_GRID):
             return False
-        return any(self._refutes(part, EPSILON_GRID[following]) for part in _parts(seen))
+        parts = enumerate(parts_of(seen, self.level))
+        return any(not self._kept(number, *part, EPSILON_GRID[following]) for number, part in parts)
 
     def _claims_refuted(self, seen: Evidence) -> int:
         """How many of the claims are refuted, from the first on."""
@@ -76,30 +62,28 @@ class Verdicts:
             # Weights change with the claim, and one far below others that are refuted may be kept: walk.
             last = last_refuted(seen, self.delta, self.level, claims=_CLAIMS)
             # It is 0 whether the first claim, 0, is refuted or not.
-            any_refuted = last > 0 or self._refutes(_Part(0, seen, 1.0), 0.0)
+            any_refuted = last > 0 or not self._kept(0, seen, self.level, 0.0)
             return int(np.searchsorted(_CLAIMS, last, side="right")) if any_refuted else 0
         # By bisection, as if p-values were monotone: bounds of rankings come out the same to 0.02.
         run = 0
-        for part in _parts(seen):
+        for number, (part, level) in enumerate(parts_of(seen, self.level)):
+            kept = partial(self._kept, number, part, level)
             # Most parts do not refute more than those before, which one verdict shows.
-            if run < len(_CLAIMS) and self._refutes(part, _CLAIMS[run]):
-                run = bisect.bisect_left(
-                    _CLAIMS, True, run + 1, key=lambda claim: not self._refutes(part, claim)
-                )
+            if run < len(_CLAIMS) and not kept(_CLAIMS[run]):
+                run = bisect.bisect_left(_CLAIMS, True, run + 1, key=kept)
         return run
 
-    def _refutes(self, part: _Part, epsilon: float) -> bool:
-        """Whether a part refutes a claim at its share of the level."""
-        claim, level = ApproximateDP(float(epsilon), self.delta), self.level * part.share
-        found = part.seen.extremeness(claim)
+    def _kept(self, number: int, part: Evidence, level: float, epsilon: float) -> bool:
+        """Whether a part of the evidence does not refute a claim at its level."""
+        claim = ApproximateDP(float(epsilon), self.delta)
+        found = part.extremeness(claim)
         if found is None:
-            return part.seen.refutes(claim, level)
-        refuted, kept = self._known.get((part.number, claim.epsilon), (-math.inf, math.inf))
+            return not part.refutes(claim, level)
+        refuted, kept = self._known.get((number, claim.epsilon), (-math.inf, math.inf))
         if refuted < found < kept:
-            verdict = part.seen.refutes(claim, level)
-            refuted, kept = (found, kept) if verdict else (refuted, found)
-            self._known[part.number, claim.epsilon] = refuted, kept
-        return found <= refuted
+            refuted, kept = (found, kept) if part.refutes(claim, level) else (refuted, found)
+            self._known[number, claim.epsilon] = refuted, kept
+        return found > refuted
 
     def _bound_of_family(self, seen: Evidence, family: Family, within: float) -> float:
         """Between the ends of stretches alone.
