@@ -12,8 +12,8 @@ one run. Nothing is trained: audits are played with losses and bits that are dra
 - Means, spreads and powers are taken over 64 to 400 played audits from a fixed seed: of 400, the mean has a
   standard error of a twentieth of the deviation.
 
-Altogether the expected bound is within 5% of simulated games (tests/training/plan/test_plan.py). A plan is
-not evidence: it assumes that training does what it says.
+Beyond that error the expected bound is within 5% of simulated games (tests/training/plan/test_plan.py). A
+plan is not evidence: it assumes that training does what it says.
 """
 
 from canaria.training.plan._expected import Expected, expected_bound, planned_rule, refutation_power

@@ -9,7 +9,7 @@ that time.
   its smallest score. What is no larger than a score that was refuted is refuted too, and what is no smaller
   than one that was kept is kept. So few audits need a p-value: a bound takes 1 to 2 ms.
 
-Bounds of `Soft` come out 1% too large: among the claims that are left out may be one that ends the run.
+Bounds of `Soft` come out 1 to 2% too large: among the claims that are left out may be one that ends the run.
 """
 
 import bisect
