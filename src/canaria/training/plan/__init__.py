@@ -9,7 +9,7 @@ one run. Nothing is trained: audits are played with losses and bits that are dra
   are exact. So is the fact that the canaries of one coordinate share their loss.
 - The guesses are those of the rule, and the verdicts on claims those of its evidence. Few claims are tested
   (`_verdicts`).
-- Means, spreads and powers are taken over 64 to 400 played audits from a fixed seed: of 400, the mean has a
+- Means, spreads and powers are taken over 50 to 400 played audits from a fixed seed: of 400, the mean has a
   standard error of a twentieth of the deviation.
 
 Beyond that error the expected bound is within 5% of simulated games (tests/training/plan/test_plan.py). A

@@ -23,8 +23,8 @@ LARGEST: Final = 1_000_000
 MOST_ON_ONE: Final = 64
 """The most canaries to a coordinate."""
 CAREFUL: Final = 400
-COMPARED: Final = 256
-QUICK: Final = 64
+COMPARED: Final = 160
+QUICK: Final = 50
 """How many audits are played: for one answer, to compare rules, and for other entries of a table."""
 _FEWEST: Final = 40
 _IN_ALL: Final = 4_000_000

@@ -27,6 +27,8 @@ from canaria.evidence.inversion import EPSILON_GRID, last_refuted, parts_of, str
 _STRIDE: Final = 8
 _CLAIMS: Final = EPSILON_GRID[::_STRIDE]
 """The claims that are tested."""
+_NEAR: Final = 4
+"""Bounds of two audits mostly differ by no more than this many claims."""
 
 
 class Verdicts:
@@ -37,6 +39,7 @@ class Verdicts:
         # For each part of the evidence and each claim: the largest number that was refuted, and the smallest
         # that was kept.
         self._known: dict[tuple[int, float], tuple[float, float]] = {}
+        self._last_run = 0
 
     def bound(self, seen: Evidence, within: float) -> float:
         """The bound of an audit, at the share `within` of the way from its claim to the next one."""
@@ -68,9 +71,13 @@ class Verdicts:
         run = 0
         for number, (part, level) in enumerate(parts_of(seen, self.level)):
             kept = partial(self._kept, number, part, level)
-            # Most parts do not refute more than those before, which one verdict shows.
-            if run < len(_CLAIMS) and not kept(_CLAIMS[run]):
-                run = bisect.bisect_left(_CLAIMS, True, run + 1, key=kept)
+            low, high = run, len(_CLAIMS)
+            # Most parts refute no more than those before, and most bounds are near that of the last audit.
+            for place in (run, self._last_run - _NEAR, self._last_run + _NEAR):
+                if low <= place < high:
+                    low, high = (low, place) if kept(_CLAIMS[place]) else (place + 1, high)
+            run = bisect.bisect_left(_CLAIMS, True, low, high, key=kept)
+        self._last_run = run
         return run
 
     def _kept(self, number: int, part: Evidence, level: float, epsilon: float) -> bool:
