@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from canaria import Counts, lower_bound
+from canaria.claims import DpSgd
 from canaria.evidence.ranking import looks
 from canaria.lab.validity.invalid import best_k
 from canaria.rules import Ranked
@@ -29,7 +30,7 @@ def measured() -> list[dict[str, Any]]:
             rng = np.random.default_rng(0)
             evidence = [Ranked()(scored, rng).reveal(hidden) for scored, hidden in pairs]
             orders = [split.parts[0] for split in evidence]
-            rule = planned_rule((1, 1.0, 1 / shift), n, delta=DELTA)
+            rule = planned_rule(DpSgd(steps=1, sample_rate=1.0, noise_multiplier=1 / shift), n, delta=DELTA)
             planned = [rule(scored, rng).reveal(hidden) for scored, hidden in pairs]
             by_number = [
                 np.mean([_of_counts(order, place, n) for order in orders]) for place in range(len(looks(n)))

@@ -266,12 +266,13 @@ def test_a_curve_is_held_against_a_plain_bound() -> None:
 def test_plans_of_matched_looks() -> None:
     """The expected bound is that of simulated runs, up to 8%; half the noise is mostly refuted."""
     rule = Matched(families.DpSgdFamily(STEPS, RATE))
-    expected = expected_bound((STEPS, RATE, SIGMA), 1000, 1, 1e-5, rule=rule)
+    training = DpSgd(steps=STEPS, sample_rate=RATE, noise_multiplier=SIGMA)
+    expected = expected_bound(training, 1000, 1, 1e-5, rule=rule)
     seen = [simulated(Dirac(1000), seed).bound(1e-5, family="dpsgd").epsilon for seed in range(10)]
     assert np.mean(seen) == pytest.approx(expected.mean, rel=0.08, abs=3 * expected.deviation / 10**0.5)
-    assert refutation_power((STEPS, RATE, SIGMA), 2.0, 2.0, 1000, 1, 1e-5, rule=rule) > 0.7
+    assert refutation_power(training, 2.0, 2.0, 1000, 1, 1e-5, rule=rule) > 0.7
     with pytest.raises(InputError, match="rule must be for DP-SGD with 100 steps"):
-        expected_bound((STEPS, RATE, SIGMA), 1000, 1, 1e-5, rule=Matched("gaussian"))
+        expected_bound(training, 1000, 1, 1e-5, rule=Matched("gaussian"))
     with pytest.raises(InputError, match=r"rule must be Ranked\(\), Around\(k\), Soft\(\) or Matched"):
         plan(2.0, 1e-5, STEPS, RATE, rule=Matched(families.DpSgdFamily(STEPS, RATE), independent=True))
 

@@ -17,7 +17,7 @@ def test_plan_in_words() -> None:
     assert lines[0].startswith("Plan: 200 canaries, 1 per coordinate, in DP-SGD of 100 steps")
     assert "epsilon 2 at delta 1e-05; bounds at 95% confidence" in lines[1]
     assert "by Ranked()" in lines[2]
-    assert "    noise /                   2       4" in lines
+    assert "    noise /                     2       4" in lines
 
 
 @pytest.mark.full

@@ -116,5 +116,11 @@ def test_the_time_taken_is_shown_on_a_terminal_where_work_takes_long() -> None:
     assert (piped.stdout, piped.stderr) == ("done\n", "")
 
 
+def test_long_work_says_what_it_is_at() -> None:
+    told = "    from canaria._core.progress import tell\n    tell('the second table')\n    time.sleep"
+    staged = SLOW.format(patience=0, seconds=0.5).replace("    time.sleep", told)
+    assert "thinking: the second table" in on_a_terminal(sys.executable, "-c", staged)
+
+
 def test_nothing_is_shown_of_quick_work() -> None:
     assert on_a_terminal(sys.executable, "-c", SLOW.format(patience=100, seconds=0)) == "done\r\n"

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from canaria import audit_scores, lower_bound
+from canaria.claims import DpSgd
 from canaria.evidence import Bets, Ranking, Weighted
 from canaria.rules import Online
 from canaria.rules._guesses import tails_alternating
-from canaria.training.plan._law import Training, draws, law_of_losses
+from canaria.training.plan._law import games, law_of_losses
 
 SEEDS = 20
 
@@ -52,10 +53,9 @@ def test_a_hundred_thousand_elements_show_something_by_every_kind() -> None:
 @pytest.mark.full
 def test_likelihoods_of_dpsgd_with_many_canaries() -> None:
     """Epsilon = 2, 100 steps, rate 0.1: a hundred thousand canaries at delta 1e-5; the plain rule showed 0."""
-    law = law_of_losses(Training(100, 0.1, 2.42), 1)
+    law = law_of_losses(DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42), 1)
     found: dict[str, list[float]] = {"ranked": [], "soft": [], "bets": []}
-    for rows, included in zip(*next(draws(law, 10**5, 8, np.random.default_rng(0))), strict=True):
-        losses, bits = law.losses[rows], 2 * included.astype(np.int8) - np.int8(1)
+    for losses, bits in games(law, 10**5, 8, np.random.default_rng(0)):
         hits = np.sign(losses) == bits
         stated = 1 / (1 + np.exp(-np.abs(losses)))
         ranking = Ranking(tails_alternating(np.argsort(-losses)).hits(bits))

@@ -28,6 +28,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from canaria import InputError, play
+from canaria.claims import DpSgd
 from canaria.claims.noise import gaussian_mu
 from canaria.integrations.jax_privacy import Audit, AuditState, Dense, attach, attach_plan
 from canaria.mechanisms import (
@@ -326,7 +327,9 @@ def test_how_much_a_plain_gaussian_shows() -> None:
         return float(np.mean([game.bound(delta).epsilon for game in games]))
 
     most = mean(Soft(), 0.0)
-    planned = planned_rule((1, 1.0, 1 / gaussian_mu(8.0, DELTA)), 600, delta=DELTA)
+    planned = planned_rule(
+        DpSgd(steps=1, sample_rate=1.0, noise_multiplier=1 / gaussian_mu(8.0, DELTA)), 600, delta=DELTA
+    )
     assert 2.75 < most < 2.95
     assert 0 < most - mean(planned, DELTA) < 0.15
 

@@ -16,6 +16,8 @@ from canaria.claims.base import Claim, Profile, Signs, lines_of
 from canaria.claims.lines import Lines
 from canaria.claims.noise import LARGEST_MU, GaussianDP
 
+LEAST_NOISE: Final = 1e-3
+"""The least noise multiplier of a claim; with less noise, nothing is private."""
 _OTHER_ERRORS: Final = 1e-7
 """The relative error of an epsilon by other rounding than that of the grid."""
 
@@ -50,7 +52,7 @@ class DpSgd(Claim):
 
     def __post_init__(self) -> None:
         noise = checks.real("noise_multiplier", self.noise_multiplier)
-        if not 1e-3 <= noise <= 1e6:
+        if not LEAST_NOISE <= noise <= 1e6:
             raise InputError(
                 f"noise_multiplier must be between 0.001 and 1,000,000, got {shown(self.noise_multiplier)}"
             )

@@ -3,12 +3,15 @@
 import sys
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
+
+from canaria._core import progress
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -61,8 +64,9 @@ def working(on: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with ExitStack() as shown:
-        late = Timer(PATIENCE, lambda: shown.enter_context(_clock(on, time.monotonic() - PATIENCE)))
+    stages = deque([on], maxlen=1)
+    with ExitStack() as shown, progress.heard_by(lambda stage: stages.append(f"{on}: {stage}")):
+        late = Timer(PATIENCE, lambda: shown.enter_context(_clock(stages, time.monotonic() - PATIENCE)))
         late.daemon = True
         late.start()
         try:
@@ -73,13 +77,14 @@ def working(on: str) -> Iterator[None]:
 
 
 @contextmanager
-def _clock(on: str, since: float) -> Iterator[None]:
+def _clock(stages: deque[str], since: float) -> Iterator[None]:
+    """A clock beside the last stage, which work in another thread may change at any time."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.fields[stages][0]}", markup=False), TimeElapsedColumn())
     clock = Progress(*columns, console=Console(stderr=True), transient=True)
-    clock.add_task(on, total=None)
+    clock.add_task("", total=None, stages=stages)
     clock.tasks[0].start_time = since
     with clock:
         yield

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.kinds import Kind
-from canaria.claims import Claim
+from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
@@ -151,6 +151,10 @@ class Evidence(Kind):
     def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most the level; some kinds can decide this faster."""
         return self.p_value(claim) <= level
+
+    def extremeness(self, claim: "ApproximateDP") -> float | None:
+        """A number that the p-value rises with, among audits of one design; None where there is none."""
+        return None
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle many claims at once: +1 if surely refuted, -1 if surely not, 0 if not known."""

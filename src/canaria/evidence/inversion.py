@@ -39,22 +39,25 @@ _PART_LEVEL: Final = 1 - 2.0**-48
 """The level of a part over level times share: then p-value / share <= level in floating point too."""
 
 
-def last_refuted(evidence: Evidence, delta: float, level: float, beat: float = -1.0) -> float:
+def last_refuted(
+    evidence: Evidence, delta: float, level: float, beat: float = -1.0, claims: Floats = EPSILON_GRID
+) -> float:
     """The bound; a smaller value may be returned if the bound does not exceed `beat`.
 
     The bound of a split is the largest of its parts' bounds, so a part matters only if it beats those before.
+    `claims` are walked where the p-value is not monotone. Any grid that was fixed in advance is valid.
     """
     if isinstance(evidence, Split):
         best = beat
-        for part, share in _parts(evidence, level):
-            best = max(best, last_refuted(part, delta, share, best))
+        for part, share in parts_of(evidence, level):
+            best = max(best, last_refuted(part, delta, share, best, claims))
         return best
     if evidence.inversion is Inversion.BISECTION:
         # By monotony: if `beat` itself is not refuted, neither is any claim above it.
         if beat >= 0 and not _refutes(evidence, beat, delta, level):
             return 0.0
         return _bisect(evidence, delta, level)
-    return _walk(evidence, delta, level, beat)
+    return _walk(evidence, delta, level, beat, claims)
 
 
 def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim | None:
@@ -65,10 +68,10 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     For a split, it is the weakest claim that a part refutes at its share.
     """
     if isinstance(evidence, Split):
-        found = [weakest_refuted(part, family, share) for part, share in _parts(evidence, level)]
+        found = [weakest_refuted(part, family, share) for part, share in parts_of(evidence, level)]
         return max((one for one in found if one is not None), key=family.parameter, default=None)
     ends = tested(family, evidence.elements).tolist()
-    run = next((i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends))
+    run = stretches_refuted(evidence, family, level)
     if run == 0:
         return None
     last = ends[run - 1]
@@ -87,8 +90,19 @@ def weakest_refuted(evidence: Evidence, family: Family, level: float) -> Claim |
     return family.claim(last)
 
 
-def _parts(evidence: Split, level: float) -> Iterator[tuple[Evidence, float]]:
-    """The parts of a split, each with its share of the level."""
+def stretches_refuted(evidence: Evidence, family: Family, level: float) -> int:
+    """How many stretches are refuted to their end, from the strongest claims on."""
+    ends = tested(family, evidence.elements).tolist()
+    return next(
+        (i for i, end in enumerate(ends) if not evidence.refutes(family.claim(end), level)), len(ends)
+    )
+
+
+def parts_of(evidence: Evidence, level: float) -> Iterator[tuple[Evidence, float]]:
+    """The parts of a split, each with its share of the level; other evidence is its own only part."""
+    if not isinstance(evidence, Split):
+        yield evidence, level
+        return
     for part, share in zip(evidence.parts, evidence.shares, strict=True):
         yield part, level * share * _PART_LEVEL
 
@@ -156,10 +170,11 @@ def _bisect(evidence: Evidence, delta: float, level: float) -> float:
     return found
 
 
-def _walk(evidence: Evidence, delta: float, level: float, beat: float) -> float:
-    """The last point of the initial run of refuted claims on the fixed grid."""
-    claims = EPSILON_GRID
-    # A run that reaches above `beat` holds the first claim above it, so that one is tried first.
+def _walk(evidence: Evidence, delta: float, level: float, beat: float, claims: Floats) -> float:
+    """The last point of the initial run of refuted claims on a fixed grid.
+
+    A run that reaches above `beat` holds the first claim above it, which is therefore tried first.
+    """
     beyond = int(np.searchsorted(claims, beat, side="right"))
     if 0 < beyond < len(claims) and not _refutes(evidence, float(claims[beyond]), delta, level):
         return 0.0

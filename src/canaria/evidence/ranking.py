@@ -4,6 +4,7 @@ import bisect
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -35,11 +36,17 @@ _PER_TAIL: Final = 2e-6
 """Seconds for a tail."""
 
 
+@lru_cache(maxsize=64)
 def looks(length: int) -> Integers:
-    """The default numbers of guesses looked at: about 40, geometric from 8 to all."""
+    """The default numbers of guesses looked at: about 40, geometric from 8 to all.
+
+    They are remembered, and cannot be changed: they took a fifth of the time of making a ranking.
+    """
     first = min(FIRST_LOOK, length)
     spaced = np.geomspace(first, length, LOOKS)
-    return np.unique(np.rint(spaced).astype(np.int64))
+    found = np.unique(np.rint(spaced).astype(np.int64))
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -291,6 +298,11 @@ class Ranking(Evidence):
             return self.grid + 1
         boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget)
         return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
+
+    def extremeness(self, claim: ApproximateDP) -> float:
+        """The smallest score: the boundary, and with it the p-value, depends on the hits through it alone."""
+        budget = self._budget(claim.epsilon, claim.delta)
+        return float(scores(self.counts, self.grid, claim.epsilon, budget).min())
 
     def _budget(self, epsilon: Numbers, delta: float) -> Any:
         return binomial.flip_budget(self.charged, epsilon, delta)

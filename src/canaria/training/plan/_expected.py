@@ -1,35 +1,38 @@
 """The expected bound of an audit, its spread, and the power to refute a claim."""
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache
+from typing import Final
 
 import numpy as np
 
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError, shown
+from canaria.claims import DpSgd
 from canaria.claims.families import DpSgdFamily
+from canaria.evidence import Evidence
 from canaria.mechanisms.correlated import Correlated
 from canaria.rules import Around, Matched, Ranked, Soft
 from canaria.training.plan._around import suited
-from canaria.training.plan._law import Law, Training, law_of_losses
-from canaria.training.plan._matched import MatchedAudits
-from canaria.training.plan._ranked import RankedAudits
-from canaria.training.plan._soft import SoftAudits
+from canaria.training.plan._law import Law, games, law_of_losses
+from canaria.training.plan._verdicts import Verdicts
 
 LARGEST: Final = 1_000_000
 """The most canaries that are planned for."""
 MOST_ON_ONE: Final = 64
 """The most canaries to a coordinate."""
-CAREFUL: Final = 8_000_000
-QUICK: Final = 2_000_000
-"""How many canaries are drawn in all: for one answer, and for each entry of a table."""
-_FEWEST_AUDITS: Final = 40
-_PLANNING: Final = 0x706C616E
+CAREFUL: Final = 400
+COMPARED: Final = 160
+QUICK: Final = 50
+"""How many audits are played: for one answer, to compare rules, and for other entries of a table."""
+_FEWEST: Final = 40
+_IN_ALL: Final = 4_000_000
+"""Fewer audits are played, but not fewer than the first, if they have more canaries than this in all."""
+_AUDITS: Final = 0x65787063
+"""The key of the random streams of played audits."""
 
 Rule = Ranked | Around | Soft | Matched
-Audits = RankedAudits | SoftAudits | MatchedAudits
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Expected:
 class PlannedAudit:
     """An audit that could be run: its training, its canaries, and the test of its claims."""
 
-    training: Training | Correlated
+    training: DpSgd | Correlated
     canaries: int
     per_coordinate: int
     delta: float
@@ -70,9 +73,9 @@ class PlannedAudit:
     rule: Rule
 
     @property
-    def dpsgd(self) -> Training:
+    def dpsgd(self) -> DpSgd:
         """The training, which is DP-SGD in a plan."""
-        assert isinstance(self.training, Training)
+        assert isinstance(self.training, DpSgd)
         return self.training
 
     @property
@@ -80,15 +83,17 @@ class PlannedAudit:
         """The rule in tables; the family of `Matched` is that of the training."""
         return "Matched" if isinstance(self.rule, Matched) else repr(self.rule)
 
-    def expected(self, drawn: int) -> Expected:
-        """The bound to expect if training is as stated, from audits with about `drawn` canaries in all."""
-        bounds = self._drawn(1.0, drawn).bounds(self.delta, self.level)
+    def expected(self, audits: int) -> Expected:
+        """The bound to expect if training is as stated, from this many audits."""
+        within = seeds.generator(1, _AUDITS)
+        bounds = np.array([self._verdicts.bound(seen, within.random()) for seen in self._played(1.0, audits)])
         low, high = np.quantile(bounds, [0.05, 0.95])
         return Expected(float(bounds.mean()), float(bounds.std(ddof=1)), float(low), float(high))
 
-    def power(self, claim: float, too_small: float) -> float:
+    def power(self, claim: float, too_small: float, audits: int) -> float:
         """The probability that the bound lies above the claim if the noise is too small by that factor."""
-        return float(self._drawn(too_small, QUICK // 2).refuted(claim, self.delta, self.level).mean())
+        played = self._played(too_small, audits)
+        return float(np.mean([self._verdicts.above(claim, seen) for seen in played]))
 
     def law(self, too_small: float = 1.0) -> Law:
         """The law of its losses; if coordinates cannot be equally full, all are treated as full."""
@@ -103,23 +108,24 @@ class PlannedAudit:
         """The rule for the number of guesses that suits training as stated."""
         return Around(suited(self.law(), self.canaries, self.delta, self.level))
 
-    def _drawn(self, too_small: float, in_all: int) -> Audits:
-        kinds: dict[type, type[Audits]] = {Soft: SoftAudits, Matched: MatchedAudits}
-        kind = kinds.get(type(self.rule), RankedAudits)
-        audits = max(in_all // max(self.canaries, CAREFUL // kind.most_audits), _FEWEST_AUDITS)
-        drawn = (self.law(too_small), self.canaries, audits, seeds.generator(0, _PLANNING))
-        if isinstance(self.rule, Matched):
-            return MatchedAudits.draw(*drawn, self.rule)
-        if isinstance(self.rule, Soft):
-            return SoftAudits.draw(*drawn)
-        return RankedAudits.draw(*drawn, self.rule)
+    @cached_property
+    def _verdicts(self) -> Verdicts:
+        """What is known of the p-values of its evidence, under any noise."""
+        return Verdicts(self.delta, self.level)
+
+    def _played(self, too_small: float, wanted: int) -> Iterator[Evidence]:
+        """What audits see. Those of all rules have the same losses and bits, so that rules compare well."""
+        losses, ties = seeds.generator(0, _AUDITS).spawn(2)
+        audits = max(_FEWEST, min(wanted, _IN_ALL // self.canaries))
+        for game in games(self.law(too_small), self.canaries, audits, losses):
+            yield self.rule(game.losses, ties).reveal(game.bits)
 
 
 _law = lru_cache(maxsize=32)(law_of_losses)
 
 
 def expected_bound(
-    training: tuple[int, float, float] | Correlated,
+    training: DpSgd | Correlated,
     canaries: int,
     per_coordinate: int = 1,
     delta: float = 0.0,
@@ -129,8 +135,8 @@ def expected_bound(
     """The bound to expect from one audit, if training does what it says.
 
     Args:
-        training: The number of steps, the sampling rate and the noise multiplier of DP-SGD; or training with
-            correlated noise, `canaria.mechanisms.Correlated`.
+        training: DP-SGD as stated, `canaria.claims.DpSgd`; or training with correlated noise,
+            `canaria.mechanisms.Correlated`.
         canaries: The number of canaries.
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
@@ -144,7 +150,9 @@ def expected_bound(
         InputError: If an argument is not usable.
 
     Example:
-        >>> expected = expected_bound((100, 0.1, 2.42), canaries=1000, delta=1e-5)
+        >>> from canaria.claims import DpSgd
+        >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
+        >>> expected = expected_bound(training, canaries=1000, delta=1e-5)
         >>> 0.4 < expected.mean < 0.55
         True
 
@@ -153,7 +161,7 @@ def expected_bound(
 
 
 def planned_rule(
-    training: tuple[int, float, float] | Correlated,
+    training: DpSgd | Correlated,
     canaries: int,
     per_coordinate: int = 1,
     delta: float = 0.0,
@@ -165,8 +173,8 @@ def planned_rule(
     scores alone tell. It depends on what is stated alone, so it is fixed before training.
 
     Args:
-        training: The number of steps, the sampling rate and the noise multiplier of DP-SGD; or training with
-            correlated noise, `canaria.mechanisms.Correlated`.
+        training: DP-SGD as stated, `canaria.claims.DpSgd`; or training with correlated noise,
+            `canaria.mechanisms.Correlated`.
         canaries: The number of canaries.
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
@@ -179,18 +187,20 @@ def planned_rule(
         InputError: If an argument is not usable.
 
     Example:
+        >>> from canaria.claims import DpSgd
         >>> from canaria.training.plan import planned_rule
-        >>> planned_rule((100, 0.1, 2.42), canaries=1000, delta=1e-5)
+        >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
+        >>> planned_rule(training, canaries=1000, delta=1e-5)
         Around(k=121)
 
     """
     ranked = checked_audit(training, canaries, per_coordinate, delta, confidence, None)
     around = replace(ranked, rule=(rule := ranked.around()))
-    return rule if around.expected(QUICK).mean >= ranked.expected(QUICK).mean else Ranked()
+    return rule if around.expected(COMPARED).mean >= ranked.expected(COMPARED).mean else Ranked()
 
 
 def refutation_power(
-    training: tuple[int, float, float] | Correlated,
+    training: DpSgd | Correlated,
     claimed: float,
     too_small: float,
     canaries: int,
@@ -205,8 +215,8 @@ def refutation_power(
     law of the smaller noise.
 
     Args:
-        training: The number of steps, the sampling rate and the stated noise multiplier of DP-SGD; or
-            training with correlated noise, `canaria.mechanisms.Correlated`.
+        training: DP-SGD as stated, `canaria.claims.DpSgd`; or training with correlated noise,
+            `canaria.mechanisms.Correlated`.
         claimed: The claimed epsilon.
         too_small: The factor by which the noise is too small, between 1 and 1000.
         canaries: The number of canaries.
@@ -222,19 +232,20 @@ def refutation_power(
         InputError: If an argument is not usable.
 
     Example:
+        >>> from canaria.claims import DpSgd
         >>> from canaria.training.plan import refutation_power
-        >>> training = (100, 0.1, 2.42)
+        >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
         >>> power = refutation_power(training, claimed=2.0, too_small=4.0, canaries=1000, delta=1e-5)
         >>> round(power, 1)
         1.0
 
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
-    return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small))
+    return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small), CAREFUL)
 
 
 def checked_audit(
-    training: tuple[int, float, float] | Correlated,
+    training: DpSgd | Correlated,
     canaries: int,
     per_coordinate: int,
     delta: float,
@@ -243,7 +254,7 @@ def checked_audit(
 ) -> PlannedAudit:
     """An audit, its arguments checked."""
     chosen = checked_rule(rule)
-    stated = _checked_correlated(training, per_coordinate, chosen) or _checked_dpsgd(training, chosen)
+    _require_fitting(training, per_coordinate, chosen)
     checks.integer("canaries", canaries, 1, LARGEST)
     checks.integer("per_coordinate", per_coordinate, 1, canaries, "canaries")
     checks.integer("per_coordinate", per_coordinate, 1, MOST_ON_ONE)
@@ -251,7 +262,7 @@ def checked_audit(
         checks.integer("k", chosen.k, 1, canaries, "canaries")
     level = 1 - checks.confidence(confidence)
     return PlannedAudit(
-        training=stated,
+        training=training,
         canaries=canaries,
         per_coordinate=per_coordinate,
         delta=checks.delta(delta),
@@ -260,28 +271,20 @@ def checked_audit(
     )
 
 
-def _checked_correlated(training: object, per_coordinate: int, rule: Rule) -> Correlated | None:
-    """Training with correlated noise, if it is; a coordinate has one canary there."""
-    if not isinstance(training, Correlated):
-        return None
-    if per_coordinate != 1:
+def _require_fitting(training: object, per_coordinate: int, rule: Rule) -> None:
+    """Check that it is training that plans are made for, and that the rule is one for it."""
+    if isinstance(training, DpSgd):
+        family = DpSgdFamily(training.steps, training.sample_rate)
+        if isinstance(rule, Matched) and rule.family != family:
+            raise InputError(f"rule must be for {family}, got {rule!r}")
+    elif not isinstance(training, Correlated):
+        raise InputError(f"training must be DpSgd(...) or Correlated(...), got {shown(training)}")
+    elif per_coordinate != 1:
         raise InputError(f"per_coordinate must be 1 where noise is correlated, got {shown(per_coordinate)}")
-    if isinstance(rule, Matched):
+    elif isinstance(rule, Matched):
         raise InputError(
             f"rule must be Ranked(), Around(k) or Soft() where noise is correlated, got {shown(rule)}"
         )
-    return training
-
-
-def _checked_dpsgd(training: Any, rule: Rule) -> Training:
-    steps, sample_rate, noise = training
-    checks.integer("steps", steps, 1)
-    checks.sample_rate(sample_rate)
-    if not 0 < checks.real("noise_multiplier", noise) < math.inf:
-        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise)}")
-    if isinstance(rule, Matched) and rule.family != DpSgdFamily(int(steps), float(sample_rate)):
-        raise InputError(f"rule must be for DP-SGD with {steps:,} steps, rate {sample_rate:g}, got {rule!r}")
-    return Training(int(steps), float(sample_rate), float(noise))
 
 
 def checked_rule(rule: object) -> Rule:

@@ -27,7 +27,9 @@ import numpy.typing as npt
 from scipy import fft, special
 
 from canaria._core import binomial
-from canaria._core.arrays import Floats, Integers
+from canaria._core.arrays import Bits, Floats, Integers
+from canaria.claims import DpSgd
+from canaria.claims.dpsgd import LEAST_NOISE
 from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.dpsgd import binomial_law
 
@@ -41,14 +43,6 @@ _RARE: Final = 2.0
 _BLOCK: Final = 4_000_000
 _TINY: Final = 1e-290
 _SEED: Final = 0x6C617773
-
-
-class Training(NamedTuple):
-    """DP-SGD as stated: steps, sampling rate and noise multiplier."""
-
-    steps: int
-    sample_rate: float
-    noise_multiplier: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,37 +65,37 @@ class Law:
         return float(right[surest].mean())
 
 
-class Coordinates(NamedTuple):
-    """Coordinates of drawn audits, (audits, coordinates): the row of the law, and how many are included."""
+class Game(NamedTuple):
+    """The losses of all canaries of one audit, and their bits."""
 
-    rows: npt.NDArray[np.int32]
-    included: npt.NDArray[np.int16]
+    losses: Floats
+    bits: Bits
 
 
-def law_of_losses(training: Training | Correlated, per_coordinate: int, too_small: float = 1.0) -> Law:
+def law_of_losses(training: DpSgd | Correlated, per_coordinate: int, too_small: float = 1.0) -> Law:
     """The law of the losses computed for the stated noise, where the noise is that divided by `too_small`."""
     if isinstance(training, Correlated):
         return _law_of_correlated(training, too_small)
-    actual = training._replace(noise_multiplier=training.noise_multiplier / too_small)
+    actual = replace(training, noise_multiplier=max(training.noise_multiplier / too_small, LEAST_NOISE))
     if per_coordinate == 1:
         return _law_of_one(training, actual)
     return _law_of_several(training, actual, per_coordinate)
 
 
-def draws(law: Law, coordinates: int, audits: int, rng: np.random.Generator) -> Iterator[Coordinates]:
-    """Draw whole audits, some at a time; the coordinates of each come in rising order of their loss."""
-    size = max(1, _BLOCK // (coordinates * law.per_coordinate))
-    for start in range(0, audits, size):
-        shape = (min(size, audits - start), coordinates)
-        rows = np.sort(rng.integers(0, len(law.losses), shape, dtype=np.int32), axis=1)
-        uniform = rng.random(shape, dtype=np.float32)
-        included = np.zeros(shape, dtype=np.int16)
-        for column in law.below:
-            included += uniform > column[rows]
-        yield Coordinates(rows, included)
+def games(law: Law, canaries: int, audits: int, rng: np.random.Generator) -> Iterator[Game]:
+    """Draw audits one after the other; element i is on coordinate i modulo their number."""
+    size = law.per_coordinate
+    coordinates = -(-canaries // size)
+    for _ in range(audits):
+        rows = rng.integers(0, len(law.losses), coordinates)
+        included = (rng.random(coordinates) > law.below[:, rows]).sum(axis=0)
+        bits = np.where(np.arange(size)[:, None] < included, np.int8(1), np.int8(-1))
+        # Who is included is random: where coordinates are not equally full, the last elements are left out.
+        bits = rng.permuted(bits, axis=0) if size > 1 else bits
+        yield Game(np.tile(law.losses[rows], size)[:canaries], bits.ravel()[:canaries])
 
 
-def _law_of_one(stated: Training, actual: Training) -> Law:
+def _law_of_one(stated: DpSgd, actual: DpSgd) -> Law:
     """By Fourier transform, without and with the canary: the transform of one step, to the power of steps.
 
     Each value of a term is shared by three cells such that mean and variance are kept.
@@ -146,7 +140,7 @@ def _law_of_correlated(stated: Correlated, too_small: float) -> Law:
     return Law(1, np.concatenate(losses)[order], np.concatenate(without)[order][None].astype(np.float32))
 
 
-def _law_of_several(stated: Training, actual: Training, most: int) -> Law:
+def _law_of_several(stated: DpSgd, actual: DpSgd, most: int) -> Law:
     """By doubling: R(1 ... s) for the stated noise, and for the actual noise where that differs."""
     rng = _generator()
     trainings = (stated,) if stated == actual else (stated, actual)
@@ -173,7 +167,7 @@ def _law_of_several(stated: Training, actual: Training, most: int) -> Law:
 
 
 def _rows_of_all_steps(
-    trainings: tuple[Training, ...], most: int, height: int, rng: np.random.Generator
+    trainings: tuple[DpSgd, ...], most: int, height: int, rng: np.random.Generator
 ) -> Floats:
     """(most + 1, height, ratios): for each number of included canaries, sums over all steps."""
     steps = trainings[-1].steps
@@ -203,7 +197,7 @@ def _rows_of_all_steps(
     return total
 
 
-def _moments_of_all_steps(trainings: tuple[Training, ...], most: int) -> tuple[Floats, Floats]:
+def _moments_of_all_steps(trainings: tuple[DpSgd, ...], most: int) -> tuple[Floats, Floats]:
     """Means and standard deviations of the sums, (most + 1, ratios), by the trapezoidal rule."""
     counts, noise_multiplier = np.arange(most + 1), trainings[-1].noise_multiplier
     values = np.linspace(-10 * noise_multiplier, most + 10 * noise_multiplier, _QUANTILES)
@@ -219,7 +213,7 @@ def _moments_of_all_steps(trainings: tuple[Training, ...], most: int) -> tuple[F
 class _Quantiles:
     """Of Binomial(m, q) + N(0, sigma^2), m = 0 ... s, by interpolation; asked for by the chance of more."""
 
-    def __init__(self, training: Training, most: int) -> None:
+    def __init__(self, training: DpSgd, most: int) -> None:
         counts, noise_multiplier = np.arange(most + 1), training.noise_multiplier
         self.values = np.linspace(most + 10 * noise_multiplier, -10 * noise_multiplier, _QUANTILES)
         law = binomial_law(most, training.sample_rate)
@@ -229,7 +223,7 @@ class _Quantiles:
         return np.stack([np.interp(above, column, self.values) for column in self.above.T])
 
 
-def _log_ratios(values: Floats, most: int, training: Training) -> Floats:
+def _log_ratios(values: Floats, most: int, training: DpSgd) -> Floats:
     """Ln f_m / f_0 of one step, m = 1 ... most, in a last axis.
 
     f_m / f_0 = sum_j Bin(j; m, q) e^((y - j / 2) j / sigma^2). Where the terms up to m are nothing beside the

@@ -8,11 +8,13 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
+from canaria._core.progress import tell
 from canaria.bounds.reach import reach
+from canaria.claims import DpSgd
 from canaria.claims.accounting import dpsgd_epsilon, dpsgd_noise_multiplier
 from canaria.rules import Around, Ranked, Soft
 from canaria.training.plan._expected import (
-    CAREFUL,
+    COMPARED,
     LARGEST,
     MOST_ON_ONE,
     QUICK,
@@ -22,7 +24,7 @@ from canaria.training.plan._expected import (
     checked_factor,
     checked_rule,
 )
-from canaria.training.plan._report import LARGEST_FACTOR, POWER, Choice, Fault, Limit, Plan
+from canaria.training.plan._report import LARGEST_FACTOR, POWER, AuditSettings, Choice, Fault, Limit, Plan
 
 CANARIES: Final = 1000
 TOO_SMALL: Final = (1.5, 2.0, 3.0, 4.0)
@@ -79,7 +81,7 @@ def plan(
     Example:
         ```python
         found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, canaries=1000)
-        found.noise_multiplier  # 2.42: what the RDP accountant asks for
+        found.audit.noise_multiplier  # 2.42: what the RDP accountant asks for
         found.expected.mean  # 0.51: the bound to expect of correct training
         found.refuted_from  # 3.2: how many times too small the noise must be to refute the claim
         ```
@@ -95,42 +97,56 @@ def plan(
     noise = noise_multiplier
     if noise is None:
         noise = dpsgd_noise_multiplier(claimed, delta, steps, sample_rate)
-    audit = checked_audit((steps, sample_rate, noise), count, crowd, delta, confidence, rule)
+    training = DpSgd(steps=steps, sample_rate=sample_rate, noise_multiplier=noise)
+    audit = checked_audit(training, count, crowd, delta, confidence, rule)
     if noise_multiplier is not None:
         _require_kept(audit, claimed)
+    return _made(audit, coordinates, per_coordinate is None, claimed, factors, float(confidence))
+
+
+def _made(
+    audit: PlannedAudit,
+    coordinates: int | None,
+    open_: bool,
+    claimed: float,
+    factors: tuple[float, ...],
+    confidence: float,
+) -> Plan:
+    """The plan of an audit; on given coordinates, the number to each may be `open_`."""
     factor = sorted(factors)[len(factors) // 2] if factors else None
-    elements = _elements(audit, coordinates, claimed, factor)
-    advised = 1
+    advised, elements = 1, []
     if coordinates is not None:
+        elements = _elements(audit, coordinates, claimed, factor)
         advised = max(elements, key=lambda choice: choice.expected.mean).per_coordinate
-        audit = audit if per_coordinate else _crowded(audit, advised, coordinates)
-    main = _choice(audit, claimed, factor, CAREFUL)
-    elements = [main if one.per_coordinate == main.per_coordinate else one for one in elements]
+        audit = _crowded(audit, advised, coordinates) if open_ else audit
+    main = _choice(audit, claimed, factor, COMPARED)
+    elements = elements or _elements(audit, None, claimed, factor, main)
     others = [replace(audit, rule=rule) for rule in _others(audit)]
     faults = tuple(_fault((audit, *others), claimed, tried) for tried in factors)
     growth = [main, *(_choice(larger, claimed, factor) for larger in _larger_and_smaller(audit))]
-    return Plan(
+    settings = AuditSettings(
         epsilon=claimed,
         delta=audit.delta,
-        steps=audit.dpsgd.steps,
-        sample_rate=audit.dpsgd.sample_rate,
-        noise_multiplier=audit.dpsgd.noise_multiplier,
-        confidence=float(confidence),
+        **audit.dpsgd.to_dict(),
+        confidence=confidence,
         canaries=audit.canaries,
         per_coordinate=audit.per_coordinate,
         coordinates=audit.coordinates,
         coordinates_given=coordinates is not None,
         rule=audit.named,
+    )
+    return Plan(
+        audit=settings,
         expected=main.expected,
-        rules={audit.named: main.expected} | {other.named: other.expected(QUICK) for other in others},
-        elements=tuple(elements),
+        rules={audit.named: main.expected} | {other.named: other.expected(COMPARED) for other in others},
+        elements=tuple(main if one.per_coordinate == main.per_coordinate else one for one in elements),
         advised=advised,
         growth=tuple(sorted(growth, key=lambda choice: choice.canaries)),
         factor=factor,
         faults=faults,
         refuted_from=_refuted_from(audit, claimed, faults),
         limits=tuple(Limit(share, audit.law().accuracy(share)) for share in _SHARES),
-        perfect=_perfect(audit, float(confidence)),
+        perfect=_perfect(audit, confidence),
     )
 
 
@@ -138,15 +154,10 @@ def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     """Refuse noise with which training would not keep its claim; at delta = 0 nothing is checked."""
     if audit.delta == 0:
         return
-    training = (
-        audit.dpsgd.noise_multiplier,
-        audit.delta,
-        audit.dpsgd.steps,
-        audit.dpsgd.sample_rate,
-    )
-    kept = dpsgd_epsilon(*training)
+    training = audit.dpsgd.to_dict()
+    kept = dpsgd_epsilon(delta=audit.delta, **training)
     if claimed < kept <= _TIGHTENED_UP_TO:
-        kept = min(kept, dpsgd_epsilon(*training, accountant="pld"))
+        kept = min(kept, dpsgd_epsilon(delta=audit.delta, **training, accountant="pld"))
     if kept > claimed * (1 + 1e-6):
         raise InputError(
             f"noise_multiplier must keep the claim epsilon = {claimed:g} at delta = {audit.delta:g}, got "
@@ -175,9 +186,10 @@ def _sizes(canaries: int | None, per_coordinate: int | None, coordinates: int | 
     return crowd, crowd * checks.integer("coordinates", coordinates, 1, LARGEST // crowd)
 
 
-def _choice(audit: PlannedAudit, claimed: float, factor: float | None, drawn: int = QUICK) -> Choice:
-    power = None if factor is None else audit.power(claimed, factor)
-    return Choice(audit.canaries, audit.per_coordinate, audit.expected(drawn), power)
+def _choice(audit: PlannedAudit, claimed: float, factor: float | None, audits: int = QUICK) -> Choice:
+    tell(f"{audit.canaries:,} canaries, {audit.per_coordinate} per coordinate")
+    power = None if factor is None else audit.power(claimed, factor, QUICK)
+    return Choice(audit.canaries, audit.per_coordinate, audit.expected(audits), power)
 
 
 def _crowded(audit: PlannedAudit, per_coordinate: int, coordinates: int | None) -> PlannedAudit:
@@ -202,12 +214,18 @@ def _others(audit: PlannedAudit) -> list[Rule]:
 
 
 def _elements(
-    audit: PlannedAudit, coordinates: int | None, claimed: float, factor: float | None
+    audit: PlannedAudit,
+    coordinates: int | None,
+    claimed: float,
+    factor: float | None,
+    known: Choice | None = None,
 ) -> list[Choice]:
     """Powers of two to a coordinate: up to 8; on given coordinates as long as the bound does not fall."""
     most = min(8, audit.canaries) if coordinates is None else min(MOST_ON_ONE, LARGEST // coordinates)
-    choices: list[Choice] = []
+    choices: list[Choice] = [known] if known else []
     for crowd in (2**power for power in range(most.bit_length())):
+        if known and crowd == known.per_coordinate:
+            continue
         choices.append(_choice(_crowded(audit, crowd, coordinates), claimed, factor))
         best = max(choice.expected.mean for choice in choices)
         if coordinates is not None and choices[-1].expected.mean < _FALLING * best:
@@ -227,9 +245,14 @@ def _larger_and_smaller(audit: PlannedAudit) -> list[PlannedAudit]:
 
 
 def _fault(audits: tuple[PlannedAudit, ...], claimed: float, factor: float) -> Fault:
+    tell(f"noise / {factor:g}")
     training, delta = audits[0].dpsgd, audits[0].delta
-    epsilon = dpsgd_epsilon(training.noise_multiplier / factor, delta, *training[:2]) if delta > 0 else None
-    return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor) for audit in audits})
+    epsilon = (
+        dpsgd_epsilon(training.noise_multiplier / factor, delta, training.steps, training.sample_rate)
+        if delta > 0
+        else None
+    )
+    return Fault(factor, epsilon, {audit.named: audit.power(claimed, factor, QUICK) for audit in audits})
 
 
 def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
@@ -239,9 +262,9 @@ def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]
     powers = {fault.factor: fault.power[audit.named] for fault in faults}
     low = max([1.0, *(factor for factor, power in powers.items() if power < POWER)])
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
-    if high == LARGEST_FACTOR and audit.power(claimed, high) < POWER:
+    if high == LARGEST_FACTOR and audit.power(claimed, high, COMPARED) < POWER:
         return None
     while high / low > 1.04:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if audit.power(claimed, middle) >= POWER else (middle, high)
+        low, high = (low, middle) if audit.power(claimed, middle, COMPARED) >= POWER else (middle, high)
     return high

@@ -99,11 +99,8 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What an audit of DP-SGD can show.
-
-    All numbers assume that training does what it says, except `faults`, which assume that its noise is too
-    small.
+class AuditSettings:
+    """The audit that a plan is for, and its training.
 
     Attributes:
         epsilon: The claimed epsilon.
@@ -117,25 +114,11 @@ class Plan:
         coordinates: The number of coordinates with canaries.
         coordinates_given: Whether the number of coordinates was given.
         rule: The rule of the audit.
-        expected: The bound to expect.
-        rules: The expected bound of each rule.
-        elements: A comparison of numbers of canaries per coordinate, for the given number of canaries or on
-            the given coordinates.
-        advised: The advised number per coordinate: the one with the largest expected bound on the given
-            coordinates, or 1.
-        growth: A comparison of numbers of canaries at `per_coordinate`.
-        factor: The factor for which `elements` and `growth` give the power; None if no faults were asked for.
-        faults: The power against each factor by which the noise may be too small.
-        refuted_from: The smallest factor at which `rule` refutes the claim with probability 0.8; None if
-            there is none up to 64, or if no faults were asked for.
-        limits: What the guesses of one run are worth, however many canaries there are.
-        perfect: The bound of an audit of this size if every guess were right.
 
     Example:
         ```python
-        found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, coordinates=500)
-        found.advised  # how many canaries to put on each coordinate
-        {fault.factor: fault.power for fault in found.faults}  # what the audit would refute
+        found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, canaries=1000)
+        found.audit.noise_multiplier  # 2.42: what the RDP accountant asks for
         ```
 
     """
@@ -151,6 +134,41 @@ class Plan:
     coordinates: int
     coordinates_given: bool
     rule: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What an audit of DP-SGD can show.
+
+    All numbers assume that training does what it says, except `faults`, which assume that its noise is too
+    small.
+
+    Attributes:
+        audit: The audit, and the training that it is for.
+        expected: The bound to expect.
+        rules: The expected bound of each rule.
+        elements: A comparison of numbers of canaries per coordinate, for the given number of canaries or on
+            the given coordinates.
+        advised: The advised number per coordinate: the one with the largest expected bound on the given
+            coordinates, or 1.
+        growth: A comparison of numbers of canaries, with as many per coordinate.
+        factor: The factor for which `elements` and `growth` give the power; None if no faults were asked for.
+        faults: The power against each factor by which the noise may be too small.
+        refuted_from: The smallest factor at which the audit refutes the claim with probability 0.8; None if
+            there is none up to 64, or if no faults were asked for.
+        limits: What the guesses of one run are worth, however many canaries there are.
+        perfect: The bound of an audit of this size if every guess were right.
+
+    Example:
+        ```python
+        found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, coordinates=500)
+        found.advised  # how many canaries to put on each coordinate
+        {fault.factor: fault.power for fault in found.faults}  # what the audit would refute
+        ```
+
+    """
+
+    audit: AuditSettings
     expected: Expected
     rules: dict[str, Expected]
     elements: tuple[Choice, ...]
@@ -170,7 +188,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
         limits = [{**asdict(one), "epsilon": one.epsilon} for one in self.limits]
-        return {**asdict(self), "best_rule": self.best_rule, "limits": limits}
+        answers = asdict(self)
+        return {**answers.pop("audit"), **answers, "best_rule": self.best_rule, "limits": limits}
 
     def __str__(self) -> str:
         """The plan as text with tables."""
@@ -196,22 +215,24 @@ class Plan:
 
     @property
     def _title(self) -> str:
+        audit = self.audit
         return (
-            f"Plan: {self.canaries} canaries, {self.per_coordinate} per coordinate, in DP-SGD of "
-            f"{self.steps} steps, sample rate {self.sample_rate:g}, noise {self.noise_multiplier:.4g}"
+            f"Plan: {audit.canaries} canaries, {audit.per_coordinate} per coordinate, in DP-SGD of "
+            f"{audit.steps} steps, sample rate {audit.sample_rate:g}, noise {audit.noise_multiplier:.4g}"
         )
 
     def _parts(self) -> list[_Part]:
+        audit = self.audit
         means = tuple((rule, f"{one.mean:.2f}") for rule, one in self.rules.items())
-        alone = "; a bound for DP-SGD of these steps and this rate alone" * self.rule.startswith("Matched")
+        alone = "; a bound for DP-SGD of these steps and this rate alone" * audit.rule.startswith("Matched")
         return [
             _Part(
                 "claim",
-                f"epsilon {self.epsilon:g} at delta {self.delta:g}; bounds at "
-                f"{100 * self.confidence:.10g}% confidence",
+                f"epsilon {audit.epsilon:g} at delta {audit.delta:g}; bounds at "
+                f"{100 * audit.confidence:.10g}% confidence",
             ),
             _Part(
-                "expected", f"epsilon >= {self.expected} by {self.rule}, if training keeps the claim{alone}"
+                "expected", f"epsilon >= {self.expected} by {audit.rule}, if training keeps the claim{alone}"
             ),
             _Part("rules", f"{self._rules_in_words()}; choose before you look", (("rule", "bound"), *means)),
             self._elements_in_words(),
@@ -227,10 +248,10 @@ class Plan:
         return f"{self.best_rule} gives the largest bounds, {strongest} finds the most faults"
 
     def _elements_in_words(self) -> _Part:
-        fixed = f"{self.canaries} canaries in all"
+        fixed = f"{self.audit.canaries} canaries in all"
         advice = "1 per coordinate is best; use more only if coordinates are scarce"
-        if self.coordinates_given:
-            fixed = f"{self.coordinates} coordinates"
+        if self.audit.coordinates_given:
+            fixed = f"{self.audit.coordinates} coordinates"
             advice = f"{self.advised} has the largest expected bound"
             powers = {one.per_coordinate: one.power or 0.0 for one in self.elements}
             strongest = max(powers, key=lambda crowd: powers[crowd])
@@ -240,10 +261,10 @@ class Plan:
         return _Part("elements", f"with {fixed}: {advice}", (row, *self._rows(self.elements)))
 
     def _growth_in_words(self) -> list[_Part]:
-        passed = f"{100 * (1 - self.confidence):.3g}%"
+        passed = f"{100 * (1 - self.audit.confidence):.3g}%"
         more = f"effect of using more; the claim is the ceiling (at most {passed} exceed it)"
         growth = _Part("canaries", more, self._rows(self.growth))
-        if self.rule.startswith("Matched"):
+        if self.audit.rule.startswith("Matched"):
             return [growth]
         rows = (
             ("of the surest", *(f"{100 * one.share:g}%" for one in self.limits)),
@@ -264,11 +285,12 @@ class Plan:
 
     def _half_the_noise_seen(self) -> str:
         """Whether conformance detects it for sure: in the sums, or at weights without canaries."""
+        audit = self.audit
         found = "the training report's conformance test detects half the noise in the same run"
-        drawn = self.sample_rate * (1 - self.sample_rate) * self.per_coordinate / 2
-        noise = self.noise_multiplier**2
+        drawn = audit.sample_rate * (1 - audit.sample_rate) * audit.per_coordinate / 2
+        noise = audit.noise_multiplier**2
         ratio = (drawn + noise / 4) / (drawn + noise)
-        if _surely_smaller(ratio, self.coordinates - 2, needed(PARTS, LEVEL)):
+        if _surely_smaller(ratio, audit.coordinates - 2, needed(PARTS, LEVEL)):
             return found
         return f"{found}, if the model has some hundred weights without canaries"
 
@@ -276,13 +298,13 @@ class Plan:
         conformance = _Part("conformance", self._half_the_noise_seen())
         if not self.faults:
             return [conformance]
-        found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.rule}"
+        found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.audit.rule}"
         if self.refuted_from is not None:
-            found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.rule}"
+            found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.audit.rule}"
         found += f" with a probability of {100 * POWER:g}%"
-        if self.perfect <= self.epsilon:
+        if self.perfect <= self.audit.epsilon:
             found = (
-                f"NONE can be refuted by {self.rule}: if every guess were right, it would prove only "
+                f"NONE can be refuted by {self.audit.rule}: if every guess were right, it would prove only "
                 f"epsilon >= {rounded_down(self.perfect)} at this delta"
             )
         epsilons = [_at_most(fault.epsilon, 100, ".3g") for fault in self.faults if fault.epsilon is not None]
