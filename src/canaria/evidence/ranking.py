@@ -1,4 +1,4 @@
-"""Evidence from a ranking: every number of guesses at once."""
+"""Evidence from a ranking: right guesses counted at about 40 numbers of guesses, the surest first."""
 
 import bisect
 import math
@@ -31,7 +31,9 @@ from canaria.evidence.base import (
 from canaria.evidence.boundaries import MOST_BOUNDARIES, first_counts, scores
 
 FIRST_LOOK: Final = 8
+"""The fewest guesses that are looked at: fewer can hardly refute anything at 95% confidence."""
 LOOKS: Final = 40
+"""More looks would gain less than they are charged for."""
 _PER_TAIL: Final = 2e-6
 """Seconds for a tail."""
 
@@ -53,7 +55,11 @@ def looks(length: int) -> Integers:
 class Ranking(Evidence):
     """Hits (right or wrong) in the order of the guesser's confidence, the most confident first.
 
-    For a claim let V_j be the number of right guesses among the first k_j, and B = n delta / (1 + e^epsilon)
+    The right guesses are counted among the first 8, among the first few more, and so on to all: each such
+    number of guesses is a look. The most surprising count is the evidence. The p-value charges it for having
+    been chosen among about 40 looks, and for the hits that delta can buy.
+
+    In symbols: for a claim let V_j be the number of right guesses among the first k_j, and B = n delta / (1 + e^epsilon)
     what delta can turn into hits on average. The score of a look is
 
         Pr[Binomial(k_j, p) >= V_j] + B / (10 (V_j - k_j p))

@@ -351,7 +351,7 @@ class Audit:
         sample_rate: float | None = None,
         noise_multiplier: float | None = None,
     ) -> Conformance:
-        """Test whether the sums are those of correct training; see `canaria.conformance`."""
+        """Test whether the sums are those of correct training; see `Recorded.conformance`."""
         return self.recording(state).conformance(
             steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
