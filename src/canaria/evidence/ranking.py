@@ -59,8 +59,8 @@ class Ranking(Evidence):
     number of guesses is a look. The most surprising count is the evidence. The p-value charges it for having
     been chosen among about 40 looks, and for the hits that delta can buy.
 
-    In symbols: for a claim let V_j be the number of right guesses among the first k_j, and B = n delta / (1 + e^epsilon)
-    what delta can turn into hits on average. The score of a look is
+    In symbols: for a claim let V_j be the number of right guesses among the first k_j, and
+    B = n delta / (1 + e^epsilon) what delta can turn into hits on average. The score of a look is
 
         Pr[Binomial(k_j, p) >= V_j] + B / (10 (V_j - k_j p))
 
