@@ -256,7 +256,7 @@ def _fault(audits: tuple[PlannedAudit, ...], claimed: float, factor: float) -> F
 
 
 def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]) -> float | None:
-    """The smallest factor of power 0.8, to 4%, by bisection between the factors that were tried."""
+    """The smallest factor of power 0.8, to 4% and chance, by bisection between those that were tried."""
     if not faults:
         return None
     powers = {fault.factor: fault.power[audit.named] for fault in faults}
