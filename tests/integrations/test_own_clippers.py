@@ -3,6 +3,7 @@
 False alarms: 1e-4 to a correct training, with seeds that are fixed.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -14,7 +15,9 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sampler
 
 from canaria import InputError
 from canaria.integrations.opacus import attach
+from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.training import Dense
+from canaria.training.canaries.designs import PROBES
 from tests.integrations.digits import DELTA, audited, private
 from tests.integrations.samplers import Poisson, Shuffled
 
@@ -78,11 +81,51 @@ class TestClippersOfTheProgram:
         made.one_pass()
         assert "canaries weighed 30 clip norms" in audit.report(2.0, DELTA, rungs=False).verdict
 
+    @pytest.mark.parametrize("batch", [1, len(PROBES), len(PROBES) + 2])
+    def test_factors_of_a_real_batch_are_no_fault(self, batch: int) -> None:
+        """A correct clipper that computes them elsewhere, for the rows of the last batch."""
+        optimizer: Any = private("sum", canaries=CANARIES).optimizer
+        factors = torch.full((batch,), 0.01)
+
+        def clip() -> None:
+            for p in optimizer.params:
+                p.summed_grad = (factors.view(-1, *[1] * p.dim()) * p.grad_sample).sum(0)
+
+        optimizer.clip_and_accumulate = clip
+        assert faults_of_clipper(optimizer) == ()
+
+    def test_trying_a_clipper_changes_nothing(self) -> None:
+        """Nor do random numbers that it draws: weights are the same with and without a report."""
+
+        def tamper(optimizer: Any) -> None:
+            Clipper("automatic")(optimizer)
+            own = optimizer.clip_and_accumulate
+
+            def clip() -> None:
+                own()
+                for p in optimizer.params:
+                    p.summed_grad = p.summed_grad * (torch.rand(()) < 2)
+
+            optimizer.clip_and_accumulate = clip
+
+        weights = []
+        for reports in (False, True):
+            made = private("sum", canaries=CANARIES)
+            tamper(made.optimizer)
+            audit = attach(made.optimizer, made.loader, injection="sum", canaries=CANARIES, rng=0)
+            torch.manual_seed(1)
+            made.one_pass()
+            if reports:
+                assert audit.recording().contradictions == ()
+            made.one_pass()
+            weights.append(made.optimizer.params[0].detach().clone())
+        assert torch.equal(*weights)
+
     @pytest.mark.parametrize("injection", ["sum", "rows"])
     def test_rows_that_are_scaled_up_are_found(self, injection: str) -> None:
         audit, _ = audited(injection, canaries=CANARIES, steps=3, tamper=Clipper("boosting"))
         first = audit.report(2.0, DELTA, rungs=False).contradictions[0]
-        assert first.startswith("the clipper made 2 clip norms of a gradient of 0.03")
+        assert first.startswith("the clipper made 2 clip norms of a gradient of ")
 
     @pytest.mark.parametrize("kind", ["automatic", "by parameter"])
     def test_half_of_the_noise_is_found_all_the_same(self, kind: str) -> None:
@@ -156,6 +199,8 @@ class TestGhostClipping:
         text = str(audit.report(delta=DELTA, rungs=False))
         assert ("changed between clipping and noise, first in step 1" in text) == (change != "none")
         assert ("training matches" in text) == (change == "none")
+        copied = copy.deepcopy(made.model)  # for averages of weights
+        assert copied.enable_hooks.__self__ is copied
         audit.detach()
         assert "enable_hooks" not in vars(made.model)
 

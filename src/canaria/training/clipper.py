@@ -49,7 +49,7 @@ class Clipper:
             some = rows[start : start + at_once]
             gradients = [np.zeros((len(some), *shape)) for shape in shapes]
             for number, row in enumerate(some):
-                gradients[row.parameter][number].reshape(-1)[row.place] = row.gradient
+                gradients[row.parameter].reshape(len(some), -1)[number, row.place] = row.gradient
             total = [one + more for one, more in zip(total, self._clipped(gradients), strict=True)]
         return total
 

@@ -37,7 +37,7 @@ class Leaves:
         if names is None:
             return made[0]
         if not isinstance(template, Mapping):
-            return type(template)(made)
+            return template._make(made) if hasattr(template, "_make") else type(template)(made)
         by_name = dict(zip(names, made, strict=True))
         return {name: by_name[name] for name in template}
 

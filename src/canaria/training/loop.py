@@ -92,7 +92,8 @@ class Loop(Recorded):
         self._added: list[Floats] | None = None
         # The largest weight of a canary in each parameter, and of a gradient over all of them, in clip norms.
         self._weighed, self._whole = np.zeros(len(self._leaves.shapes)), 0.0
-        self._faults: tuple[str, ...] = ()
+        self._clipper: Clipper | None = None
+        self._faults: tuple[str, ...] | None = None
         self._clipped = 0
         self._held: list[Floats] = []
         self._sums_of_first: list[Floats] = []
@@ -149,7 +150,7 @@ class Loop(Recorded):
         clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
         if clipper is not None and self._whole == 0:
             self._weighed, self._whole = clipper.tried()
-            self._faults = clipper.faults()
+            self._clipper = clipper
         often = self._draw()
         assert self._added is not None
         if clipper is not None:
@@ -257,12 +258,15 @@ class Loop(Recorded):
         return self.recording(unfinished=unfinished).report(claimed, delta, confidence, **how)
 
     def _recorded(self, unfinished: bool, **seen: Any) -> Recording:
+        if self._clipper is not None and self._faults is None:
+            # Not before training: a clipper may keep a state, such as a mean of norms, that probes change.
+            self._faults = self._clipper.faults()
         count = counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
         weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
         return Recording(
             contradictions=(
                 *count.contradictions,
-                *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults),
+                *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()),
             ),
             remarks=count.remarks,
             untested={"steps": count.untested},

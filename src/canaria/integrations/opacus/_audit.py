@@ -6,6 +6,7 @@ from typing import Any, Final
 from canaria._core.errors import InputError, shown
 from canaria.integrations.opacus._checks import require_counted
 from canaria.integrations.opacus._internals import clips_by_ghost, is_distributed
+from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.integrations.opacus._samplers import copies_of_rows
 from canaria.integrations.opacus._steps import Given, Program, Steps
 from canaria.integrations.opacus._watch import Watched
@@ -47,6 +48,7 @@ class Audit(Recorded):
         self._given, self.optimizer, self.program = given, given.optimizer, Program()
         self._weights = sum(parameter.numel() for parameter in given.optimizer.params)
         self._earlier: tuple[str, ...] = ()
+        self._probed: tuple[str, ...] | None = None
         self._earlier_doubts: tuple[str, ...] = ()
         self._watched_before: dict[str, Any] | None = None
         given.optimizer.canaria_audit = self
@@ -110,6 +112,8 @@ class Audit(Recorded):
         if steps.watched is not None:
             steps.watched.collect()
         injection, places = steps.injection, steps.injection.places
+        if self.steps and self._probed is None:
+            self._probed = faults_of_clipper(self.optimizer)
         fine = steps.fine_values(self.noise_multiplier)
         return Recording(
             design=given.design,
@@ -153,7 +157,7 @@ class Audit(Recorded):
         now = (
             *(steps.ranks.contradictions() if steps.ranks else ()),
             *self.draws.contradictions(),
-            *(steps.injection.contradictions() or steps.faults_of_clipper or ()),
+            *(steps.injection.contradictions() or self._probed or ()),
             *steps.weights.contradictions(),
         )
         return tuple(dict.fromkeys((*self._earlier, *now)))

@@ -1,7 +1,7 @@
 """Sums that a model clips by ghost: the program must not change them before noise is added."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
@@ -9,6 +9,29 @@ from torch import Tensor
 from canaria.integrations.opacus._internals import GhostClipper
 
 _Seen = list[tuple[Tensor | None, int]]
+
+
+class _Noted:
+    """A method of a clipper that is followed by a call of the audit; a copy of the clipper gets its own."""
+
+    def __init__(self, clipper: GhostClipper, note: Callable[[], None]) -> None:
+        self._clipper, self._note = clipper, note
+        self._given = vars(clipper).get("enable_hooks")
+        self._own = clipper.enable_hooks
+
+    def __call__(self) -> None:
+        self._own()
+        self._note()
+
+    def __reduce__(self) -> Any:
+        # Otherwise a copy of the model would hold one of the audit and of the optimizer.
+        return getattr, (self._clipper, "enable_hooks")
+
+    def undo(self) -> None:
+        """Put back what was there."""
+        del self._clipper.enable_hooks
+        if self._given is not None:
+            self._clipper.enable_hooks = self._given
 
 
 class GhostSums:
@@ -26,10 +49,9 @@ class GhostSums:
         """The parameters whose sums changed, by number, and the first such step."""
         for clipper in clippers:
             # Opacus calls this at the end of the second backward pass, and at no other time.
-            clipper.enable_hooks = partial(self._note, clipper.enable_hooks)
+            clipper.enable_hooks = _Noted(clipper, self._note)
 
-    def _note(self, enable_hooks: "partial[None]") -> None:
-        enable_hooks()
+    def _note(self) -> None:
         self._left = self._now()
 
     def _now(self) -> _Seen:
@@ -60,4 +82,5 @@ class GhostSums:
     def undo(self) -> None:
         """Put back what was there."""
         for clipper in self._clippers:
-            vars(clipper).pop("enable_hooks", None)
+            if isinstance(noted := vars(clipper).get("enable_hooks"), _Noted):
+                noted.undo()

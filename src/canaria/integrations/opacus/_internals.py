@@ -285,11 +285,6 @@ def per_sample_gradients(parameter: Tensor) -> Tensor:
     return gradients
 
 
-def segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
-    """The sums of the parts of a vector between these indices, in one call; 0 for empty parts."""
-    return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)
-
-
 def clipping_factors(optimizer: DPOptimizer) -> Tensor:
     """The factors by which Opacus will multiply each row's gradient, (rows) or (parameters, rows).
 
@@ -308,20 +303,24 @@ def clipping_factors(optimizer: DPOptimizer) -> Tensor:
 def clipped_alone(optimizer: DPOptimizer, gradients: Sequence[Tensor]) -> tuple[list[Tensor], float]:
     """The clipped sum of these gradients by the current clipper, of whatever origin, and its clip norm then.
 
-    Changes to the optimizer are undone, so that training continues as if the clipper had not run.
+    Changes to the optimizer and to random streams are undone: training continues as if it had not run.
     """
-    held = [(parameter.grad_sample, parameter.summed_grad) for parameter in optimizer.params]
-    kept = {name: one.clone() if isinstance(one, Tensor) else one for name, one in vars(optimizer).items()}
+    held = [(getattr(p, "grad_sample", None), p.summed_grad) for p in optimizer.params]
+    kept = dict(vars(optimizer))
+    values = {name: one.detach().clone() for name, one in kept.items() if isinstance(one, Tensor)}
     try:
-        for parameter, own in zip(optimizer.params, gradients, strict=True):
-            parameter.grad_sample, parameter.summed_grad = own, None
-        _running(optimizer, CLIP)()
+        with torch.random.fork_rng({p.device for p in optimizer.params if p.is_cuda}):
+            for parameter, own in zip(optimizer.params, gradients, strict=True):
+                parameter.grad_sample, parameter.summed_grad = own, None
+            _running(optimizer, CLIP)()
         return [parameter.summed_grad for parameter in optimizer.params], clip_norm_of(optimizer)
     finally:
         vars(optimizer).clear()
         vars(optimizer).update(kept)
-        for parameter, (own, total) in zip(optimizer.params, held, strict=True):
-            parameter.grad_sample, parameter.summed_grad = own, total
+        for name, value in values.items():
+            kept[name].data.copy_(value)
+        for parameter, (rows, total) in zip(optimizer.params, held, strict=True):
+            parameter.grad_sample, parameter.summed_grad = rows, total
 
 
 def clipped_sum(optimizer: DPOptimizer) -> list[Tensor]:

@@ -22,7 +22,6 @@ from canaria.integrations.opacus._internals import (
     copy_each,
     first_held,
     per_sample_gradients,
-    segment_sums,
 )
 from canaria.training.canaries.witnesses import Layout
 
@@ -191,7 +190,7 @@ class Places:
         if self._added is not None:
             added, scale = self._added
             left.add_(added[: self._held], alpha=scale)
-        out.copy_(segment_sums(left.view(-1, _BLOCK).sum(1), self._ends)[self._whole])
+        out.copy_(_segment_sums(left.view(-1, _BLOCK).sum(1), self._ends)[self._whole])
 
     def rounding(self, scale: float) -> Tensor | None:
         """The shift of the clipped sums by rounding, along each coordinate, and the variance it adds later.
@@ -274,3 +273,8 @@ class SampleGradients:
     def of(self, sums: Sequence[Tensor]) -> Tensor:
         """The values of these sums, one for each parameter, at each weight that carries canaries."""
         return torch.cat([sums[place].reshape(-1)[some] for place, some in self.chosen.items()]).float()
+
+
+def _segment_sums(vector: Tensor, ends: Tensor) -> Tensor:
+    """The sums of the parts of a vector between these indices, in one call; 0 for empty parts."""
+    return torch.segment_reduce(vector, "sum", offsets=ends, unsafe=True)

@@ -6,13 +6,16 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
-_BEFORE_NOISE: Final = ("summed_grad", "grad_sample")
+_BEFORE_NOISE: Final = ("summed_grad", "grad_sample", "_norm_sample")
 _FIRST, _ONE_OF = 16, 32
 """The first steps are looked at, then one of this many: it takes a call for each parameter."""
-_ABOUT: Final = tuple(
-    getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda")
+_PROPERTIES: Final = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_sparse", "layout")
+_ABOUT: Final = (
+    *(getattr(Tensor, name).__get__ for name in _PROPERTIES),
+    *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point, Tensor.zero_),
+    *(torch.zeros_like, torch.empty_like),
 )
-"""Properties that tell nothing about the rows."""
+"""What tells nothing about the rows, except for their number."""
 _read: set[str] = set()
 
 
@@ -42,9 +45,9 @@ class Reads:
 
     def begin(self, step: int) -> None:
         """The wrapped optimizer is about to step."""
+        self._put_back()  # those of a step that raised an error
         if self.first or (step > _FIRST and step % _ONE_OF):
             return
-        _read.clear()
         for parameter in self._optimizer.params:
             for name in _BEFORE_NOISE:
                 value = getattr(parameter, name, None)
@@ -54,12 +57,17 @@ class Reads:
 
     def end(self, step: int) -> None:
         """It has stepped: put back what was there."""
-        for parameter, name, value in self._held:
-            if isinstance(getattr(parameter, name, None), _Noting):
-                setattr(parameter, name, value)
         if self._held and _read:
             self.first = step
+        self._put_back()
+
+    def _put_back(self) -> None:
+        for parameter, name, value in self._held:
+            now = getattr(parameter, name, None)
+            if isinstance(now, _Noting) and now.data_ptr() == value.data_ptr():
+                setattr(parameter, name, value)
         self._held.clear()
+        _read.clear()
 
     def doubts(self) -> tuple[str, ...]:
         """The read; empty if there was none."""

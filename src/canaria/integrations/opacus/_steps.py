@@ -29,7 +29,6 @@ from canaria.integrations.opacus._internals import (
     waiting_batches,
 )
 from canaria.integrations.opacus._places import FINE
-from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.integrations.opacus._ranks import Ranks
 from canaria.integrations.opacus._reads import Reads
 from canaria.integrations.opacus._rounding import Rounded
@@ -102,7 +101,6 @@ class Steps:
         # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
         # program has an optimizer of that class as well. Only the outer call counts.
         self._depth = 0
-        self.faults_of_clipper: tuple[str, ...] | None = None
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
         self.reads = Reads(given.optimizer)
         self._now: Stated | None = None
@@ -182,8 +180,6 @@ class Steps:
         earlier = self._clip_norm if sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
-        if self.faults_of_clipper is None:
-            self.faults_of_clipper = faults_of_clipper(self._optimizer)
         self.injection.before_clipping()
 
     def _begin_step(self) -> None:
