@@ -43,10 +43,11 @@ def test_bounds_exceed_the_truth_in_at_most_five_percent(rule: Rule, epsilon: fl
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore::canaria.game.CoinWarning")
 @by_rule
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0, 4.0])
 def test_bounds_exceed_the_truth_in_at_most_five_percent_at_full_size(rule: Rule, epsilon: float) -> None:
-    """5,000 audits of 1,000 elements."""
+    """5,000 audits of 1,000 elements. Some have so few heads, by chance, that there is a warning."""
     assert over_claims(rule, epsilon, 5000, 1000) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 5000)
 
 
