@@ -71,6 +71,20 @@ def imported(path: Path, names: set[str]) -> Iterator[str]:
             nodes += ast.iter_child_nodes(node)
 
 
+def test_files_have_400_lines_and_functions_40() -> None:
+    """At most. A command of the command line has an argument for each option, so it is not counted."""
+    long = []
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        long += [path.name] if text.count("\n") > 400 else []
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and path.parent.name != "cli":
+                first = node.body[1:2] if ast.get_docstring(node) else node.body[:1]
+                lines = (node.end_lineno or 0) - first[0].lineno + 1 if first else 0
+                long += [f"{path.name}: {node.name}"] if lines > 40 else []
+    assert not long
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_says_what_it_is_for(room: str) -> None:
     text = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text())) or ""

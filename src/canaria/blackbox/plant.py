@@ -153,20 +153,12 @@ def plant(
     generator = seeds.generator(rng, _PLANT)
     real, count = _rows("dataset", dataset), _rows("canaries", canaries)
     bits = 2 * generator.integers(0, 2, count, dtype=np.int8) - np.int8(1)
+    each, weights = np.arange(count), None
+    sources: tuple[Any, ...] = (dataset, canaries)
     if form == "zero-out":
         weights = np.concatenate([np.ones(real), bits > 0])
-        indices = real + np.arange(count)
-        return Planted(
-            dataset=_take((dataset, canaries), np.arange(real + count), indices),
-            bits=bits,
-            indices=indices,
-            adjacency=_FORMS[form],
-            canaries=canaries,
-            weights=weights,
-        )
-    each = np.arange(count)
-    sources: tuple[Any, ...] = (dataset, canaries)
-    if stand_ins is None:
+        indices, order = real + each, np.arange(real + count)
+    elif stand_ins is None:
         if count > real:
             raise InputError(f"canaries must be at most the {real} rows that they may replace, got {count}")
         indices, order = generator.choice(real, count, replace=False), np.arange(real)
@@ -174,6 +166,7 @@ def plant(
         checks.same_length("stand_ins", _rows("stand_ins", stand_ins), "canaries", count)
         sources = (dataset, canaries, stand_ins)
         indices, order = real + each, np.concatenate([np.arange(real), real + count + each])
+    # Included canaries take their places; with weights, all canaries are there already.
     order[indices[bits > 0]] = real + each[bits > 0]
     return Planted(
         dataset=_take(sources, order, indices),
@@ -181,6 +174,7 @@ def plant(
         indices=indices,
         adjacency=_FORMS[form],
         canaries=canaries,
+        weights=weights,
     )
 
 
