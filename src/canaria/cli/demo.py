@@ -75,7 +75,6 @@ def _audit(name: str, noise_factor: float) -> "Result":
     from canaria.game.ladders import ladder_of_dpsgd
     from canaria.game.scores import audit_scores
     from canaria.mechanisms import SubsampledGaussian
-    from canaria.training.conformance.sums import of_dirac
 
     signal = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, _DELTA) - _EPSILON, 0.01, 10.0))
     sigma = 1 / signal
@@ -90,7 +89,6 @@ def _audit(name: str, noise_factor: float) -> "Result":
         name=name,
         histogram=Histogram.of(release, bits),
         ladder=ladder_of_dpsgd(one_step, _PEOPLE, _EPSILON, bound),
-        conformance=of_dirac(release, bits, steps=1, sample_rate=1.0, noise_multiplier=sigma),
         facts={
             "release": f"a histogram of {_PEOPLE} bins; stated noise: normal, standard deviation {sigma:.3f}"
         },
