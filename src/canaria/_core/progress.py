@@ -1,4 +1,4 @@
-"""What long work is at: the work tells it, and the command line shows it if it waits for the work."""
+"""The stage that long work has reached: the work reports it, and the command line shows it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

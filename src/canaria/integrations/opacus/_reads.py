@@ -15,7 +15,7 @@ _ABOUT: Final = (
     *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point, Tensor.zero_),
     *(torch.zeros_like, torch.empty_like),
 )
-"""What tells nothing about the rows, except for their number."""
+"""Questions that reveal nothing about the rows, except for their number."""
 _read: set[str] = set()
 
 

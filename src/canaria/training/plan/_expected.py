@@ -110,11 +110,11 @@ class PlannedAudit:
 
     @cached_property
     def _verdicts(self) -> Verdicts:
-        """What is known of the p-values of its evidence, under any noise."""
+        """The known p-values of its evidence, under any noise."""
         return Verdicts(self.delta, self.level)
 
     def _played(self, too_small: float, wanted: int) -> Iterator[Evidence]:
-        """What audits see. Those of all rules have the same losses and bits, so that rules compare well."""
+        """The losses and bits that audits see. They are the same for all rules, so that rules compare well."""
         losses, ties = seeds.generator(0, _AUDITS).spawn(2)
         audits = max(_FEWEST, min(wanted, _IN_ALL // self.canaries))
         for game in games(self.law(too_small), self.canaries, audits, losses):
