@@ -28,7 +28,7 @@ def suited(law: Law, canaries: int, delta: float, level: float) -> int:
 
 
 def _usually_right(law: Law, canaries: int, numbers: Integers) -> Floats:
-    """The mean number of right guesses among this many of both tails; the law's rows have rising losses."""
+    """The mean number of right guesses among this many of both tails; losses of the law rise."""
     included = 1 - law.below.mean(axis=0, dtype=np.float64)
     rows = np.arange(len(included) + 1) * (canaries / len(included))
     ends = (included[::-1], 1 - included)

@@ -114,7 +114,7 @@ class PlannedAudit:
         return Verdicts(self.delta, self.level)
 
     def _played(self, too_small: float, wanted: int) -> Iterator[Evidence]:
-        """The losses and bits that audits see. They are the same for all rules, so that rules compare well."""
+        """The losses and bits of audits. They are the same for all rules, so that rules compare well."""
         losses, ties = seeds.generator(0, _AUDITS).spawn(2)
         audits = max(_FEWEST, min(wanted, _IN_ALL // self.canaries))
         for game in games(self.law(too_small), self.canaries, audits, losses):
