@@ -103,7 +103,21 @@ class Unclipped(DifferentialPrivacyServerSideFixedClipping):
         return noisy
 
 
+class Falling(DifferentialPrivacyServerSideFixedClipping):
+    """Halves the clip norm, and Flower's noise with it, in the third round."""
+
+    def configure_train(self, server_round: int, *given: Any) -> Any:
+        self.clipping_norm /= 2 if server_round == 3 else 1
+        return super().configure_train(server_round, *given)
+
+
 class TestStrategies:
+    def test_a_clip_norm_that_falls_is_no_fault(self) -> None:
+        result = seen(private(Falling)).report(delta=1e-5, rungs=False)
+        assert result.conformance is not None
+        assert result.conformance.p_value > 1e-3
+        assert result.contradictions == ()
+
     @pytest.mark.parametrize(
         ("kind", "mods", "clipper"),
         [
