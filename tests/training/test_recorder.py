@@ -264,6 +264,7 @@ def test_a_step_in_one_call(convert: Callable[[np.ndarray], Any], clip: Any) -> 
     assert result.conformance is not None
     assert result.conformance.weight == pytest.approx(1, abs=0.15)
     assert result.facts["exercised"].startswith("the clipper" if clip else "the noise")
+    assert ("your own sum (" in result.coverage) == (clip is not None)
 
 
 def test_correct_whole_steps_conform() -> None:

@@ -21,6 +21,7 @@ from canaria.training.canaries.designs import PROBES, amplified
 _ROWS: Final = (len(PROBES), len(PROBES) + 2)
 """Probes are tried in two batches, which have rows without a gradient as well."""
 _SAME: Final = 1.01
+"""Factors within this ratio are one factor: rounding moves them by less."""
 
 
 def faults_of_clipper(optimizer: DPOptimizer) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ _ABOUT: Final = (
 )
 """Questions that reveal nothing about the rows, except for their number."""
 _read: set[str] = set()
+"""Not empty after a read. torch calls a method of the class, which knows no audit; steps never overlap."""
 
 
 class _Noting(Tensor):

@@ -6,8 +6,8 @@ that time.
 - Of the fixed grid of claims every eighth is tested. A bound is then known to 0.08, and put at random between
   the claims. Bounds differ by 0.2 or more by chance, so this adds less than a tenth to their spread.
 - Verdicts on a claim are remembered. The p-value of a `Ranking` depends on the hits only through one number,
-  its smallest score. What is no larger than a score that was refuted is refuted too, and what is no smaller
-  than one that was kept is kept. So few audits need a p-value: a bound takes 1 to 2 ms.
+  its smallest score. A score at or below a refuted one is refuted too, and a score at or above one that was
+  kept is kept. So few audits need a p-value: a bound takes 1 to 2 ms.
 
 Bounds of `Soft` come out 1 to 2% too large: among the claims that are left out may be one that ends the run.
 """
