@@ -92,9 +92,9 @@ def in_any_order(noise: Noise, rng: np.random.Generator) -> Noise:
 
 
 def in_a_subspace(noise: Noise, rng: np.random.Generator) -> Noise:
-    """All noise lies in the same 300 dimensions of 8,970; every weight has the right variance."""
-    short = rng.normal(size=(len(noise[0]), 300))
-    axes = [rng.normal(size=(300, one.shape[1])) for one in noise]
+    """All noise lies in the same 1,000 dimensions of 8,970; every weight has the right variance."""
+    short = rng.normal(size=(len(noise[0]), 1000))
+    axes = [rng.normal(size=(1000, one.shape[1])) for one in noise]
     return [short @ (axis / np.linalg.norm(axis, axis=0)) for axis in axes]
 
 

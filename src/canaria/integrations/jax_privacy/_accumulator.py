@@ -61,7 +61,7 @@ class Accumulator:
             by_step=jnp.zeros(MOST_STEPS),
             by_place=jnp.zeros(int(np.sum(~roles.shaped))),
             beyond=jnp.zeros(len(EDGES), jnp.int32),
-            signs=jnp.zeros((MOST_STEPS, -(-len(roles.signed) // 8)), jnp.uint8),
+            signs=jnp.zeros((MOST_STEPS, -(-len(roles.index) // 8)), jnp.uint8),
             totals=jnp.zeros((MOST_STEPS, len(roles.sizes))),
         )
 
@@ -86,7 +86,7 @@ class Accumulator:
         sizes = abs(noise[:, roles.shaped])
         first = state.steps - HELD
         number = (first + jnp.arange(HELD)) % MOST_STEPS
-        signs = jnp.packbits(noise[:, roles.signed] > 0, axis=1, bitorder="little")
+        signs = jnp.packbits(noise > 0, axis=1, bitorder="little")
         whole = state.held[:, self._all :] / (self._stated * np.sqrt(roles.sizes))
         room = first + jnp.arange(HELD) < MOST_STEPS
         return scored._replace(

@@ -18,6 +18,7 @@ larger, smaller or more alike than chance allows.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,8 +38,6 @@ _MOST_PARAMETERS: Final = 48
 _SCATTERED: Final = 1024
 _AT_LEAST: Final = 4
 """Each parameter gets at least this many coordinates with canaries, if there are enough."""
-_FINGERPRINT: Final = 256
-"""Steps are compared by the signs of this many scattered witnesses."""
 _MOST_SPANNED: Final = 8
 """A coordinate that spans several parameters spans this many, if there are enough."""
 
@@ -88,14 +87,7 @@ class Roles:
     whole: Integers
     sizes: Integers
 
-    @property
-    def signed(self) -> Integers:
-        """The witnesses whose signs are kept: all aligned ones, and some scattered ones to compare steps."""
-        scattered = np.flatnonzero(self.index < 0)
-        some = np.linspace(0, len(scattered) - 1, min(_FINGERPRINT, len(scattered))).astype(np.int64)
-        return np.concatenate([np.flatnonzero(self.index >= 0), scattered[some]])
-
-    @property
+    @cached_property
     def firsts(self) -> Integers:
         """The first three aligned witnesses of each parameter that has at least three, (parameters, 3)."""
         aligned = np.flatnonzero(self.index >= 0)
@@ -388,13 +380,14 @@ class Seen(NamedTuple):
         """Summarise all values, (steps, witnesses), and the sums over whole parameters."""
         squares = values[:, ~roles.shaped] ** 2
         number = np.arange(len(values)) % MOST_STEPS
-        cells = np.searchsorted(np.array(EDGES), np.abs(values[:, roles.shaped]).ravel(), side="left")
+        sizes = np.abs(values[:, roles.shaped])
+        at_most = [np.count_nonzero(sizes <= edge) for edge in EDGES]
         return cls(
             len(values),
             np.bincount(number, squares.sum(axis=1), min(len(values), MOST_STEPS)).astype(np.float64),
             squares.sum(axis=0),
-            np.bincount(cells, minlength=len(EDGES) + 1),
-            np.packbits(values[:MOST_STEPS, roles.signed] > 0, axis=1, bitorder="little"),
+            np.diff(at_most, prepend=0, append=sizes.size),
+            np.packbits(values[:MOST_STEPS] > 0, axis=1, bitorder="little"),
             totals[:MOST_STEPS] / np.sqrt(roles.sizes),
             firsts=values[:MOST_STEPS][:, roles.firsts].reshape(-1, 3),
         )

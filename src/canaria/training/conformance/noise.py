@@ -84,13 +84,11 @@ def parts_of(
         found["ties"] = Part(ties.p_value, *tie_cause(ties))
     if seen.cells.sum() > 0:
         found["shape"] = _shape(seen.cells, math.sqrt(factor), rng)
-    if len(roles.signed) > 1:
-        count = len(roles.signed)
+    if (count := len(roles.index)) > 1:
         signs = np.unpackbits(seen.signs, axis=1, count=count, bitorder="little").astype(np.bool_)
-        parameter, index = roles.parameter[roles.signed], roles.index[roles.signed]
         if len(signs) > 1:
             found["repeats"] = _repeats(signs, rng)
-        found["copies"] = _copies(signs, parameter, index, rng, names)
+        found["copies"] = _copies(signs, roles.parameter, roles.index, rng, names)
     if seen.totals.size > 0:
         alone = np.setdiff1d(roles.whole, roles.parameter)
         found["totals"] = _totals(seen.totals, roles.whole, factor, names, alone)
