@@ -65,14 +65,15 @@ class Accumulator:
         self._witnessed = Witnessed(roles)
         self.steps, self.noise_square, self.noise_changes = 0, 0.0, False
         self._held = torch.zeros(held, self._all + len(roles.sizes), device=device)
+        # Making views in each step takes as long as reading into them.
+        self._rows = [(row[: self._all], row[self._all :]) for row in self._held]
         self._stated, self._scales = [0.0] * held, [0.0] * held
         self._totalled: list[int] = []
         self._waiting = 0
 
     def next_row(self) -> tuple[Tensor, Tensor]:
         """The buffers for the noise of the next step before it is added: at all places, and totals."""
-        row = self._held[self._waiting]
-        return row[: self._all], row[self._all :]
+        return self._rows[self._waiting]
 
     def add(self, own: Tensor | None, *, clip_norm: float, stated: float, totalled: bool) -> None:
         """Add a step: the negated `next_row`, and the canaries' own part if that is missing from it.

@@ -46,7 +46,8 @@ class Reads:
 
     def begin(self, step: int) -> None:
         """The wrapped optimizer is about to step."""
-        self._put_back()  # those of a step that raised an error
+        if self._held:  # by a step that raised an error
+            self._put_back()
         if self.first or (step > _FIRST and step % _ONE_OF):
             return
         for parameter in self._optimizer.params:
@@ -58,9 +59,9 @@ class Reads:
 
     def end(self, step: int) -> None:
         """It has stepped: put back what was there."""
-        if self._held and _read:
-            self.first = step
-        self._put_back()
+        if self._held:
+            self.first = step if _read else 0
+            self._put_back()
 
     def _put_back(self) -> None:
         for parameter, name, value in self._held:

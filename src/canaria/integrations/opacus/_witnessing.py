@@ -5,6 +5,7 @@ steps at once, and added up by NumPy.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ class Witnessed:
         A row has a value for each witness, followed by one for each parameter in `Roles.whole`. The latter
         are filled in only in the rows `totalled`.
         """
-        found = Witnessed(self._roles)
+        found = copy(self)
         values, totals = steps[:, : self._count], steps[list(totalled), self._count :]
-        found.values = np.concatenate([self.values, values])[:FIRST]
+        if len(self.values) < FIRST:
+            found.values = np.concatenate([self.values, values])[:FIRST]
         found.seen = joined(self.seen, Seen.of(values, totals, self._roles))
         return found
 
