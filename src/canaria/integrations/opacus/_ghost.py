@@ -43,7 +43,8 @@ class GhostSums:
     """
 
     def __init__(self, optimizer: DPOptimizer, clippers: Sequence[GhostClipper]) -> None:
-        self._optimizer, self._clippers = optimizer, clippers
+        # Asking Opacus for the parameters in each step takes longer than looking at them.
+        self._parameters, self._clippers = list(optimizer.params), clippers
         self._left: _Seen | None = None
         self.changed: dict[int, int] = {}
         """The parameters whose sums changed, by number, and the first such step."""
@@ -55,7 +56,7 @@ class GhostSums:
         self._left = self._now()
 
     def _now(self) -> _Seen:
-        grads = [parameter.grad for parameter in self._optimizer.params]
+        grads = [parameter.grad for parameter in self._parameters]
         return [(grad, 0 if grad is None else grad._version) for grad in grads]
 
     def compare(self, step: int) -> None:

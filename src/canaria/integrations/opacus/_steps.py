@@ -177,7 +177,7 @@ class Steps:
 
     def _before_clipping(self) -> None:
         """Read the norm that the noise must fit: the largest in a step, if it has several batches of rows."""
-        earlier = self._clip_norm if sum_waits(self._optimizer) else 0.0
+        earlier = self._clip_norm if self._clip_norm and sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
         self.injection.before_clipping()

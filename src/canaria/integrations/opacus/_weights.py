@@ -61,6 +61,7 @@ class Weights:
         self._versions: list[int] = []
         self._names: list[str] = []
         self._watched: list[Tensor] = []
+        self._own: list[Tensor] = []
         self._open = False
         self._sums = torch.zeros(0)
         self._gaps: list[int] = []
@@ -106,7 +107,7 @@ class Weights:
         Counters miss writes to `.data`.
         """
         if self._costly and step > _FIRST:
-            held = [parameter.grad for parameter in self._optimizer.params]
+            held = [parameter.grad for parameter in self._own]
             return [0 if one is None else id(one) ^ one._version for one in held]
         return [int(checksum_of_gradients(self._optimizer))]
 
@@ -130,6 +131,7 @@ class Weights:
                 name: int(checksum(p)) for name, p in self._model.named_parameters() if name not in found
             }
         self._names, self._watched = list(found), list(found.values())
+        self._own = list(self._optimizer.params)  # Opacus makes this list anew whenever it is asked
         self._known = [{int(checksum(parameter))} for parameter in self._watched]
         device = self._watched[0].device
         self._sums = torch.zeros(_WAITING, 2, len(found), dtype=torch.int64, device=device)
