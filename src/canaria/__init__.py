@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from canaria.bounds import Bound, Result, combine, lower_bound
     from canaria.evidence import Counts
     from canaria.files import load
-    from canaria.game import audit_scores, many_runs, play
-    from canaria.testing import assert_private, assert_private_training
+    from canaria.game import audit_scores, check_release, many_runs, play
+    from canaria.testing import assert_private
     from canaria.training.plan import plan
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "Result",
     "__version__",
     "assert_private",
-    "assert_private_training",
     "audit_scores",
+    "check_release",
     "combine",
     "load",
     "lower_bound",
@@ -42,8 +42,8 @@ _HOMES: Final = {
     "canaria.bounds": ("Bound", "Result", "combine", "lower_bound"),
     "canaria.evidence": ("Counts",),
     "canaria.files": ("load",),
-    "canaria.game": ("audit_scores", "many_runs", "play"),
-    "canaria.testing": ("assert_private", "assert_private_training"),
+    "canaria.game": ("audit_scores", "check_release", "many_runs", "play"),
+    "canaria.testing": ("assert_private",),
     "canaria.training.plan": ("plan",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

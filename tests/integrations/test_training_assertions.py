@@ -8,9 +8,10 @@ import pytest
 import torch
 from jax_privacy.noise_addition import gaussian_privatizer
 
-from canaria import InputError, assert_private_training, combine
+from canaria import InputError, combine
 from canaria.claims import ApproximateDP
 from canaria.integrations import jax_privacy
+from canaria.testing import assert_private_training
 from tests.integrations.digits import DELTA, SIGMA, audited
 
 torch.set_num_threads(1)

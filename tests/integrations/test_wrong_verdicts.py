@@ -12,10 +12,11 @@ from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from canaria import InputError, assert_private_training
+from canaria import InputError
 from canaria.evidence import AuditWarning
 from canaria.integrations.opacus import attach, auditing, with_canary_head, with_canary_rows
 from canaria.integrations.opacus._items import mapped
+from canaria.testing import assert_private_training
 from tests.integrations.digits import DELTA, Private, audited, digits, private
 
 TOKENS = 12

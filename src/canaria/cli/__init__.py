@@ -18,6 +18,7 @@ from canaria._version import __version__
 from canaria.cli import (
     audit_program,
     bound,
+    check,
     compare,
     demo,
     gaps,
@@ -51,6 +52,7 @@ app = typer.Typer(
 )
 app.command("bound")(bound.bound)
 app.command("scores")(scores.scores)
+app.command("check")(check.check)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("audit-program")(audit_program.audit_program)

@@ -66,9 +66,11 @@ def require_result_file(out: Path | None, inputs: Iterable[str] = ()) -> None:
         )
 
 
-def finish(compute: Callable[[], "Result"], as_json: bool, out: Path | None) -> NoReturn:
+def finish(
+    compute: Callable[[], "Result"], as_json: bool, out: Path | None, on: str = "computing the bound"
+) -> NoReturn:
     """Compute, write and print a result, and exit with code 1 if the claim is refuted."""
-    with one_line_warnings(), working("computing the bound"):
+    with one_line_warnings(), working(on):
         result = replace(compute(), command=command_line())
     if out is not None:
         result.save(out)

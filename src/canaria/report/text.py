@@ -76,5 +76,6 @@ def _facts(result: Result) -> Iterator[str]:
     shown = ""
     for name, value in facts:
         if value is not None:
-            yield f"  {name if name != shown else '':<11} {value}"
+            lines = value.replace("\n", f"\n{'':<14}")
+            yield f"  {name if name != shown else '':<11} {lines}"
             shown = name

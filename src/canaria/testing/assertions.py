@@ -9,16 +9,19 @@ The pytest plugin (`canaria.testing.pytest_plugin`) splits one false-alarm rate 
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import AuditWarning, InputError, shown
 from canaria._core.seeds import Seed
 from canaria.bounds.bound import Bound
+from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, require_same_adjacency
 from canaria.claims.base import for_neighbours
-from canaria.game import Score
+from canaria.game import Score, check_release
 from canaria.rules import AdaptiveRule, Rule
 from canaria.testing.examine import examine, examine_training
 from canaria.testing.verdict import Verdict
@@ -138,6 +141,50 @@ def assert_private_training(
     how = {"rule": rule, "adaptive": adaptive}
     promised = promise(epsilon, delta, claim, adjacency)
     return _asserted(examine_training(audit, promised, how, confidence, conformance=conformance))
+
+
+def assert_private_release(
+    fit: Callable[[Any, np.random.Generator], Any],
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    confidence: float = 0.999,
+    rng: Seed = 0,
+    **how: Any,
+) -> Result:
+    """Fail if a check of what a function releases refutes its claim.
+
+    Args:
+        fit: As in `canaria.check_release`.
+        data: As in `canaria.check_release`.
+        epsilon: The claimed epsilon.
+        delta: The claimed delta.
+        confidence: A correct release fails with probability at most 1 - confidence.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
+        how: Further arguments of `canaria.check_release`.
+
+    Returns:
+        The result of the check.
+
+    Raises:
+        AssertionError: If the claim is refuted; the message says what told neighbours apart.
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria.testing import assert_private_release
+        >>> def count(rows, rng):
+        ...     return len(rows) + rng.laplace(scale=2)
+        >>> assert_private_release(count, np.arange(50.0), epsilon=1.0).answer
+        'not refuted'
+
+    """
+    __tracebackhide__ = True
+    found = check_release(fit, data, epsilon=epsilon, delta=delta, confidence=confidence, rng=rng, **how)
+    if found.alarming:
+        raise AssertionError(str(found))
+    return found
 
 
 def promise(epsilon: float | None, delta: float | None, claim: Claim | None, adjacency: str | None) -> Claim:

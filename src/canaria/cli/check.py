@@ -1,0 +1,82 @@
+"""`canaria check`: look for a release that tells neighbouring data sets apart too well."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from canaria.cli._options import Adjacency, AsJson, Out
+from canaria.cli._output import finish, require_result_file
+from canaria.cli._progress import working
+
+
+def check(
+    function: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION", help="A function fit(data, rng); its module may be a file here."
+        ),
+    ],
+    data: Annotated[str, typer.Option("--data", metavar="FILE", help="CSV, Parquet or .npy.")],
+    epsilon: Annotated[float, typer.Option(min=0, help="Claimed epsilon.")],
+    delta: Annotated[float, typer.Option(help="Claimed delta.")] = 0.0,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Names the user, if all rows of one are protected.")
+    ] = None,
+    adjacency: Annotated[
+        Adjacency, typer.Option(metavar="KIND", help="Of the claim: add-remove or replace.")
+    ] = "add-remove",
+    runs: Annotated[int, typer.Option(min=50, help="Most runs of the function.")] = 300,
+    seconds: Annotated[float | None, typer.Option(min=0, help="No run begins after this time.")] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the bound.")] = 0.99,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check what a function releases: neighbours are made, and a score is learned.
+
+    Exit code 1 if the claim is refuted.
+
+    Example: canaria check release:fit --data people.csv --epsilon 1
+    """
+    from canaria.cli._load import load_function
+    from canaria.game import check_release
+
+    require_result_file(out, [data])
+    fit = load_function(function)
+    with working("reading data"):
+        rows = _read(Path(data))
+    finish(
+        lambda: check_release(
+            fit,
+            rows,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            unit=unit,
+            runs=runs,
+            seconds=seconds,
+            confidence=confidence,
+            rng=seed,
+        ),
+        as_json,
+        out,
+        on="checking",
+    )
+
+
+def _read(file: Path) -> Any:
+    """The data in a file, as a frame or an array."""
+    from canaria._core.errors import InputError, shown
+    from canaria._core.extras import needed_for
+
+    try:
+        if file.suffix == ".npy":
+            import numpy as np
+
+            return np.load(file, allow_pickle=False)
+        with needed_for("a table", "frames"):
+            import pandas as pd
+        return pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--data cannot be read: {shown(str(error))}") from None

@@ -1,0 +1,177 @@
+"""Check what any function releases, without a score and without an expert.
+
+The function runs on pairs of neighbouring data sets. For each run a fair coin chooses the data set; the coin
+is guessed from the output, by what earlier runs of the pair showed, and the guess is staked before the coin
+is revealed. One wealth is staked on all pairs, so trying many of them costs nothing (Theorem 37).
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core import checks
+from canaria._core.errors import InputError, shown
+from canaria._core.seeds import Seed, generator, global_state_kept
+from canaria.bounds import Result
+from canaria.claims import ApproximateDP
+from canaria.game.release.learning import Sign
+from canaria.game.release.neighbours import Pair, neighbours_of
+from canaria.game.release.runs import Runner
+from canaria.game.release.trials import Trial, Trials
+
+RUNS: Final = 300
+"""The most runs of the function, by default."""
+_LEAST: Final = 50
+"""With fewer runs, no pair gets enough of them."""
+_PURPOSE: Final = 0x72656C
+_OWN: Final = "your own"
+"""The kind of the pairs that the user gives."""
+
+
+def check_release(
+    fit: Callable[[Any, np.random.Generator], Any],
+    data: Any,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    adjacency: str = "add-remove",
+    unit: Any = None,
+    neighbours: Sequence[tuple[Any, Any]] = (),
+    runs: int = RUNS,
+    seconds: float | None = None,
+    confidence: float = 0.99,
+    rng: Seed = None,
+) -> Result:
+    """Look for a release that tells neighbouring data sets apart better than epsilon allows.
+
+    Everything that `fit` returns counts as released: numbers, tables, texts, objects with all that they store,
+    errors and warnings. Neighbours are made from the data: usual, extreme and far rows, missing values and new
+    categories, each added to all rows, to five rows and to none.
+
+    Args:
+        fit: Any function `fit(data, rng)`: a query, the fit of a model, a synthesizer.
+        data: A data frame, an array, or a list of rows.
+        epsilon: The claimed epsilon.
+        delta: The claimed delta.
+        adjacency: The neighbours that the claim is about: "add-remove" or "replace".
+        unit: The column that names the user, client or group, if all rows of one are protected together.
+        neighbours: Pairs of data sets of your own, tried first.
+        runs: The most runs of `fit`, at least 50. Plain faults take about a hundred.
+        seconds: The time after which no further run begins; None for no limit.
+        confidence: A release that keeps its claim is refuted with probability at most 1 - confidence.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The bound with the claim, what told the data sets apart, and what was not tried.
+
+    Raises:
+        InputError: If an argument is not usable, or if `fit` raises an error on the data themselves.
+
+    Example:
+        >>> import numpy as np
+        >>> from canaria import check_release
+        >>> def average(ages, rng):  # the noise is for ages up to 100, but no age is clipped
+        ...     return np.mean(ages) + rng.laplace(scale=100 / len(ages))
+        >>> check_release(average, np.arange(20.0, 60.0), epsilon=1.0, rng=0).answer
+        'refuted'
+
+    """
+    claim = ApproximateDP(epsilon, delta, checks.adjacency(adjacency))
+    if not callable(fit):
+        raise InputError(f"fit must be a function fit(data, rng), got {shown(fit)}")
+    most = checks.integer("runs", runs, _LEAST)
+    left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
+    seed = rng if isinstance(rng, int) else int(generator(rng, _PURPOSE).integers(2**63))
+    made, tested = neighbours_of(data, adjacency=adjacency, unit=unit, rng=seed)
+    own = [
+        Pair(
+            f"pair {number} of your own", _OWN, partial(deepcopy, one), partial(deepcopy, other), f"{number}"
+        )
+        for number, (one, other) in enumerate(neighbours, start=1)
+    ]
+    trials = Trials(
+        Runner(fit),
+        claim,
+        checks.confidence(confidence),
+        most,
+        time.perf_counter() + left,
+        generator(seed, _PURPOSE),
+    )
+    with global_state_kept():
+        trials.look([*own, *made], data)
+        trials.play()
+    if trials.skipped:
+        tested["other neighbours"] = f"{trials.skipped} more pairs need more runs"
+    name = getattr(fit, "__name__", type(fit).__name__)
+    facts = {"runs": f"{trials.runs} of at most {most}, with {len(trials.tried)} pairs of neighbours"}
+    if (best := trials.best) is not None and (sign := best.learner.sign) is not None:
+        facts |= {"neighbours": best.pair.words, "told by": _told(best, sign)}
+        how = "" if adjacency == "add-remove" else f", adjacency={adjacency!r}"
+        how += "" if unit is None else f", unit={unit!r}"
+        facts["once more"] = _script(
+            getattr(fit, "__module__", "..."), name, best.pair, sign, f"{how}, rng={seed}"
+        )
+    return replace(
+        trials.bound.result(claim, name=name),
+        facts=facts,
+        remarks=tuple(_remarks(trials)),
+        tested={
+            **tested,
+            "running time": "not measured",
+            "other data": "only neighbours of these were tried",
+        },
+        seed=seed,
+    )
+
+
+def _told(best: Trial, sign: Sign) -> str:
+    """What tells the data sets of a pair apart, and in how many runs."""
+    second, of_second, first, of_first = best.learner.seen()
+    return f"{sign.words}: in {second} of {of_second} runs with it, in {first} of {of_first} without"
+
+
+def _remarks(trials: Trials) -> list[str]:
+    """What a reader must know before the verdict."""
+    found = [
+        f"{name}, so no release was tested there: {_listed(words)}" for name, words in trials.refused.items()
+    ]
+    if trials.sizes:
+        names = _listed(sorted(name.lstrip(".") for name in trials.sizes))
+        found.append(
+            f"{names}: the exact number of rows, which was taken as public; where a claim is about added and "
+            "removed rows, it must not be released"
+        )
+    return found
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - 2} more" if len(words) > 2 else ""
+    return "; ".join(words[:2]) + more
+
+
+def _script(module: str, name: str, pair: Pair, sign: Sign, how: str) -> str:
+    """A script that prints, for ten seeds, the number that tells two data sets apart."""
+    if pair.kind == _OWN:
+        made = [f"first, second = neighbours[{int(pair.base) - 1}]"]
+    else:
+        made = [
+            f"pairs, _ = neighbours_of(data{how})",
+            f"pair = next(one for one in pairs if one.words == {pair.words!r})",
+            "first, second = pair.first(), pair.second()",
+        ]
+    lines = [
+        "import numpy as np",
+        "from canaria.game.release import neighbours_of, numbers_of",
+        f"from {module} import {name}  # and data",
+        *made,
+        "for seed in range(10):",
+        f"    runs = [numbers_of({name}(rows, np.random.default_rng(seed))) for rows in (first, second)]",
+        f"    print([run.get({sign.name!r}) for run in runs])",
+    ]
+    return "\n".join(lines)

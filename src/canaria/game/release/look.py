@@ -1,0 +1,70 @@
+"""What moves when only the data change: a hint where two data sets may be told apart, and by what.
+
+A look compares one run on a data set with runs on its neighbour, of which one has the same seed. No coin is
+tossed for these runs, so they are no evidence, and nothing that is seen here can make a bound wrong.
+"""
+
+import math
+import re
+from typing import Final
+
+import numpy as np
+
+from canaria.game.release.outputs import table
+
+Numbers = dict[str, float]
+
+_ALIKE: Final = 1e-9
+"""Numbers within this relative distance are equal: the order of a sum changes it by less."""
+_BY_CHANCE: Final = 4.0
+"""With other randomness, the number that moves most moves by about this many times its own spread."""
+_AN_ATTRIBUTE: Final = re.compile(r"\.\w+(\[0\])?$")
+_FORM: Final = re.compile(r"\.(rows|size|finite|different|shape\[\d+\])$| is ")
+"""Names of sizes and types."""
+
+
+def moved(base: list[Numbers], other: Numbers) -> tuple[float, dict[str, int]]:
+    """How far the number that moved most moved, in deviations, and the rank of every number by that.
+
+    `base` are runs on the first data set with several seeds; `other` is one on the second, with the first of
+    these seeds.
+    """
+    names = list(dict.fromkeys(name for one in (*base, other) for name in one))
+    values, new = table(base, names), table([other], names)[0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        spread = np.nan_to_num(values.std(axis=0), nan=0.0)
+        shift = np.abs(new - values[0])
+        size = np.maximum(np.abs(values[0]), np.abs(new))
+    shift[(new == values[0]) | (shift <= _ALIKE * size)] = 0.0
+    absent = np.isnan(values)
+    appears = np.where(np.isnan(new), ~absent.any(axis=0), absent.all(axis=0))
+    ratio = np.divide(shift, spread, out=np.where(shift > 0, np.inf, 0.0), where=spread > 0)
+    ratio = np.where(appears, np.inf, np.nan_to_num(ratio, nan=0.0, posinf=np.inf))
+    # Of numbers that move alike, a value says more to a reader than a size or a type.
+    form = np.array([bool(_FORM.search(name)) for name in names])
+    order = np.lexsort(np.stack([form, -ratio]))
+    return float(ratio.max(initial=0.0)), {names[column]: rank for rank, column in enumerate(order)}
+
+
+def promised(ratio: float, *, same_randomness: bool) -> float:
+    """The nats that a guess may show if a number moves by so many deviations; at most ln 2.
+
+    Two normal laws whose means are r deviations apart show about r^2 / 8. If a seed does not fix the
+    randomness, a number moves by chance alone.
+    """
+    real = ratio if same_randomness else ratio / _BY_CHANCE
+    return math.log(2) * -math.expm1(-(real**2) / (8 * math.log(2)))
+
+
+def row_counts(base: list[Numbers], other: Numbers, first: int, second: int) -> set[str]:
+    """The attributes and shapes that are the number of rows, which libraries take as public.
+
+    So is the place of a last element. A number that is returned as such, or in a dict or a list, is a release
+    like any other.
+    """
+    if first == second:
+        return set()
+    found = {name for name, value in other.items() if value == second and _AN_ATTRIBUTE.search(name)}
+    found = {name for name in found if all(one.get(name) == first for one in base)}
+    last = re.compile(rf"\[{first}[],]") if found else re.compile(r"$.")
+    return found | {name for name in other if last.search(name) and not any(name in one for one in base)}

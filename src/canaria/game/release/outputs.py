@@ -1,0 +1,201 @@
+"""Every number that an output holds, by name: what a score can be learned from.
+
+Whatever a release returns is taken apart: arrays into their elements, frames into counts and extremes,
+objects into their attributes, private ones too, since a pickled model publishes them. A text, a category or a
+type that occurs becomes a number as well. A number that is absent is `nan` in the columns of `table`.
+
+Nothing here decides about privacy: names and values only have to be the same for the same output.
+"""
+
+import dataclasses
+import enum
+import itertools
+import math
+import numbers
+import random
+import types
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Final
+
+import numpy as np
+
+from canaria._core.arrays import Floats
+
+MOST: Final = 4000
+"""Numbers that are taken from one output, in the order in which it holds them."""
+_MOST_ELEMENTS: Final = 1000
+"""Elements of an array or a list that are taken one by one. Of others their sum and extremes are taken."""
+_MOST_KINDS: Final = 300
+"""Different values of a column that are counted each."""
+_LONGEST: Final = 60
+"""Letters of a text that are part of a name."""
+_DEEPEST: Final = 8
+_UNREAD: Final = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    random.Random,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type,
+)
+"""Code and generators of randomness are no part of a release."""
+
+
+def numbers_of(output: Any) -> dict[str, float]:
+    """The numbers that an output holds, at most `MOST`.
+
+    Example:
+        >>> numbers_of({"mean": 0.5, "seen": ["a", "b", "b"]})
+        {'.size': 2, "['mean']": 0.5, "['seen'].size": 3, "['seen'] has 'a'": 1, "['seen'] has 'b'": 2}
+
+    """
+    found: dict[str, float] = {}
+    _Reader(found).read("", output)
+    return found
+
+
+def table(runs: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
+    """One row for each run and one column for each name; `nan` where a run has no such number."""
+    return np.array([[run.get(name, math.nan) for name in names] for run in runs]).reshape(-1, len(names))
+
+
+class _Reader:
+    """Takes an output apart. `path` is how Python would reach a part, from the output itself."""
+
+    def __init__(self, found: dict[str, float]) -> None:
+        self._found = found
+        self._inside: list[int] = []
+
+    def read(self, path: str, value: Any) -> None:
+        """Add the numbers of a value, unless it is part of itself, too deep, or there are enough."""
+        if len(self._found) >= MOST or len(self._inside) > _DEEPEST or id(value) in self._inside:
+            return
+        self._inside.append(id(value))
+        self._read(path, value)
+        self._inside.pop()
+
+    def _put(self, name: str, value: float) -> None:
+        # A nan is a value of its own: without this, it would look like a number that is absent.
+        if math.isnan(value):
+            name, value = f"{name} is nan", 1.0
+        if len(self._found) < MOST:
+            self._found[name or "the output"] = value
+
+    def _read(self, path: str, value: Any) -> None:
+        if value is None or isinstance(value, enum.Enum):
+            self._put(f"{path} is {value}", 1.0)
+        elif isinstance(value, _UNREAD):
+            return
+        elif isinstance(value, str | bytes):
+            self._text(path, value)
+        elif isinstance(value, numbers.Number):
+            self._number(path, value)
+        elif isinstance(value, Mapping):
+            self._put(f"{path}.size", len(value))
+            for key, inner in value.items():
+                self.read(f"{path}[{_shown(key)}]", inner)
+        elif hasattr(value, "iloc") and hasattr(value, "items"):
+            self._frame(path, value)
+        elif hasattr(value, "__array__"):
+            self._array(path, value)
+        elif isinstance(value, Sequence | Set):
+            self._list(path, list(value))
+        else:
+            self._object(path, value)
+
+    def _number(self, path: str, value: Any) -> None:
+        try:
+            parts = {"": float(value)}
+        except TypeError:
+            parts = {".real": float(value.real), ".imag": float(value.imag)}
+        except OverflowError:
+            parts = {"": math.inf if value > 0 else -math.inf}
+        for name, part in parts.items():
+            self._put(path + name, part)
+
+    def _text(self, path: str, value: str | bytes) -> None:
+        self._put(f"{path}.size", len(value))
+        words = value.split()
+        self._kinds(path, [value] if len(words) <= 1 else words)
+
+    def _kinds(self, path: str, values: Iterable[Any]) -> None:
+        """How often each value occurs, or how many there are if they are too many."""
+        counts = Counter(map(_shown, values))
+        if len(counts) > _MOST_KINDS:
+            self._put(f"{path}.different", len(counts))
+            return
+        for kind, count in counts.items():
+            self._put(f"{path} has {kind}", count)
+
+    def _list(self, path: str, values: list[Any]) -> None:
+        self._put(f"{path}.size", len(values))
+        if all(isinstance(value, str | bytes) for value in values):
+            self._kinds(path, values)
+            return
+        for place, value in enumerate(values[:_MOST_ELEMENTS]):
+            self.read(f"{path}[{place}]", value)
+
+    def _array(self, path: str, value: Any) -> None:
+        held = getattr(value, "detach", lambda: value)()  # of torch, which refuses arrays with gradients
+        values = np.asarray(getattr(held, "cpu", lambda: held)())
+        for axis, size in enumerate(values.shape):
+            self._put(f"{path}.shape[{axis}]", size)
+        self._put(f"{path}.dtype is {values.dtype}", 1.0)
+        if values.dtype.kind in "mM":
+            values = values.astype(np.int64)
+        if values.dtype.kind not in "biufc":
+            self._list(path, values.ravel().tolist())
+            return
+        flat = values.ravel()
+        places = itertools.islice(np.ndindex(values.shape), _MOST_ELEMENTS)
+        for place, element in zip(places, flat[:_MOST_ELEMENTS].tolist(), strict=True):
+            self._number(f"{path}[{', '.join(map(str, place))}]" if place else path, element)
+        if len(flat) > _MOST_ELEMENTS:
+            self._summary(path, flat)
+
+    def _summary(self, path: str, values: Any) -> None:
+        """What a large array shows of one of its elements."""
+        finite = values[np.isfinite(values)]
+        self._put(f"{path}.finite", len(finite))
+        if len(finite) and finite.dtype.kind != "c":
+            for name in ("min", "max", "mean", "std"):
+                self._put(f"{path}.{name}", float(getattr(finite.astype(np.float64), name)()))
+
+    def _frame(self, path: str, value: Any) -> None:
+        """A frame or a series: its size, its types, and each of its columns."""
+        columns = value.items() if hasattr(value, "columns") else [(value.name, value)]
+        self._put(f"{path}.rows", len(value))
+        for name, column in columns:
+            place = f"{path}[{_shown(name)}]"
+            self._put(f"{place}.dtype is {column.dtype}", 1.0)
+            known = column.dropna()
+            self._put(f"{place}.missing", len(column) - len(known))
+            if getattr(column.dtype, "kind", "O") in "biuf":
+                self._summary(place, known.to_numpy(dtype=np.float64))
+            if hasattr(column, "cat"):
+                self._kinds(f"{place}.categories", column.cat.categories)
+            self._kinds(place, known.tolist())
+
+    def _object(self, path: str, value: Any) -> None:
+        """An object: its type, and all that it stores."""
+        self._put(f"{path} is {type(value).__name__}", 1.0)
+        held = dict(getattr(value, "__dict__", {}))
+        for base in type(value).__mro__:
+            slots = getattr(base, "__slots__", ())
+            for name in [slots] if isinstance(slots, str) else slots:
+                if hasattr(value, name):
+                    held[name] = getattr(value, name)
+        if dataclasses.is_dataclass(value):
+            held |= {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}
+        for name, inner in held.items():
+            self.read(f"{path}.{name}", inner)
+
+
+def _shown(value: Any) -> str:
+    """A key or a value as part of a name."""
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

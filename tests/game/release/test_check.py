@@ -1,0 +1,212 @@
+"""Checks of releases: plain faults are found and named, correct releases are not refuted."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from canaria import InputError, check_release
+from canaria.claims import ApproximateDP
+from canaria.evidence import Bets
+from canaria.game.release import neighbours_of
+from canaria.testing import assert_private_release
+from tests.game.release.faulty import CORRECT, FAULTS, FRAME, Release, counted, noisy_count
+
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+
+
+@pytest.mark.parametrize(("release", "words"), FAULTS.values(), ids=FAULTS)
+def test_faults_are_found_and_named(release: Release, words: str) -> None:
+    """In 300 runs, without a neighbour, a score or a row being given."""
+    found = check_release(release, FRAME, epsilon=1.0, rng=0)
+    assert found.alarming
+    assert words in found.facts["told by"]
+    assert "epsilon" not in found.facts["neighbours"]
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 20))])
+@pytest.mark.parametrize("release", CORRECT.values(), ids=CORRECT)
+def test_correct_releases_are_not_refuted(release: Release, seed: int) -> None:
+    """False-alarm rate 1e-3 each."""
+    assert not check_release(release, FRAME, epsilon=1.0, confidence=0.999, rng=seed).alarming
+
+
+EXACT: dict[str, Callable[[Any, np.random.Generator], Any]] = {
+    "Laplace": lambda data, rng: len(data) + rng.laplace(scale=1 / 0.7),
+    "many numbers": lambda data, rng: [len(data) + rng.laplace(scale=1 / 0.7), *rng.normal(size=30)],
+    "randomised response": lambda data, rng: (len(data) % 2 == 1) ^ (rng.random() < 1 / (1 + np.exp(0.7))),
+    "error": lambda data, rng: 1 // ((len(data) % 2 == 0) ^ (rng.random() < 1 / (1 + np.exp(0.7)))),
+}
+"""Mechanisms whose epsilon, 0.7, is reached by all pairs that have one row more."""
+
+
+@pytest.mark.parametrize("checks", [30, pytest.param(500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("mechanism", EXACT.values(), ids=EXACT)
+def test_exact_mechanisms_are_never_over_claimed(mechanism: Any, checks: int) -> None:
+    """Bounds at 99% lie above the truth in at most 1% of checks; false-alarm rate 1e-4 each."""
+    data = np.arange(40)  # integers: no pair of missing values, on which the error would be a refusal
+    bounds = [check_release(mechanism, data, epsilon=0.7, runs=150, rng=seed) for seed in range(checks)]
+    above = sum(one.bound.epsilon > 0.7 for one in bounds)
+    assert stats.binom.sf(above - 1, checks, 0.01) >= 1e-4
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.02])
+def test_no_check_of_randomised_response_wins_more_than_it_stakes(delta: float) -> None:
+    """All coins and outputs of three runs, for a rule that learns: no p-value is too small."""
+    epsilon, runs = 0.8, 3
+    p = 1 / (1 + np.exp(-epsilon))
+    # With probability delta the output tells the coin; otherwise it is the coin with probability p.
+    law = {
+        ("surely", True): delta,
+        ("perhaps", True): (1 - delta) * p,
+        ("perhaps", False): (1 - delta) * (1 - p),
+    }
+    reached: Counter[float] = Counter()
+    for path in itertools.product(law, repeat=runs):
+        chance, confidences, hits = 1.0, [], []
+        for kind, right in path:
+            chance *= law[kind, right]
+            if kind == "surely":
+                confidences.append(0.99)
+            else:
+                confidences.append(0.95 if all(hits) else 0.6 + 0.1 * len(hits))
+            hits.append(right)
+        reached[Bets(confidences, hits, runs).p_value(ApproximateDP(epsilon, delta))] += chance
+    assert sum(reached.values()) == pytest.approx(1)
+    total = 0.0
+    for value in sorted(reached):
+        total += reached[value]
+        assert total <= value + 1e-12
+
+
+def test_neighbours_differ_in_their_rows_alone() -> None:
+    """Types, categories, columns, index and memory order are the same, so they carry no coin."""
+    frame = FRAME.assign(kind=pd.Categorical(FRAME["town"]), left=FRAME["town"].where(FRAME["age"] > 30))
+    pairs, _ = neighbours_of(frame, rng=0)
+    assert len(pairs) > 20
+    for pair in pairs:
+        first, second = pair.first(), pair.second()
+        assert len(second) == len(first) + 1
+        assert (first.dtypes == second.dtypes).all()
+        assert type(first.index) is type(second.index)
+        assert first.attrs == second.attrs
+        pd.testing.assert_frame_equal(first, second.iloc[:-1])
+    for pair in neighbours_of(np.arange(60).reshape(20, 3), rng=0)[0]:
+        first, second = pair.first(), pair.second()
+        assert first.dtype == second.dtype
+        assert (first == second[:-1]).all()
+        assert first.flags.c_contiguous == second.flags.c_contiguous
+        assert first.flags.owndata == second.flags.owndata
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [3.0, 4.0, 8.0],
+        [("a", 1.0), ("b", 2.0), ("a", 5.0)],
+        [{"town": "a", "age": 30}, {"town": "b", "age": 50}],
+        ["one text", "another text"],
+        np.array(["a", "b", "a"]),
+        FRAME["income"].to_frame(),
+    ],
+    ids=["numbers", "tuples", "dicts", "texts", "array of texts", "frame"],
+)
+def test_lists_arrays_and_frames_have_neighbours(data: Any) -> None:
+    pairs, _ = neighbours_of(data, rng=0)
+    assert {len(pair.second()) - len(pair.first()) for pair in pairs} == {1}
+    assert {type(pair.second()) for pair in pairs} == {type(data)}
+
+
+def test_global_generators_are_left_as_they_were() -> None:
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    expected = np.random.random(), random.random()  # noqa: NPY002
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    check_release(lambda data, _: len(data) + np.random.laplace(), FRAME, epsilon=1.0, runs=60, rng=0)  # noqa: NPY002
+    assert (np.random.random(), random.random()) == expected  # noqa: NPY002
+
+
+def test_one_seed_gives_one_result() -> None:
+    one, other = (check_release(noisy_count, FRAME, epsilon=1.0, rng=3) for _ in range(2))
+    assert one.bound.to_dict() == other.bound.to_dict()
+    assert one.facts == other.facts
+
+
+def test_the_script_shows_it_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    script = check_release(counted, FRAME, epsilon=1.0, rng=4).facts["once more"]
+    exec(script, {"data": FRAME})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10
+    assert set(lines) == {"[200.0, 201.0]"}
+
+
+def test_what_is_refused_is_said() -> None:
+    found = check_release(CORRECT["refuses missing values"], FRAME, epsilon=1.0, rng=0)
+    assert any("it raises ZeroDivisionError" in one and "missing numbers" in one for one in found.remarks)
+
+
+def test_a_stored_number_of_rows_is_a_remark() -> None:
+    def frame(data: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+        return pd.DataFrame({"age": rng.integers(18, 90, len(data))})
+
+    found = check_release(frame, FRAME, epsilon=1.0, rng=0)
+    assert not found.alarming
+    assert any("the exact number of rows" in one for one in found.remarks)
+
+
+def test_the_rows_of_a_user_are_protected_together() -> None:
+    users = FRAME.assign(user=np.arange(200) % 50)
+    assert not check_release(noisy_count, users, epsilon=1.0, rng=0).alarming
+    found = check_release(noisy_count, users, epsilon=1.0, unit="user", rng=0)
+    assert found.alarming
+    assert "a user with 50 rows" in found.facts["neighbours"]
+
+
+def test_replaced_rows_do_not_change_the_count() -> None:
+    assert not check_release(counted, FRAME, epsilon=1.0, adjacency="replace", rng=0).alarming
+    found = check_release(FAULTS["largest"][0], FRAME, epsilon=1.0, adjacency="replace", rng=0)
+    assert found.alarming
+    assert found.bound.adjacency == "replace"
+
+
+def test_pairs_of_ones_own_come_first() -> None:
+    pair = (FRAME, FRAME.assign(age=FRAME["age"].mask(FRAME.index == 7, 40)))
+    found = check_release(lambda data, _: data["age"][7], FRAME, epsilon=1.0, neighbours=[pair], rng=0)
+    assert found.facts["neighbours"] == "pair 1 of your own"
+
+
+def test_time_and_runs_are_limits() -> None:
+    assert check_release(noisy_count, FRAME, epsilon=1.0, seconds=0, rng=0).bound.tally.taken == 0
+    assert "50 of at most 50" in check_release(noisy_count, FRAME, epsilon=5.0, runs=50, rng=0).facts["runs"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"fit": 3}, "fit must be a function"),
+        ({"data": {"a": 1}}, "data must be a data frame"),
+        ({"data": [1]}, "data must have at least 2 rows"),
+        ({"unit": "nobody"}, "unit must be a column"),
+        ({"runs": 10}, "runs must be"),
+        ({"fit": lambda data, rng: 1 / 0}, "it raises ZeroDivisionError on the data themselves"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"adjacency": "near"}, "adjacency"),
+    ],
+)
+def test_unusable_arguments_are_explained(changed: dict[str, Any], message: str) -> None:
+    given = {"fit": noisy_count, "data": FRAME, "epsilon": 1.0} | changed
+    with pytest.raises(InputError, match=message):
+        check_release(given.pop("fit"), given.pop("data"), **given)
+
+
+def test_an_assertion_fails_with_the_whole_story() -> None:
+    with pytest.raises(AssertionError, match=r"(?s)the claim ε = 1 is refuted.*'canaria'"):
+        assert_private_release(FAULTS["categories from the data"][0], FRAME, epsilon=1.0)
+    assert not assert_private_release(noisy_count, FRAME, epsilon=1.0).alarming

@@ -1,0 +1,92 @@
+"""Outputs become numbers by name, and a sign among them is learned."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from canaria.game.release.learning import best_sign
+from canaria.game.release.outputs import MOST, numbers_of
+
+
+class Slotted:
+    __slots__ = ("_hidden", "empty")
+
+    def __init__(self) -> None:
+        self._hidden = 4
+
+
+def test_numbers_of_everything() -> None:
+    found = numbers_of(
+        {
+            "array": np.array([[1, 2]]),
+            "tensor": torch.tensor([0.5], requires_grad=True),
+            "texts": ("a b", "a b"),
+            "slots": Slotted(),
+            "missing": math.nan,
+            "complex": 1 + 2j,
+            "huge": 10**400,
+            "set": {"x"},
+            "none": None,
+            "date": np.array(["2020-01-01"], "datetime64[D]"),
+            "frame": pd.DataFrame({"c": pd.Categorical(["u"], ["u", "v"])}),
+        }
+    )
+    expected = {
+        "['array'][0, 1]": 2.0,
+        "['array'].shape[0]": 1,
+        "['tensor'][0]": 0.5,
+        "['texts'] has 'a b'": 2,
+        "['slots']._hidden": 4.0,
+        "['missing'] is nan": 1.0,
+        "['complex'].imag": 2.0,
+        "['huge']": math.inf,
+        "['set'] has 'x'": 1,
+        "['none'] is None": 1.0,
+        "['date'][0]": 18262.0,
+        "['frame']['c'].categories has 'v'": 1,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_generators_and_code_are_not_read() -> None:
+    assert numbers_of([np.random.default_rng(0), len, np, np.random.RandomState(0)]) == {".size": 4}
+
+
+def test_cycles_and_size_are_limited() -> None:
+    inside: list[Any] = []
+    inside.append(inside)
+    assert numbers_of(inside) == {".size": 1}
+    assert len(numbers_of([list(range(1000))] * 10)) == MOST
+    assert (
+        "['x'].max" in numbers_of({"x": np.arange(5000.0)})
+        or numbers_of({"x": np.arange(5000.0)})["['x'].max"]
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_sign_is_that_of_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 4, (8, 3)).astype(float)
+    values[rng.random((8, 3)) < 0.2] = np.nan
+    bits = np.append(rng.random(6) < 0.5, [True, False])
+    cost = rng.random(3)
+
+    def explained(part: np.ndarray) -> float:
+        share = (part.sum() + 0.5) / (len(part) + 1)
+        return float(part.sum() * np.log(share) + (~part).sum() * np.log1p(-share))
+
+    def worth(column: int, threshold: float) -> float:
+        above = ~np.isnan(values[:, column]) & ((values[:, column] > threshold) | (threshold == -math.inf))
+        if above.all() or not above.any():
+            return -math.inf
+        return explained(bits[above]) + explained(bits[~above]) - cost[column]
+
+    found = best_sign(values, bits, cost)
+    assert found is not None
+    column, threshold, _ = found
+    best = max(worth(c, t) for c in range(3) for t in (-math.inf, 0.5, 1.5, 2.5))
+    assert worth(column, threshold) == pytest.approx(best)
