@@ -61,17 +61,17 @@ def audit_program(
     with one_line_warnings():
         results = audit.reports(claimed, delta, confidence, name=program if module else Path(program).name)
     results = [replace(one, facts={"program": shlex.join(words), **one.facts}) for one in results]
-    if place is not None and len(results) > 1:
-        raise InputError(
-            f"--out writes one result, but the program made {len(results)} trainings; use --json"
-        )
     for line in dict.fromkeys(audit.refused):
         if line not in audit.unaudited:  # those that made a step are in every result
             typer.echo(f"canaria: warning: an optimizer was not audited: {line}", err=True)
     for result in results:
         typer.echo(result.to_json() if as_json else str(result))
-        if place is not None:
+        if place is not None and len(results) == 1:
             result.save(place)
+    if place is not None and len(results) > 1:
+        raise InputError(
+            f"--out writes one result, but the program made {len(results)} trainings; use --json"
+        )
     if failed:
         raise InputError(f"the program failed ({failed}); the report covers its training until then")
     raise typer.Exit(1 if any(result.alarming for result in results) else 0)

@@ -50,9 +50,9 @@ def check_release(
 ) -> Result:
     """Look for a release that tells neighbouring data sets apart better than epsilon allows.
 
-    Everything that `fit` returns counts as released: numbers, tables, texts, objects with all that they store,
-    errors and warnings. Neighbours are made from the data: usual, extreme and far rows, missing values and new
-    categories, each added to all rows, to five rows and to none.
+    Everything that `fit` returns counts as released: numbers, tables, texts, objects with all that they
+    store, errors and warnings. Neighbours are made from the data: usual, extreme and far rows, missing values
+    and new categories, each added to all rows, to five rows and to none.
 
     Args:
         fit: Any function `fit(data, rng)`: a query, the fit of a model, a synthesizer.

@@ -42,7 +42,7 @@ class Pair:
         first: Makes the first data set, a new copy for each run.
         second: Makes the second one.
         base: The name of the first data set: pairs with the same one share the runs that only look.
-        strange: Whether the rows that differ are none of the kind that was given, so that they may be refused.
+        strange: Whether the rows that differ are unlike those that were given, so that they may be refused.
         small: Whether there are few other rows, or none.
 
     """

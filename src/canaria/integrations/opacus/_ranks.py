@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +26,15 @@ from canaria.training.conformance.processes import (
 
 _READ: Final = 256
 """The number of rows, at most, that each process reads to detect shared data."""
+
+
+ALIKE: Final = {
+    "gradients": "each trains a model of its own, with less noise than stated",
+    "weights": "something besides the private optimizer changes those of a rank",
+    "clip norms": "the rows of a rank weigh more than the noise is made for",
+    "noise multipliers": "the noise is not that of the accountant",
+}
+"""What all processes must have the same of in a step, and what it means if they do not."""
 
 
 class Ranks:
@@ -68,24 +77,27 @@ class Ranks:
                 self._rows_excuse = f"{_READ} rows of each were compared, and none is in two of them"
 
     def share(
-        self, heaviest: Tensor, *, ended: bool, gradients: Tensor | None, step: int
+        self, heaviest: Tensor, *, ended: bool, alike: Sequence[Tensor | float], step: int
     ) -> tuple[Tensor, bool]:
         """Share the heaviest canary that any process has seen, and whether any audit has ended.
 
-        `gradients`, if given, is a checksum of the reduced gradients. They must be equal to the last bit, so
-        the largest checksum must equal the smallest.
+        `alike` are numbers for `ALIKE` that must be equal to the last bit, so the largest must equal the
+        smallest; checksums of gradients and of weights, for example. It may be empty.
         """
         own = heaviest.double()
         # Double precision holds checksums below 2^53.
-        total = torch.zeros_like(own) if gradients is None else (gradients % 2**50).double()
-        shared = torch.stack([own, torch.full_like(own, ended), total, -total])
+        numbers = [torch.as_tensor(one, device=own.device).double() for one in alike or [0] * len(ALIKE)]
+        shared = torch.stack([own, torch.full_like(own, ended), *numbers, *(-one for one in numbers)])
         torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
-        most, any_ended, largest, least = shared
-        if not self._parted and largest != -least:
-            self._parted = (
-                f"ranks had different gradients in step {step}, where they should have the same average: "
-                "each trains a model of its own, with less noise than stated"
-            )
+        most, any_ended, *others = shared
+        apart = [
+            name
+            for name, largest, least in zip(ALIKE, others[: len(ALIKE)], others[len(ALIKE) :], strict=True)
+            if largest != -least
+        ]
+        if apart and not self._parted:
+            found, meaning = f"ranks had different {apart[0]} in step {step}", ALIKE[apart[0]]
+            self._parted = f"{found}, where they should be the same: {meaning}"
         return most, bool(any_ended > 0)
 
     def tell(self) -> None:

@@ -36,7 +36,7 @@ from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of, sampled_rows
 from canaria.integrations.opacus._settings import Settings, Stated
 from canaria.integrations.opacus._watch import Watched
-from canaria.integrations.opacus._weights import Weights, checksum_of_gradients
+from canaria.integrations.opacus._weights import Weights, checksum_of, gradients_of
 from canaria.training.canaries.designs import TIES, Design, derived, hidden_bits
 from canaria.training.canaries.sampling import Sampling
 from canaria.training.conformance.coincidences import FIRST, usable
@@ -247,7 +247,7 @@ class Steps:
         self.injection.heaviest, ended = self.ranks.share(
             self.injection.heaviest,
             ended=bool(self.ended),
-            gradients=checksum_of_gradients(self._optimizer) if compares else None,
+            alike=self._alike() if compares else (),
             step=self.count + 1,
         )
         if ended:
@@ -256,6 +256,13 @@ class Steps:
                 self._end("the audit of another process has ended")
         else:
             self.ranks.tell()
+
+    def _alike(self) -> list[Tensor | float]:
+        """Numbers that all processes must have the same of; see `ALIKE`."""
+        parameters = [parameter.detach() for parameter in self._optimizer.params]
+        sums = [checksum_of(some) % 2**50 for some in (gradients_of(self._optimizer), parameters)]
+        settings = [self._clip_norm, self.settings.noise()]
+        return [*sums, *([0.0, 0.0] if self.settings.adapts else settings)]
 
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""

@@ -20,6 +20,7 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 
+from canaria.integrations.opacus._head import CanaryEmbedding
 from canaria.integrations.opacus._internals import GhostClipper, local_part
 
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -109,7 +110,7 @@ class Weights:
         if self._costly and step > _FIRST:
             held = [parameter.grad for parameter in self._own]
             return [0 if one is None else id(one) ^ one._version for one in held]
-        return [int(checksum_of_gradients(self._optimizer))]
+        return [int(checksum_of(gradients_of(self._optimizer)))]
 
     def _written(self) -> list[int]:
         """The number of writes to each parameter, by torch's counters, which miss writes to `.data`."""
@@ -263,17 +264,20 @@ def checksum(values: Tensor) -> Tensor:
     return _bits(values).sum(dtype=torch.int64)
 
 
-def checksum_of_gradients(optimizer: DPOptimizer) -> Tensor:
-    """The sum of the bits of the local part of all gradients, on their device.
+def gradients_of(optimizer: DPOptimizer) -> list[Tensor]:
+    """The gradients of an optimizer's parameters that have one."""
+    return [parameter.grad for parameter in optimizer.params if parameter.grad is not None]
+
+
+def checksum_of(values: Sequence[Tensor]) -> Tensor:
+    """The sum of the bits of the local parts of all values, on their device.
 
     They are concatenated first, because summing each would take a call for each.
     """
     bits: dict[torch.dtype, list[Tensor]] = {}
-    for parameter in optimizer.params:
-        if parameter.grad is not None:
-            part = _bits(parameter.grad)
-            bits.setdefault(part.dtype, []).append(part)
-    total = torch.zeros((), dtype=torch.int64, device=optimizer.params[0].device)
+    for part in map(_bits, values):
+        bits.setdefault(part.dtype, []).append(part)
+    total = torch.zeros((), dtype=torch.int64, device=values[0].device if values else None)
     for parts in bits.values():
         total += torch.cat(parts).sum(dtype=torch.int64)
     return total
@@ -288,7 +292,12 @@ def _bits(parameter: Tensor) -> Tensor:
 
 
 def _buffers(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    return ((name, buffer) for name, buffer in model.named_buffers() if buffer.is_floating_point())
+    """The buffers of a model but for those of a canary head, which are the audit's own."""
+    for name, part in model.named_modules():
+        if not isinstance(part, CanaryEmbedding):
+            for own, buffer in part.named_buffers(name, recurse=False):
+                if buffer.is_floating_point():
+                    yield own, buffer
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -28,6 +28,9 @@ _OTHER_USES: Final = "preprocessing, repeated rows, first weights, chosen settin
 """An audit sees private steps. It cannot know what was learned from the rows besides."""
 _RANDOMNESS: Final = "a full, secret seed"
 """Noise from a generator with a known seed looks like any other."""
+_HOW_OFTEN: Final = "how often canaries take part was, but not which rows together"
+"""What is known of a sampler whose draws were not seen, if canaries are among its rows."""
+_PRECISION: Final = "whether noise is rounded, or has few values"
 _SAMPLING: Final = {
     "sum": "its draws were not seen; canaries are drawn by the audit itself",
     "gradients": "canaries are drawn by the audit itself",
@@ -43,7 +46,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
     clipping = _CLIPPING.get(run.injection, "")
     sampling = "" if found is not None else excuse
     if found is None or "sampling" not in found.parts:
-        sampling = _SAMPLING.get(run.injection, sampling)
+        sampling = _SAMPLING.get(run.injection, sampling or _HOW_OFTEN)
     accounting = "" if run.own_family is not None else f"no accountant for {run.sampling.words} is known"
     if claim is None:
         accounting = "no claim was given"
@@ -54,6 +57,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "accounting": accounting,
         "weights": "the audit sees noisy sums, not what is done with them",
         **({"your own sum": _OWN_SUM} if run.injection == "gradients" else {}),
+        **({"precision": _PRECISION} if found is not None and "ties" not in found.parts else {}),
         "isolation": _ISOLATION,
         "other uses of the data": _OTHER_USES,
         "randomness": _RANDOMNESS,

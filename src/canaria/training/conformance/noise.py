@@ -302,6 +302,10 @@ def _totals(
     least = int(np.argmin(tails))
     text = f"noise is used twice in {named(int(parameter[least]), names)}"
     found = [Part(sidak(float(tails[least]), count), text, LEAKS)]
+    if count > 1:
+        # Noise that is smoothed along an axis is twice as large in total, in every parameter alike.
+        text = "noise is smoothed, or used twice, in several parameters"
+        found.append(Part(chi_squared(factor * float(squares.sum()), steps * count), text, LEAKS))
     if steps > 1:
         # Columns of length 1, with (1, ..., 1) as the last: products of two are cosines of their angles.
         unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
