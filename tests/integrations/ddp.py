@@ -31,7 +31,7 @@ SEEDS = 10
 """The number of correct trainings of each kind whose sampling is tested."""
 DRAWN = (
     *("same seed", "same seed, uneven rows", "whole data", "whole data, head"),
-    *("split by hand", "overlap", "own bias", "subclass", "small batches"),
+    *("split by hand", "overlap", "own bias", "subclass", "small batches", "own clip norm", "own weights"),
 )
 """How samplers draw: the first four are faults."""
 
@@ -155,6 +155,8 @@ def draw(this: int, how: str, seed: int = 0) -> dict[str, Any]:
     audit = attach(optimizer, loader, injection=injection, canaries=1000, rng=seed)
     if how == "own bias":
         _keep_a_bias(optimizer)
+    if how == "own clip norm" and this == 1:
+        optimizer.max_grad_norm = 2.0
     while audit.steps < 20:
         if how == "correct" and hasattr(loader.batch_sampler, "set_epoch"):
             loader.batch_sampler.set_epoch(audit.steps)
@@ -162,6 +164,9 @@ def draw(this: int, how: str, seed: int = 0) -> dict[str, Any]:
             nn.functional.cross_entropy(wrapped(rows), labels).backward()
             optimizer.step()
             optimizer.zero_grad()
+            if how == "own weights" and this == 1:
+                with torch.no_grad():
+                    optimizer.params[0].mul_(0.9)
             if audit.steps == 20:  # ranks leave out different empty batches, so passes end at different steps
                 break
     report = audit.report(2.0, DELTA, rungs=False)

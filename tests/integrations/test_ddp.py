@@ -83,6 +83,8 @@ def test_an_audit_that_ends_on_one_rank_ends_on_all(cases: Path) -> None:
         ("whole data, head", "^2 ranks draw from the same rows: "),
         ("overlap", r"^\d+ of the rows that were compared are in the data of two ranks: "),
         ("own bias", "^ranks had different gradients in step 1, where they should be the same: "),
+        ("own clip norm", "^ranks had different clip norms in step 1, where they should be the same: "),
+        ("own weights", "^ranks had different weights in step 2, where they should be the same: "),
     ],
 )
 def test_samplers_that_share_a_seed_or_rows_are_reported_by_all_ranks(

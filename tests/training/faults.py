@@ -98,6 +98,11 @@ def in_a_subspace(noise: Noise, rng: np.random.Generator) -> Noise:
     return [short @ (axis / np.linalg.norm(axis, axis=0)) for axis in axes]
 
 
+def smoothed(noise: Noise, rng: np.random.Generator) -> Noise:
+    """Each weight gets the mean of its own noise and that of the weight seven places on."""
+    return [(one + np.roll(one, 7, axis=1)) / math.sqrt(2) for one in noise]
+
+
 FAULTS: list[tuple[Fault, str]] = [
     (one_stream, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
     (by_shape, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
@@ -120,9 +125,10 @@ FAULTS: list[tuple[Fault, str]] = [
     (in_another_order, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
     (in_any_order, "parameter 1 of 6 (64 x 64) and parameter 3 of 6 (64 x 64) share noise"),
     (in_a_subspace, "the noise of weights can be predicted from that of others"),
+    (smoothed, "noise is smoothed, or used twice, in several parameters"),
 ]
 NAMES = [
     *("one stream", "by shape", "mirrored", "broadcast", "half of a weight", "odd steps", "used again"),
     *("silent step", "in common", "coins", "uniform", "clamped", "98%"),
-    *("tiled", "in thirds", "in another order", "in any order", "in a subspace"),
+    *("tiled", "in thirds", "in another order", "in any order", "in a subspace", "smoothed"),
 ]

@@ -175,3 +175,11 @@ def test_a_small_parameter_may_take_all_that_dense_canaries_add() -> None:
         if refused:
             with pytest.raises(InputError, match="more often where there is little noise"):
                 of_dense(sums, gradients, included, 2, 0.1, 0.01, layers)
+
+
+def test_a_sampler_whose_draws_were_not_seen_is_not_called_tested() -> None:
+    """Shuffled, stored and repeated batches look alike to sums; rounded noise shows in single values only."""
+    run = replace(watched(Dirac(1000), 0, np.full(20, 1.0), SHAPES), injection="head", drawn=None)
+    tested = run.report().tested
+    assert tested["sampling"] == "how often canaries take part was, but not which rows together"
+    assert tested["precision"] == "whether noise is rounded, or has few values"
