@@ -153,10 +153,7 @@ def draw(this: int, how: str, seed: int = 0) -> dict[str, Any]:
         sampler: Any = loader.batch_sampler
         sampler.__class__, sampler.num_samples = Interleaved, 200
     audit = attach(optimizer, loader, injection=injection, canaries=1000, rng=seed)
-    if how == "own bias":
-        _keep_a_bias(optimizer)
-    if how == "own clip norm" and this == 1:
-        optimizer.max_grad_norm = 2.0
+    OWN.get(how, lambda *_: None)(this, optimizer)
     while audit.steps < 20:
         if how == "correct" and hasattr(loader.batch_sampler, "set_epoch"):
             loader.batch_sampler.set_epoch(audit.steps)
@@ -164,9 +161,6 @@ def draw(this: int, how: str, seed: int = 0) -> dict[str, Any]:
             nn.functional.cross_entropy(wrapped(rows), labels).backward()
             optimizer.step()
             optimizer.zero_grad()
-            if how == "own weights" and this == 1:
-                with torch.no_grad():
-                    optimizer.params[0].mul_(0.9)
             if audit.steps == 20:  # ranks leave out different empty batches, so passes end at different steps
                 break
     report = audit.report(2.0, DELTA, rungs=False)
@@ -179,7 +173,22 @@ def draw(this: int, how: str, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _keep_a_bias(optimizer: Any) -> None:
+def _clip_to_another_norm(this: int, optimizer: Any) -> None:
+    if this == 1:
+        optimizer.max_grad_norm = 2.0
+
+
+def _change_weights(this: int, optimizer: Any) -> None:
+    """One rank shrinks a weight after each step."""
+
+    def shrink(*_: Any) -> None:
+        optimizer.params[0].data.mul_(0.9)
+
+    if this == 1:
+        optimizer.original_optimizer.register_step_post_hook(shrink)
+
+
+def _keep_a_bias(_: int, optimizer: Any) -> None:
     """One parameter is not averaged: each rank goes on with a bias of its own."""
     own = optimizer.reduce_gradients
 
@@ -210,3 +219,7 @@ def _break(audit: Any) -> None:
         raise InputError("what only this rank sees")
 
     audit._steps.injection.before_noise = fail
+
+
+OWN = {"own bias": _keep_a_bias, "own clip norm": _clip_to_another_norm, "own weights": _change_weights}
+"""What a rank does by itself."""

@@ -13,27 +13,23 @@ from canaria.cli._progress import working
 def check(
     function: Annotated[
         str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION", help="A function fit(data, rng); its module may be a file here."
-        ),
+        typer.Argument(metavar="MODULE:FUNCTION", help="fit(data, rng), in a module or a file here."),
     ],
     data: Annotated[str, typer.Option("--data", metavar="FILE", help="CSV, Parquet or .npy.")],
     epsilon: Annotated[float, typer.Option(min=0, help="Claimed epsilon.")],
     delta: Annotated[float, typer.Option(help="Claimed delta.")] = 0.0,
-    unit: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Names the user, if all rows of one are protected.")
-    ] = None,
+    unit: Annotated[str | None, typer.Option(metavar="COLUMN", help="Names the protected user.")] = None,
     adjacency: Annotated[
-        Adjacency, typer.Option(metavar="KIND", help="Of the claim: add-remove or replace.")
+        Adjacency, typer.Option(metavar="KIND", help="add-remove or replace.")
     ] = "add-remove",
     runs: Annotated[int, typer.Option(min=50, help="Most runs of the function.")] = 300,
-    seconds: Annotated[float | None, typer.Option(min=0, help="No run begins after this time.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Time for all runs.")] = None,
     confidence: Annotated[float, typer.Option(help="Confidence level of the bound.")] = 0.99,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check what a function releases: neighbours are made, and a score is learned.
+    """Check what a function releases, on neighbours of a table.
 
     Exit code 1 if the claim is refuted.
 

@@ -23,7 +23,7 @@ from canaria.claims import ApproximateDP
 from canaria.game.release.learning import Sign
 from canaria.game.release.neighbours import Pair, neighbours_of
 from canaria.game.release.runs import Runner
-from canaria.game.release.trials import Trial, Trials
+from canaria.game.release.trials import Check, Trial
 
 RUNS: Final = 300
 """The most runs of the function, by default."""
@@ -85,49 +85,56 @@ def check_release(
     claim = ApproximateDP(epsilon, delta, checks.adjacency(adjacency))
     if not callable(fit):
         raise InputError(f"fit must be a function fit(data, rng), got {shown(fit)}")
-    most = checks.integer("runs", runs, _LEAST)
-    left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
     seed = rng if isinstance(rng, int) else int(generator(rng, _PURPOSE).integers(2**63))
     made, tested = neighbours_of(data, adjacency=adjacency, unit=unit, rng=seed)
     own = [
         Pair(
-            f"pair {number} of your own", _OWN, partial(deepcopy, one), partial(deepcopy, other), f"{number}"
+            words=f"pair {number} of your own",
+            kind=_OWN,
+            first=partial(deepcopy, one),
+            second=partial(deepcopy, other),
+            base=f"{number}",
         )
         for number, (one, other) in enumerate(neighbours, start=1)
     ]
-    trials = Trials(
-        Runner(fit),
-        claim,
-        checks.confidence(confidence),
-        most,
-        time.perf_counter() + left,
-        generator(seed, _PURPOSE),
+    left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
+    trials = Check(
+        run=Runner(fit),
+        claim=claim,
+        confidence=checks.confidence(confidence),
+        most=checks.integer("runs", runs, _LEAST),
+        until=time.perf_counter() + left,
+        coins=generator(seed, _PURPOSE),
     )
     with global_state_kept():
         trials.look([*own, *made], data)
         trials.play()
     if trials.skipped:
         tested["other neighbours"] = f"{trials.skipped} more pairs need more runs"
-    name = getattr(fit, "__name__", type(fit).__name__)
-    facts = {"runs": f"{trials.runs} of at most {most}, with {len(trials.tried)} pairs of neighbours"}
-    if (best := trials.best) is not None and (sign := best.learner.sign) is not None:
-        facts |= {"neighbours": best.pair.words, "told by": _told(best, sign)}
-        how = "" if adjacency == "add-remove" else f", adjacency={adjacency!r}"
-        how += "" if unit is None else f", unit={unit!r}"
-        facts["once more"] = _script(
-            getattr(fit, "__module__", "..."), name, best.pair, sign, f"{how}, rng={seed}"
-        )
+    how = "" if adjacency == "add-remove" else f", adjacency={adjacency!r}"
+    how += "" if unit is None else f", unit={unit!r}"
     return replace(
-        trials.bound.result(claim, name=name),
-        facts=facts,
+        trials.bound.result(claim, name=_name(fit)),
+        facts=_facts(trials, fit, f"{how}, rng={seed}"),
         remarks=tuple(_remarks(trials)),
-        tested={
-            **tested,
-            "running time": "not measured",
-            "other data": "only neighbours of these were tried",
-        },
+        tested=tested,
         seed=seed,
     )
+
+
+def _name(fit: Any) -> str:
+    return str(getattr(fit, "__name__", type(fit).__name__))
+
+
+def _facts(trials: Check, fit: Any, how: str) -> dict[str, str]:
+    """What told which data sets apart, and how to see it once more."""
+    facts = {"runs": f"{trials.runs} of at most {trials.most}, with {len(trials.tried)} pairs of neighbours"}
+    best = trials.best
+    if best is None or best.learner.sign is None:
+        return facts
+    sign = best.learner.sign
+    script = _script(getattr(fit, "__module__", "..."), _name(fit), best.pair, sign, how)
+    return {**facts, "neighbours": best.pair.words, "told by": _told(best, sign), "once more": script}
 
 
 def _told(best: Trial, sign: Sign) -> str:
@@ -136,7 +143,7 @@ def _told(best: Trial, sign: Sign) -> str:
     return f"{sign.words}: in {second} of {of_second} runs with it, in {first} of {of_first} without"
 
 
-def _remarks(trials: Trials) -> list[str]:
+def _remarks(trials: Check) -> list[str]:
     """What a reader must know before the verdict."""
     found = [
         f"{name}, so no release was tested there: {_listed(words)}" for name, words in trials.refused.items()

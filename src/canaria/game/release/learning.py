@@ -57,7 +57,7 @@ class Sign:
         return f"{name} is above {self.threshold:.6g}"
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Learner:
     """Guesses which of two data sets a run was on, from the earlier runs.
 

@@ -32,7 +32,7 @@ UNSEEN: Final = "canaria"
 """A category that no column has."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pair:
     """Two neighbouring data sets.
 
@@ -153,12 +153,21 @@ def neighbours_of(
     for base, places in _bases(rows, coins).items():
         for kind, words, extra in extras:
             first = rows.taken([usual] * len(extra)) if replaces else None
-            makers = rows.pair(places, first, extra)
             said = f"{words} is {'in the place of another one' if replaces else 'added'} {base}"
             # New categories may change the types of both data sets.
             same = f"{base} {words if kind == 'unseen categories' else ''} {len(extra)}"
-            small = len(places) < len(data)
-            pairs.append(Pair(said, kind, *makers, base=same, strange=kind in _STRANGE, small=small))
+            first_of, second_of = rows.pair(places, first, extra)
+            pairs.append(
+                Pair(
+                    words=said,
+                    kind=kind,
+                    first=first_of,
+                    second=second_of,
+                    base=same,
+                    strange=kind in _STRANGE,
+                    small=len(places) < len(data),
+                )
+            )
     tried = {pair.kind for pair in pairs}
     reasons = {
         "rows outside of the range": "no column of numbers",
@@ -166,9 +175,9 @@ def neighbours_of(
         "unseen categories": "no column of texts",
         "groups of rows": "no unit was named",
     }
-    return pairs, {"usual and extreme rows": ""} | {
-        kind: "" if kind in tried else reason for kind, reason in reasons.items()
-    }
+    found = {kind: "" if kind in tried else reason for kind, reason in reasons.items()}
+    found |= {"running time": "not measured", "other data": "only neighbours of these were tried"}
+    return pairs, {"usual and extreme rows": "", **found}
 
 
 def _bases(rows: Rows, rng: np.random.Generator) -> dict[str, list[int]]:

@@ -30,7 +30,7 @@ _ENOUGH: Final = 3
 """After this many right guesses in a row, no other pair can be better."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Trial:
     """A pair of neighbours with what its runs have shown.
 
@@ -63,8 +63,8 @@ class Trial:
         self.in_a_row = self.in_a_row + 1 if right else 0
 
 
-@dataclass
-class Trials:
+@dataclass(kw_only=True)
+class Check:
     """All runs of a check.
 
     Attributes:
@@ -114,7 +114,8 @@ class Trials:
             if not pair.small:  # in a small data set, other numbers equal the number of rows by chance
                 self.sizes |= row_counts(base, other, len(pair.first()), len(pair.second()))
             ratio, ranks = moved([self._without_sizes(one) for one in base], self._without_sizes(other))
-            self.tried.append(Trial(pair, promised(ratio, same_randomness=repeats), Learner(ranks)))
+            hint = promised(ratio, same_randomness=repeats)
+            self.tried.append(Trial(pair=pair, hint=hint, learner=Learner(ranks=ranks)))
 
     def _require_working(self, data: Callable[[], Any], seeds: Sequence[np.random.SeedSequence]) -> None:
         """Check that the function does not always raise an error on the data themselves."""
