@@ -1,8 +1,10 @@
 """Random streams: from one seed, one stream for each purpose."""
 
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +33,14 @@ def generator(rng: Seed, purpose: int) -> np.random.Generator:
 
 @contextmanager
 def global_state_kept() -> Iterator[None]:
-    """Restore the global generators of Python and NumPy at the end, since users' programs draw from them."""
+    """Restore the global generators of Python, NumPy and torch at the end, since programs draw from them."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch: Any = sys.modules.get("torch")
+    state = None if torch is None else torch.random.get_rng_state()
     try:
         yield
     finally:
+        if state is not None:
+            torch.random.set_rng_state(state)
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002

@@ -56,7 +56,7 @@ def refusing(data: pd.DataFrame, rng: np.random.Generator) -> float:
 
 
 def warning(data: pd.DataFrame, rng: np.random.Generator) -> float:
-    if data["income"].max() > 100:
+    if (data["income"] >= 70).sum() > (FRAME["income"] >= 70).sum():
         np.log(-1.0)
     return len(data) + rng.laplace()
 
@@ -84,7 +84,6 @@ FAULTS: Final[dict[str, tuple[Release, str]]] = {
     "exact count": (counted, "the output is above 200.5"),
     "categories from the data": (by_town, "'canaria'"),
     "private attribute": (stored, "_sums[0] is above"),
-    "error": (refusing, "the output: in 0 of"),
     "warning": (warning, "it warns RuntimeWarning"),
     "one seed": (same_noise, "the output is above"),
     "diffprivlib 105": (regression, "_obj_coefs[2][0, 0] is above"),

@@ -16,7 +16,7 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import Bets
 from canaria.game.release import neighbours_of
 from canaria.testing import assert_private_release
-from tests.game.release.faulty import CORRECT, FAULTS, FRAME, Release, counted, noisy_count
+from tests.game.release.faulty import CORRECT, FAULTS, FRAME, Release, counted, noisy_count, refusing
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 
@@ -93,6 +93,7 @@ def test_neighbours_differ_in_their_rows_alone() -> None:
     for pair in pairs:
         first, second = pair.first(), pair.second()
         assert len(second) == len(first) + 1
+        assert _chunks(first) == _chunks(second)
         assert (first.dtypes == second.dtypes).all()
         assert type(first.index) is type(second.index)
         assert first.attrs == second.attrs
@@ -103,6 +104,113 @@ def test_neighbours_differ_in_their_rows_alone() -> None:
         assert (first == second[:-1]).all()
         assert first.flags.c_contiguous == second.flags.c_contiguous
         assert first.flags.owndata == second.flags.owndata
+
+
+def _chunks(frame: pd.DataFrame) -> list[int]:
+    return [
+        frame[name].array.__arrow_array__().num_chunks
+        for name in ("town", "left")
+        if hasattr(frame[name].array.__arrow_array__(), "num_chunks")
+    ]
+
+
+def test_rows_are_copies_of_their_own() -> None:
+    """A function may change its rows; neither another row nor the user's data may change with them."""
+    data: list[Any] = [[float(place), {"x": place}] for place in range(10)]
+    frame = pd.DataFrame({"kind": list("abcdefghij"), "cells": [[place] for place in range(10)]})
+    for pair in neighbours_of(data, rng=0)[0]:
+        rows = pair.second()
+        assert len({id(row) for row in rows}) == len(rows)
+        assert len({id(row[1]) for row in rows}) == len(rows)
+    for pair in neighbours_of(frame, rng=0)[0]:
+        for cell in pair.second()["cells"]:
+            cell.append(0)
+        assert all(len(cell) == 1 for cell in pair.first()["cells"])
+    assert all(len(cell) == 1 for cell in frame["cells"])
+
+
+def test_an_added_unit_is_a_new_one() -> None:
+    users = FRAME.assign(user=np.arange(200) % 50)
+    for pair in neighbours_of(users, unit="user", rng=0)[0]:
+        first, second = pair.first(), pair.second()
+        assert set(second["user"][len(first) :]).isdisjoint(first["user"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [True, False] * 10,
+        pd.date_range("2020-01-01", periods=20),
+        [None, "a"] * 10,
+        [1.5, None] * 10,
+        [[1, 2]] * 20,
+        pd.array([1, None] * 10, dtype="Int64"),
+        pd.Categorical(["u", "v"] * 10),
+        np.arange(20, dtype=np.float32),
+        [b"x"] * 20,
+    ],
+    ids=str,
+)
+def test_columns_of_all_kinds_have_neighbours(column: Any) -> None:
+    """They keep their types, and a correct release of their number is not refuted."""
+    frame = pd.DataFrame({"x": np.arange(20.0), "column": column})
+    for pair in neighbours_of(frame, rng=0)[0]:
+        assert (pair.first().dtypes == pair.second().dtypes).all()
+        assert len(pair.second()) == len(pair.first()) + 1
+    assert not check_release(noisy_count, frame, epsilon=1.0, runs=60, rng=0).alarming
+
+
+def test_arrays_keep_their_type() -> None:
+    for kind in (np.float32, np.float64, np.int8, np.uint16):
+        for pair in neighbours_of(np.arange(20, dtype=kind), rng=0)[0]:
+            assert pair.second().dtype == kind
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        lambda data, _: data,
+        lambda data, _: list(data),
+        lambda data, _: {"rows": [{"x": float(value)} for value in data]},
+        lambda data, _: (float(value) for value in data),
+        lambda data, _: pd.Series([float(data.sum())], index=["sum"]),
+        lambda data, _: pd.DataFrame({"n": [1.0]}, index=[float(data.sum())]),
+    ],
+    ids=["array", "list", "records", "generator", "series", "index"],
+)
+def test_raw_data_are_found_in_any_form(release: Any) -> None:
+    """Also where the number of rows is taken as public."""
+    assert check_release(release, np.random.default_rng(0).normal(size=40), epsilon=1.0, rng=0).alarming
+
+
+@pytest.mark.parametrize(
+    "data", [[np.arange(3.0)] * 5, [{"a": 1.0, "v": [1.0, 2.0]}] * 5, [("a", [1, 2]), ("b", [3])]], ids=str
+)
+def test_rows_of_vectors_keep_them(data: Any) -> None:
+    for pair in neighbours_of(data, rng=0)[0]:
+        assert {type(row) for row in pair.second()} == {type(data[0])}
+        assert all(np.ndim(row) == np.ndim(data[0]) for row in pair.second() if isinstance(row, np.ndarray))
+
+
+def test_a_refused_row_is_a_remark_and_a_warning_on_strange_data_is_none() -> None:
+    found = check_release(refusing, FRAME, epsilon=1.0, rng=0)
+    assert not found.alarming
+    assert any("it raises ValueError" in one and "the largest numbers" in one for one in found.remarks)
+
+    def strange(data: pd.DataFrame, rng: np.random.Generator) -> float:
+        return 0 * float(np.isfinite(np.exp(data["income"].abs().max()))) + noisy_count(data, rng)
+
+    assert not check_release(strange, FRAME, epsilon=1.0, rng=0).alarming
+
+
+def test_what_cannot_be_read_is_said() -> None:
+    found = check_release(lambda data, _: object(), FRAME, epsilon=1.0, rng=0)
+    assert any("nothing in the output could be read" in one for one in found.remarks)
+
+
+def test_kinds_that_led_to_no_release_are_not_called_tested() -> None:
+    found = check_release(noisy_count, FRAME, epsilon=1.0, seconds=0, rng=0)
+    assert all(found.tested.values())
 
 
 @pytest.mark.parametrize(
@@ -198,6 +306,8 @@ def test_time_and_runs_are_limits() -> None:
         ({"fit": lambda data, rng: 1 / 0}, "it raises ZeroDivisionError on the data themselves"),
         ({"epsilon": -1}, "epsilon"),
         ({"adjacency": "near"}, "adjacency"),
+        ({"adjacency": "unspecified"}, "adjacency must be"),
+        ({"neighbours": [FRAME]}, "neighbours must be a list of pairs"),
     ],
 )
 def test_unusable_arguments_are_explained(changed: dict[str, Any], message: str) -> None:

@@ -60,7 +60,7 @@ def test_cycles_and_size_are_limited() -> None:
     inside: list[Any] = []
     inside.append(inside)
     assert numbers_of(inside) == {".size": 1}
-    assert len(numbers_of([list(range(1000))] * 10)) == MOST
+    assert MOST <= len(numbers_of([list(range(1000))] * 10)) < MOST + 10
     assert (
         "['x'].max" in numbers_of({"x": np.arange(5000.0)})
         or numbers_of({"x": np.arange(5000.0)})["['x'].max"]

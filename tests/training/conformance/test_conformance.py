@@ -10,7 +10,9 @@ from scipy import stats
 
 from canaria import InputError
 from canaria.bounds.conformance import joined, needed
+from canaria.integrations._witnesses import joined as joined_parts
 from canaria.training.canaries.designs import Dense, Design, Dirac
+from canaria.training.canaries.witnesses import MOST_STEPS, Seen
 from canaria.training.conformance.noise import _predicted
 from canaria.training.conformance.sums import enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
@@ -183,3 +185,18 @@ def test_a_sampler_whose_draws_were_not_seen_is_not_called_tested() -> None:
     tested = run.report().tested
     assert tested["sampling"] == "how often canaries take part was, but not which rows together"
     assert tested["precision"] == "whether noise is rounded, or has few values"
+
+
+def test_signs_are_kept_of_the_first_steps_only() -> None:
+    """However many parts a training is seen in."""
+    roles = watched(Dirac(1000), 0, np.full(5, 1.0), SHAPES).roles
+    assert roles is not None
+    values = np.random.default_rng(0).normal(size=(MOST_STEPS - 10, len(roles.index)))
+    totals = np.zeros((len(values), len(roles.sizes)))
+    seen = Seen.of(values, totals, roles)
+    for _ in range(3):
+        seen = joined_parts(seen, Seen.of(values[:20], totals[:20], roles))
+    assert len(seen.signs) == len(seen.by_step) == len(seen.totals) == MOST_STEPS
+    assert len(seen.firsts) == MOST_STEPS * len(roles.firsts)
+    assert seen.steps == MOST_STEPS + 50
+    assert (seen.signs[-10:] == seen.signs[:10]).all()

@@ -8,7 +8,6 @@ is revealed. One wealth is staked on all pairs, so trying many of them costs not
 import math
 import time
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -21,7 +20,7 @@ from canaria._core.seeds import Seed, generator, global_state_kept
 from canaria.bounds import Result
 from canaria.claims import ApproximateDP
 from canaria.game.release.learning import Sign
-from canaria.game.release.neighbours import Pair, neighbours_of
+from canaria.game.release.neighbours import Pair, copied, neighbours_of
 from canaria.game.release.runs import Runner
 from canaria.game.release.trials import Check, Trial
 
@@ -83,20 +82,13 @@ def check_release(
 
     """
     claim = ApproximateDP(epsilon, delta, checks.adjacency(adjacency))
+    if adjacency == "unspecified":
+        raise InputError('adjacency must be "add-remove" or "replace": it says which neighbours are made')
     if not callable(fit):
         raise InputError(f"fit must be a function fit(data, rng), got {shown(fit)}")
     seed = rng if isinstance(rng, int) else int(generator(rng, _PURPOSE).integers(2**63))
     made, tested = neighbours_of(data, adjacency=adjacency, unit=unit, rng=seed)
-    own = [
-        Pair(
-            words=f"pair {number} of your own",
-            kind=_OWN,
-            first=partial(deepcopy, one),
-            second=partial(deepcopy, other),
-            base=f"{number}",
-        )
-        for number, (one, other) in enumerate(neighbours, start=1)
-    ]
+    own = _own_pairs(neighbours)
     left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
     trials = Check(
         run=Runner(fit),
@@ -109,17 +101,45 @@ def check_release(
     with global_state_kept():
         trials.look([*own, *made], data)
         trials.play()
-    if trials.skipped:
-        tested["other neighbours"] = f"{trials.skipped} more pairs need more runs"
     how = "" if adjacency == "add-remove" else f", adjacency={adjacency!r}"
     how += "" if unit is None else f", unit={unit!r}"
     return replace(
         trials.bound.result(claim, name=_name(fit)),
         facts=_facts(trials, fit, f"{how}, rng={seed}"),
         remarks=tuple(_remarks(trials)),
-        tested=tested,
+        tested=_tested(trials, tested),
         seed=seed,
     )
+
+
+def _own_pairs(neighbours: Sequence[tuple[Any, Any]]) -> list[Pair]:
+    """The pairs that the user gives."""
+    if not isinstance(neighbours, list | tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 for pair in neighbours
+    ):
+        raise InputError("neighbours must be a list of pairs of data sets: [(one, other)]")
+    return [
+        Pair(
+            words=f"pair {number} of your own",
+            kind=_OWN,
+            first=partial(copied, one),
+            second=partial(copied, other),
+            base=f"{number}",
+        )
+        for number, (one, other) in enumerate(neighbours, start=1)
+    ]
+
+
+def _tested(trials: Check, kinds: dict[str, str]) -> dict[str, str]:
+    """For each kind of neighbours, why none was tested; empty if one was."""
+    done = {one.pair.kind for one in trials.tried}
+    missed = (
+        "no pair of these led to a release" if not trials.skipped else "too few runs, or all were refused"
+    )
+    found = {kind: reason or ("" if kind in done else missed) for kind, reason in kinds.items()}
+    if trials.skipped:
+        found["other neighbours"] = f"{trials.skipped} more pairs need more runs"
+    return found
 
 
 def _name(fit: Any) -> str:
@@ -133,7 +153,7 @@ def _facts(trials: Check, fit: Any, how: str) -> dict[str, str]:
     if best is None or best.learner.sign is None:
         return facts
     sign = best.learner.sign
-    script = _script(getattr(fit, "__module__", "..."), _name(fit), best.pair, sign, how)
+    script = _script(fit, best.pair, sign, how)
     return {**facts, "neighbours": best.pair.words, "told by": _told(best, sign), "once more": script}
 
 
@@ -146,7 +166,8 @@ def _told(best: Trial, sign: Sign) -> str:
 def _remarks(trials: Check) -> list[str]:
     """What a reader must know before the verdict."""
     found = [
-        f"{name}, so no release was tested there: {_listed(words)}" for name, words in trials.refused.items()
+        f"{name}, so no release was tested there: {_listed(words)}; whoever sees this learns of such data"
+        for name, words in trials.refused.items()
     ]
     if trials.sizes:
         names = _listed(sorted(name.lstrip(".") for name in trials.sizes))
@@ -154,6 +175,8 @@ def _remarks(trials: Check) -> list[str]:
             f"{names}: the exact number of rows, which was taken as public; where a claim is about added and "
             "removed rows, it must not be released"
         )
+    if trials.tried and trials.unread:
+        found.append(f"nothing in the output could be read: {trials.unread}")
     return found
 
 
@@ -162,7 +185,7 @@ def _listed(words: Sequence[str]) -> str:
     return "; ".join(words[:2]) + more
 
 
-def _script(module: str, name: str, pair: Pair, sign: Sign, how: str) -> str:
+def _script(fit: Any, pair: Pair, sign: Sign, how: str) -> str:
     """A script that prints, for ten seeds, the number that tells two data sets apart."""
     if pair.kind == _OWN:
         made = [f"first, second = neighbours[{int(pair.base) - 1}]"]
@@ -172,13 +195,13 @@ def _script(module: str, name: str, pair: Pair, sign: Sign, how: str) -> str:
             f"pair = next(one for one in pairs if one.words == {pair.words!r})",
             "first, second = pair.first(), pair.second()",
         ]
+    module, name = getattr(fit, "__module__", ""), getattr(fit, "__qualname__", "")
     lines = [
         "import numpy as np",
-        "from canaria.game.release import neighbours_of, numbers_of",
-        f"from {module} import {name}  # and data",
+        "from canaria.game.release import Runner, neighbours_of",
+        f"from {module} import {name} as fit" if name.isidentifier() else "# fit is your function",
         *made,
-        "for seed in range(10):",
-        f"    runs = [numbers_of({name}(rows, np.random.default_rng(seed))) for rows in (first, second)]",
-        f"    print([run.get({sign.name!r}) for run in runs])",
+        "for seed in np.random.SeedSequence(0).spawn(10):",
+        f"    print([Runner(fit)(rows, seed).get({sign.name!r}) for rows in (first, second)])",
     ]
     return "\n".join(lines)

@@ -52,6 +52,7 @@ class Sign:
     def words(self) -> str:
         """The sign in words."""
         name = self.name.lstrip(".") or "the output"
+        name = f"the output{name}" if name.startswith((" ", "[")) else name
         if self.threshold == -math.inf or (" has " in name and self.threshold < 1):
             return f"{name}" if " " in name else f"there is {name}"
         return f"{name} is above {self.threshold:.6g}"
@@ -78,6 +79,11 @@ class Learner:
     def runs(self) -> int:
         """The number of runs seen."""
         return len(self._runs)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all numbers seen."""
+        return {name for run in self._runs for name in run}
 
     def guess(self, numbers: dict[str, float]) -> tuple[bool, float] | None:
         """The guessed data set of a run, and the confidence; None before there is a sign."""
@@ -111,6 +117,8 @@ class Learner:
         if bits.all() or not bits.any():
             return
         names = list(dict.fromkeys(name for run in self._runs for name in run))
+        if not names:
+            return
         last = len(self.ranks)
         cost = _RANK * np.log1p([self.ranks.get(name, last) for name in names])
         found = best_sign(table(self._runs, names), bits, cost)

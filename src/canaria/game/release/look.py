@@ -19,8 +19,8 @@ _ALIKE: Final = 1e-9
 _BY_CHANCE: Final = 4.0
 """With other randomness, the number that moves most moves by about this many times its own spread."""
 _AN_ATTRIBUTE: Final = re.compile(r"\.\w+(\[0\])?$")
-_FORM: Final = re.compile(r"\.(rows|size|finite|different|shape\[\d+\])$| is ")
-"""Names of sizes and types."""
+_FORM: Final = re.compile(r"\.(rows|size|finite|different|shape\[\d+\])$| is |\.index")
+"""Names of sizes, types and labels."""
 
 
 def moved(base: list[Numbers], other: Numbers) -> tuple[float, dict[str, int]]:
@@ -59,8 +59,8 @@ def promised(ratio: float, *, same_randomness: bool) -> float:
 def row_counts(base: list[Numbers], other: Numbers, first: int, second: int) -> set[str]:
     """The attributes and shapes that are the number of rows, which libraries take as public.
 
-    So is the place of a last element. A number that is returned as such, or in a dict or a list, is a release
-    like any other.
+    So is the place of a last element, but not what is there: the ends of all elements have names of their
+    own. A number that is returned as such, or in a dict or a list, is a release like any other.
     """
     if first == second:
         return set()

@@ -1,6 +1,6 @@
 """Neighbouring data sets: the rows that a release is most likely to be careless about.
 
-A pair of neighbours is made from one data set of all its rows, where the rows that differ come last. So both
+A pair of neighbours is cut from one data set of all its rows, where the rows that differ come last. So both
 have the same types, categories, order and index, and differ in nothing else: a release that looks at any of
 these learns no more than that the rows are there.
 """
@@ -26,10 +26,24 @@ _MOST_COLUMNS: Final = 6
 _OF_A_UNIT: Final = 50
 """Rows of a unit that contributes much."""
 _PURPOSE: Final = 0x6E6569
-_STRANGE: Final = ("rows outside of the range", "missing and infinite values", "unseen categories")
-"""The kinds of rows that a release may refuse: it was not made for them."""
 UNSEEN: Final = "canaria"
 """A category that no column has."""
+_USUAL, _OUTSIDE, _MISSING, _NEW, _GROUPS = (
+    "usual and extreme rows",
+    "rows outside of the range",
+    "missing and infinite values",
+    "unseen categories",
+    "groups of rows",
+)
+_WHY_NOT: Final = {
+    _OUTSIDE: "no column of numbers",
+    _MISSING: "no column of decimal numbers",
+    _NEW: "no column of texts",
+    _GROUPS: "no unit was named",
+    "running time": "not measured",
+    "other data": "only neighbours of these were tried",
+}
+"""Why a kind of neighbours is not tried, if none could be made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +56,7 @@ class Pair:
         first: Makes the first data set, a new copy for each run.
         second: Makes the second one.
         base: The name of the first data set: pairs with the same one share the runs that only look.
-        strange: Whether the rows that differ are unlike those that were given, so that they may be refused.
-        small: Whether there are few other rows, or none.
+        usual: Whether both are data of the kind that was given, and as many.
 
     """
 
@@ -52,21 +65,27 @@ class Pair:
     first: Callable[[], Any]
     second: Callable[[], Any]
     base: str
-    strange: bool = False
-    small: bool = False
+    usual: bool = True
 
 
 class Rows:
-    """A data set as columns and rows: a frame, an array, or a list of numbers, texts, tuples or dicts."""
+    """A data set as columns and rows: a frame, an array, or a list of numbers, texts, tuples or dicts.
+
+    Attributes:
+        data: The data set.
+        columns: The values of each column, by its name or place.
+
+    """
 
     def __init__(self, data: Any) -> None:
         self.data = data
+        self.columns: dict[Any, Any]
         if hasattr(data, "iloc") and hasattr(data, "columns"):
-            self._columns = {name: data[name].to_numpy() for name in data.columns}
+            self.columns = {name: data[name].to_numpy() for name in data.columns}
         elif isinstance(data, np.ndarray) and data.ndim in (1, 2):
-            self._columns = dict(enumerate(np.atleast_2d(data.T)))
-        elif isinstance(data, list) and data:
-            self._columns = _columns_of(data)
+            self.columns = dict(enumerate(np.atleast_2d(data.T)))
+        elif isinstance(data, list):
+            self.columns = _columns_of(data)
         else:
             raise InputError(
                 "data must be a data frame, an array of one or two dimensions, or a list of rows, got "
@@ -75,18 +94,14 @@ class Rows:
         if len(data) < 2:
             raise InputError(f"data must have at least 2 rows, got {len(data)}")
 
-    @property
-    def columns(self) -> dict[Any, Any]:
-        """The values of each column, by its name or place."""
-        return self._columns
-
-    def taken(self, places: Sequence[int]) -> Any:
-        """Rows at these places, as a data set of the same kind."""
-        if hasattr(self.data, "iloc"):
-            return self.data.iloc[list(places)].reset_index(drop=True)
-        if isinstance(self.data, np.ndarray):
-            return self.data[list(places)]
-        return [self.data[place] for place in places]
+    def taken(self, places: Sequence[int], whole: Any = None) -> Any:
+        """Rows at these places, of these data or of others of their kind; none is an object of theirs."""
+        whole = self.data if whole is None else whole
+        if hasattr(whole, "iloc"):
+            return whole.iloc[list(places)]
+        if isinstance(whole, np.ndarray):
+            return whole[list(places)]
+        return [deepcopy(whole[place]) for place in places]
 
     def changed(self, place: int, values: Mapping[Any, Any]) -> Any:
         """The row at this place with other values in some columns, as a data set of one row."""
@@ -100,7 +115,8 @@ class Rows:
             cells = row.reshape(1, -1).astype(object)
             for name, value in values.items():
                 cells[0, name] = value
-            return np.array(cells.tolist()).reshape(1, *self.data.shape[1:])
+            made = np.array(cells.tolist()) if row.dtype.kind not in "iufO" else cells.astype(row.dtype)
+            return made.reshape(1, *self.data.shape[1:])
         return [_changed(row[0], values)]
 
     def joined(self, *parts: Any) -> Any:
@@ -108,13 +124,14 @@ class Rows:
         if hasattr(self.data, "iloc"):
             import pandas as pd
 
-            whole = pd.concat(parts, ignore_index=True)
+            counted = isinstance(self.data.index, pd.RangeIndex)
+            whole = pd.concat(parts, ignore_index=counted)
             for name, kind in self.data.dtypes.items():
                 whole[name] = _typed(whole[name], kind)
             return whole
         if isinstance(self.data, np.ndarray):
             return np.concatenate(parts)
-        return [row for part in parts for row in part]
+        return [deepcopy(row) for part in parts for row in part]
 
     def pair(
         self, base: Sequence[int], first: Any, second: Any
@@ -123,20 +140,33 @@ class Rows:
 
         Both data sets are cut from one that has all rows, so that they have the same types.
         """
-        common = len(base)
-        ends = [part for part in (first, second) if part is not None]
-        whole = self.joined(self.taken(base), *ends)
-        size = 0 if first is None else len(first)
-        keep = [list(range(common + size)), [*range(common), *range(common + size, len(whole))]]
-        cut = [self._cut(whole, places) for places in keep]
-        return partial(deepcopy, cut[0]), partial(deepcopy, cut[1])
+        common, size = len(base), 0 if first is None else len(first)
+        whole = self.joined(self.taken(base), *(part for part in (first, second) if part is not None))
+        keep = [range(common + size), [*range(common), *range(common + size, len(whole))]]
+        one, other = (self.taken(list(places), whole) for places in keep)
+        return partial(copied, one), partial(copied, other)
 
-    def _cut(self, whole: Any, places: Sequence[int]) -> Any:
-        if hasattr(whole, "iloc"):
-            return whole.iloc[places].reset_index(drop=True)
-        if isinstance(whole, np.ndarray):
-            return whole[places]
-        return [whole[place] for place in places]
+
+def copied(data: Any) -> Any:
+    """A copy that shares nothing with the data, whose rows share nothing with each other."""
+    if isinstance(data, list):
+        return [deepcopy(row) for row in data]
+    if not hasattr(data, "iloc"):
+        return deepcopy(data)
+    import pandas as pd
+
+    copy = data.copy()
+    for place, kind in enumerate(data.dtypes):
+        # A copy of a frame shares its objects, and a column in the format of Arrow shows where it was joined.
+        if pd.api.types.is_extension_array_dtype(kind) and not isinstance(kind, pd.CategoricalDtype):
+            column = pd.Series(list(data.iloc[:, place]), index=data.index, dtype=kind)
+            copy.isetitem(place, column)
+        elif kind.kind == "O":
+            cells = pd.Series(
+                [deepcopy(cell) for cell in data.iloc[:, place]], index=data.index, dtype=object
+            )
+            copy.isetitem(place, cells)
+    return copy
 
 
 def neighbours_of(
@@ -147,103 +177,103 @@ def neighbours_of(
     if unit is not None and unit not in rows.columns:
         raise InputError(f"unit must be a column of the data, got {shown(unit)}")
     coins, pairs = generator(rng, _PURPOSE), []
-    replaces = adjacency == "replace"
     usual = int(coins.integers(len(data)))
-    extras = list(_extras(rows, usual, unit, coins))
+    whose = {} if unit is None else {unit: _new_unit(rows.columns[unit])}
+    extras = list(_extras(rows, usual, whose, coins))
     for base, places in _bases(rows, coins).items():
         for kind, words, extra in extras:
-            first = rows.taken([usual] * len(extra)) if replaces else None
-            said = f"{words} is {'in the place of another one' if replaces else 'added'} {base}"
-            # New categories may change the types of both data sets.
-            same = f"{base} {words if kind == 'unseen categories' else ''} {len(extra)}"
+            first = None
+            said = f"{words} is added to {base}"
+            if adjacency == "replace":
+                if words == _LIKE_ANOTHER:
+                    continue
+                first = rows.joined(*[rows.changed(usual, whose)] * len(extra))
+                said = f"{words} takes the place of another one, beside {base}"
             first_of, second_of = rows.pair(places, first, extra)
+            # New categories may change the types of both data sets.
+            same = f"{base} {words if kind == _NEW else ''} {len(extra)}"
+            normal = kind in (_USUAL, _GROUPS) and len(places) == len(data)
             pairs.append(
-                Pair(
-                    words=said,
-                    kind=kind,
-                    first=first_of,
-                    second=second_of,
-                    base=same,
-                    strange=kind in _STRANGE,
-                    small=len(places) < len(data),
-                )
+                Pair(words=said, kind=kind, first=first_of, second=second_of, base=same, usual=normal)
             )
     tried = {pair.kind for pair in pairs}
-    reasons = {
-        "rows outside of the range": "no column of numbers",
-        "missing and infinite values": "no column of decimal numbers",
-        "unseen categories": "no column of texts",
-        "groups of rows": "no unit was named",
-    }
-    found = {kind: "" if kind in tried else reason for kind, reason in reasons.items()}
-    found |= {"running time": "not measured", "other data": "only neighbours of these were tried"}
-    return pairs, {"usual and extreme rows": "", **found}
+    return pairs, {_USUAL: ""} | {kind: "" if kind in tried else why for kind, why in _WHY_NOT.items()}
+
+
+_LIKE_ANOTHER: Final = "a row like another"
 
 
 def _bases(rows: Rows, rng: np.random.Generator) -> dict[str, list[int]]:
     """The data sets that rows are added to: all rows, a few, none."""
     count = len(rows.data)
     few = sorted(rng.choice(count, min(TINY, count - 1), replace=False).tolist())
-    return {f"to all {count} rows": list(range(count)), f"to {len(few)} rows": few, "to no row": []}
+    return {f"all {count} rows": list(range(count)), f"{len(few)} rows": few, "no row": []}
 
 
-def _extras(rows: Rows, usual: int, unit: Any, rng: np.random.Generator) -> Iterator[tuple[str, str, Any]]:
-    """The rows that differ: their kind, words for them, and the rows themselves."""
-    kinds = {name: _kind(values) for name, values in rows.columns.items() if name != unit}
-    measured = [name for name, kind in kinds.items() if kind in "iuf"][: 10 * _MOST_COLUMNS]
+def _extras(
+    rows: Rows, usual: int, whose: dict[Any, Any], rng: np.random.Generator
+) -> Iterator[tuple[str, str, Any]]:
+    """The rows that differ: their kind, words for them, and the rows themselves, all of a new unit."""
+    kinds = {name: _kind(values) for name, values in rows.columns.items() if name not in whose}
+    measured = [name for name, kind in kinds.items() if kind in _NUMBERS][: 10 * _MOST_COLUMNS]
     low, high = ({n: _end(rows.columns[n], end) for n in measured} for end in (np.min, np.max))
-    yield "usual and extreme rows", "a row like another", rows.taken([usual])
-    for kind, words, values in _values(rows, kinds, measured, low, high, rng):
-        yield kind, words, rows.changed(usual, values)
-    if unit is not None:
-        largest = rows.changed(usual, high)
-        yield (
-            "groups of rows",
-            f"a {unit} with {_OF_A_UNIT} rows of the largest values",
-            rows.joined(*[largest] * _OF_A_UNIT),
-        )
+    yield _USUAL, _LIKE_ANOTHER, rows.changed(usual, whose)
+    for kind, words, values in _values(rows, kinds, low, high, rng):
+        yield kind, words, rows.changed(usual, {**values, **whose})
+    for unit in whose:
+        largest = [rows.changed(usual, {**high, **whose}) for _ in range(_OF_A_UNIT)]
+        yield _GROUPS, f"a {unit} with {_OF_A_UNIT} rows of the largest values", rows.joined(*largest)
 
 
 def _values(
-    rows: Rows,
-    kinds: dict[Any, str],
-    measured: list[Any],
-    low: dict[Any, Any],
-    high: dict[Any, Any],
-    rng: Any,
+    rows: Rows, kinds: dict[Any, str], low: dict[Any, Any], high: dict[Any, Any], rng: np.random.Generator
 ) -> Iterator[tuple[str, str, dict[Any, Any]]]:
     """The values of extreme rows: the corners of the ranges, values outside, values that no row has."""
-    extreme, outside = "usual and extreme rows", "rows outside of the range"
+    measured = list(low)
     if measured:
-        yield extreme, "a row with the largest numbers", high
-        yield extreme, "a row with the smallest numbers", low
+        yield _USUAL, "a row with the largest numbers", high
+        yield _USUAL, "a row with the smallest numbers", low
         for _ in range(2 if len(measured) > 1 else 0):
             mixed = {name: (low, high)[int(rng.integers(2))][name] for name in measured}
-            yield extreme, "a row in a corner of the ranges", mixed
+            yield _USUAL, "a row in a corner of the ranges", mixed
         for sign, name in ((1, "above"), (-1, "below")):
             far = {n: _far(rows.columns[n], low[n], high[n], sign) for n in measured}
-            yield outside, f"a row far {name} all ranges", far
+            yield _OUTSIDE, f"a row far {name} all ranges", far
         for name in measured[:_MOST_COLUMNS] if len(measured) > 1 else []:
             far = {name: _far(rows.columns[name], low[name], high[name], 1)}
-            yield outside, f"a row with a {shown(name)} far above the range", far
+            yield _OUTSIDE, f"a row with a {shown(name)} far above the range", far
     floats = [name for name in measured if kinds[name] == "f"]
     for value, words in ((np.inf, "infinite"), (np.nan, "missing")) if floats else ():
-        yield "missing and infinite values", f"a row of {words} numbers", dict.fromkeys(floats, value)
+        yield _MISSING, f"a row of {words} numbers", dict.fromkeys(floats, value)
     for name in [name for name, kind in kinds.items() if kind == "text"][:_MOST_COLUMNS]:
-        yield "unseen categories", f"a row with a new {shown(name)}", {name: UNSEEN}
+        yield _NEW, f"a row with a new {shown(name)}", {name: UNSEEN}
+
+
+_NUMBERS: Final = ("i", "u", "f")
 
 
 def _kind(values: Any) -> str:
     """The kind of a column: "f", "i" or "u" for numbers, "text" for categories, "" for anything else."""
-    kind = np.asarray(values).dtype.kind
-    if kind in "iuf":
-        return str(kind)
-    known = [value for value in np.asarray(values).tolist() if value is not None and not _is_nan(value)]
+    if np.ndim(values) != 1:
+        return ""
+    if values.dtype.kind in _NUMBERS:
+        return str(values.dtype.kind)
+    known = [value for value in values.tolist() if value is not None and not _is_nan(value)]
     return "text" if known and all(isinstance(value, str) for value in known) else ""
 
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
+
+
+def _new_unit(values: Any) -> Any:
+    """A name that no unit has, in the type of the others."""
+    kind = _kind(values)
+    if kind in _NUMBERS:
+        return _end(values, np.max) + 1
+    if kind != "text":
+        raise InputError("the units must be named by numbers or by texts")
+    return UNSEEN
 
 
 def _end(values: Any, end: Callable[[Any], Any]) -> Any:
@@ -263,7 +293,7 @@ def _far(values: Any, low: Any, high: Any, sign: int) -> Any:
 
 
 def _typed(column: Any, kind: Any) -> Any:
-    """A column with the type that it had, or with the least one that holds its new values as well."""
+    """A column with the type that it had; categories are joined by the new ones."""
     import pandas as pd
 
     if isinstance(kind, pd.CategoricalDtype):
@@ -273,17 +303,24 @@ def _typed(column: Any, kind: Any) -> Any:
 
 
 def _columns_of(data: list[Any]) -> dict[Any, Any]:
-    """The columns of a list of rows; a list of anything else is one column."""
-    first = data[0]
+    """The columns of a list of rows; numbers and texts are one column."""
+    first = data[0] if data else None
     if isinstance(first, dict):
-        names = [name for name in first if all(name in row for row in data)]
-        return {name: np.array([row[name] for row in data]) for name in names}
-    if isinstance(first, tuple | list) and all(len(row) == len(first) for row in data):
-        return {place: np.array([row[place] for row in data]) for place in range(len(first))}
-    try:
-        return {0: np.array(data)}
-    except ValueError:  # rows of different lengths
-        return {}
+        names = [name for name in first if all(isinstance(row, dict) and name in row for row in data)]
+        return {name: _column([row[name] for row in data]) for name in names}
+    if isinstance(first, tuple | list):
+        alike = all(isinstance(row, type(first)) and len(row) == len(first) for row in data)
+        return {place: _column([row[place] for row in data]) for place in range(len(first) if alike else 0)}
+    return {0: _column(data)}
+
+
+def _column(values: list[Any]) -> Any:
+    """The values as an array of one dimension, of objects if they are not all numbers or texts."""
+    if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in values):
+        return np.array(values)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 def _changed(row: Any, values: Mapping[Any, Any]) -> Any:
@@ -292,5 +329,6 @@ def _changed(row: Any, values: Mapping[Any, Any]) -> Any:
     if isinstance(row, dict):
         return row | plain
     if isinstance(row, tuple | list):
-        return type(row)(plain.get(place, value) for place, value in enumerate(row))
+        changed = [plain.get(place, value) for place, value in enumerate(row)]
+        return row._make(changed) if hasattr(row, "_make") else type(row)(changed)
     return plain.get(0, row)

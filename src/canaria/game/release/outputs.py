@@ -1,21 +1,21 @@
 """Every number that an output holds, by name: what a score can be learned from.
 
-Whatever a release returns is taken apart: arrays into their elements, frames into counts and extremes,
+Whatever a release returns is taken apart: arrays into their elements, tables into their cells and counts,
 objects into their attributes, private ones too, since a pickled model publishes them. A text, a category or a
 type that occurs becomes a number as well. A number that is absent is `nan` in the columns of `table`.
 
 Nothing here decides about privacy: names and values only have to be the same for the same output.
 """
 
-import dataclasses
 import enum
 import itertools
 import math
 import numbers
 import random
+import re
 import types
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -25,12 +25,16 @@ from canaria._core.arrays import Floats
 MOST: Final = 4000
 """Numbers that are taken from one output, in the order in which it holds them."""
 _MOST_ELEMENTS: Final = 1000
-"""Elements of an array or a list that are taken one by one. Of others their sum and extremes are taken."""
+"""Elements of an array or a list that are taken one by one."""
+_MOST_CELLS: Final = 100
+"""Rows of a table whose cells are taken one by one, by their labels."""
 _MOST_KINDS: Final = 300
 """Different values of a column that are counted each."""
 _LONGEST: Final = 60
 """Letters of a text that are part of a name."""
 _DEEPEST: Final = 8
+_PLACE: Final = re.compile(r"\[\d[\d, ]*\]")
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 _UNREAD: Final = (
     np.random.Generator,
     np.random.RandomState,
@@ -46,7 +50,7 @@ _UNREAD: Final = (
 
 
 def numbers_of(output: Any) -> dict[str, float]:
-    """The numbers that an output holds, at most `MOST`.
+    """The numbers that an output holds, at most `MOST`, and the ends of those that differ in their place.
 
     Example:
         >>> numbers_of({"mean": 0.5, "seen": ["a", "b", "b"]})
@@ -55,12 +59,21 @@ def numbers_of(output: Any) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     _Reader(found).read("", output)
+    alike = defaultdict(list)
+    for name, value in found.items():
+        if _PLACE.search(name):
+            alike[_PLACE.sub("[*]", name)].append(value)
+    for name, values in alike.items():
+        if len(values) > 1:
+            found |= {f"max of {name}": max(values), f"min of {name}": min(values)}
     return found
 
 
 def table(runs: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
     """One row for each run and one column for each name; `nan` where a run has no such number."""
-    return np.array([[run.get(name, math.nan) for name in names] for run in runs]).reshape(-1, len(names))
+    return np.array([[run.get(name, math.nan) for name in names] for run in runs]).reshape(
+        len(runs), len(names)
+    )
 
 
 class _Reader:
@@ -75,7 +88,10 @@ class _Reader:
         if len(self._found) >= MOST or len(self._inside) > _DEEPEST or id(value) in self._inside:
             return
         self._inside.append(id(value))
-        self._read(path, value)
+        try:
+            self._read(path, value)
+        except Exception:  # an object of the user's that cannot be read is no fault of the release
+            self._put(f"{path} is {type(value).__name__}", 1.0)
         self._inside.pop()
 
     def _put(self, name: str, value: float) -> None:
@@ -83,7 +99,7 @@ class _Reader:
         if math.isnan(value):
             name, value = f"{name} is nan", 1.0
         if len(self._found) < MOST:
-            self._found[name or "the output"] = value
+            self._found[name] = value
 
     def _read(self, path: str, value: Any) -> None:
         if value is None or isinstance(value, enum.Enum):
@@ -102,8 +118,9 @@ class _Reader:
             self._frame(path, value)
         elif hasattr(value, "__array__"):
             self._array(path, value)
-        elif isinstance(value, Sequence | Set):
-            self._list(path, list(value))
+        elif isinstance(value, Sequence | Set | Iterator | MappingView):
+            held: Any = value
+            self._list(path, list(itertools.islice(held, _MOST_ELEMENTS)))
         else:
             self._object(path, value)
 
@@ -158,7 +175,7 @@ class _Reader:
             self._summary(path, flat)
 
     def _summary(self, path: str, values: Any) -> None:
-        """What a large array shows of one of its elements."""
+        """What many numbers show of one of them."""
         finite = values[np.isfinite(values)]
         self._put(f"{path}.finite", len(finite))
         if len(finite) and finite.dtype.kind != "c":
@@ -166,22 +183,34 @@ class _Reader:
                 self._put(f"{path}.{name}", float(getattr(finite.astype(np.float64), name)()))
 
     def _frame(self, path: str, value: Any) -> None:
-        """A frame or a series: its size, its types, and each of its columns."""
-        columns = value.items() if hasattr(value, "columns") else [(value.name, value)]
+        """A frame or a series: its size, its types, its index, and each of its columns."""
+        columns = list(value.items()) if hasattr(value, "columns") else [(value.name, value)]
         self._put(f"{path}.rows", len(value))
+        labels = list(map(_shown, value.index))
+        if type(value.index).__name__ == "RangeIndex":  # it holds the number of rows, and nothing else
+            pass
+        elif value.index.dtype.kind in "iufM" and labels:
+            self._summary(f"{path}.index", value.index.to_numpy().astype(np.float64))
+        else:
+            self._kinds(f"{path}.index", labels)
         for name, column in columns:
             place = f"{path}[{_shown(name)}]"
             self._put(f"{place}.dtype is {column.dtype}", 1.0)
             known = column.dropna()
             self._put(f"{place}.missing", len(column) - len(known))
-            if getattr(column.dtype, "kind", "O") in "biuf":
-                self._summary(place, known.to_numpy(dtype=np.float64))
+            kind = getattr(column.dtype, "kind", "O")
+            if kind in "biufM":
+                self._summary(place, known.to_numpy().astype(np.float64))
+                if kind != "M" and len(labels) <= _MOST_CELLS:
+                    for label, cell in zip(labels, column.tolist(), strict=True):
+                        self._number(f"{place}.at[{label}]", cell)
             if hasattr(column, "cat"):
                 self._kinds(f"{place}.categories", column.cat.categories)
-            self._kinds(place, known.tolist())
+            if kind != "f":
+                self._kinds(place, known.tolist())
 
     def _object(self, path: str, value: Any) -> None:
-        """An object: its type, and all that it stores."""
+        """An object: its type, and all that it stores; one that stores nothing by the text that shows it."""
         self._put(f"{path} is {type(value).__name__}", 1.0)
         held = dict(getattr(value, "__dict__", {}))
         for base in type(value).__mro__:
@@ -189,13 +218,13 @@ class _Reader:
             for name in [slots] if isinstance(slots, str) else slots:
                 if hasattr(value, name):
                     held[name] = getattr(value, name)
-        if dataclasses.is_dataclass(value):
-            held |= {one.name: getattr(value, one.name, None) for one in dataclasses.fields(value)}
         for name, inner in held.items():
             self.read(f"{path}.{name}", inner)
+        if not held and not repr(value).startswith("<"):
+            self._kinds(path, [value])
 
 
 def _shown(value: Any) -> str:
     """A key or a value as part of a name."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
+    text = _ADDRESS.sub("", repr(value.item() if isinstance(value, np.generic) else value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -4,14 +4,15 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from canaria.game.release.outputs import numbers_of
 
-RAISES = "it raises "
-"""How the name of an error begins, among the numbers of a run."""
+RAISES: Final = "it raises "
+WARNS: Final = "it warns "
+"""How the names of errors and of warnings begin, among the numbers of a run."""
 
 
 class Runner:
@@ -36,23 +37,36 @@ class Runner:
                 "always"
             )  # by default, a second run would not show the warning of the first
             try:
-                found = numbers_of(self._fit(data, np.random.default_rng(seed)))
+                output = self._fit(data, np.random.default_rng(seed))
             except Exception as error:
-                found = {RAISES + type(error).__name__: 1.0}
+                return {RAISES + type(error).__name__: 1.0}
+            found = numbers_of(output)
         for one in warned:
-            name = f"it warns {one.category.__name__}"
+            name = WARNS + one.category.__name__
             found[name] = found.get(name, 0.0) + 1
         return found
 
 
 def refusal(base: list[dict[str, float]], other: dict[str, float]) -> str:
-    """What a function does instead of a release on one of two data sets; empty if it releases both.
+    """What a function does instead of a release on one of two data sets, or on both; empty if it does not.
 
-    `base` are its runs on the first one, and `other` is a run on the second.
+    `base` are its runs on the first one, and `other` is a run on the second. A function that fails now and
+    then, on both, is not refusing.
     """
-    for one in (*base, other):
-        for name in one:
-            if name.startswith(RAISES):
-                return name
-    undefined = [any(name.endswith(" is nan") for name in one) for one in (*base, other)]
-    return "it returns nan" if undefined[-1] != any(undefined[:-1]) else ""
+    for starts in (RAISES, None):
+        done = [_failure(one, starts) for one in (*base, other)]
+        if all(done[:-1]) != bool(done[-1]) and len(set(map(bool, done[:-1]))) == 1:
+            return next(filter(None, done))
+        if all(done):
+            return done[-1]
+    return ""
+
+
+def _failure(numbers: dict[str, float], starts: str | None) -> str:
+    """The error of a run, or that it returned nan."""
+    for name in numbers:
+        if starts is not None and name.startswith(starts):
+            return name
+        if starts is None and name.endswith(" is nan"):
+            return "it returns nan"
+    return ""

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -17,8 +16,8 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import Bets
 from canaria.game.release.learning import Learner
 from canaria.game.release.look import Numbers, moved, promised, row_counts
-from canaria.game.release.neighbours import Pair
-from canaria.game.release.runs import RAISES, Runner, refusal
+from canaria.game.release.neighbours import Pair, copied
+from canaria.game.release.runs import RAISES, WARNS, Runner, refusal
 
 _BASE_RUNS: Final = 4
 """Runs of each first data set that show how much each number moves by itself."""
@@ -95,11 +94,15 @@ class Check:
     def look(self, pairs: Sequence[Pair], data: Any) -> None:
         """Run both data sets of each pair with the same seed, and note what moves."""
         seeds = [self._seed() for _ in range(_BASE_RUNS)]
-        self._require_working(partial(deepcopy, data), seeds)
+        self._require_working(partial(copied, data), seeds)
         bases: dict[str, list[Numbers]] = {}
         repeats: bool | None = None
         for pair in pairs:
-            if self._over or self.runs > self.most * _LOOKING or (pair.small and self.sizes):
+            if (
+                self._over
+                or self.runs > self.most * _LOOKING
+                or (self.sizes and len(pair.first()) < len(data))
+            ):
                 self.skipped += 1
                 continue
             if pair.base not in bases:
@@ -107,13 +110,13 @@ class Check:
             base, other = bases[pair.base], self._one(pair.second, seeds[0])
             if repeats is None:  # whether a seed fixes the randomness, so that only data move the output
                 repeats = self._one(pair.first, seeds[0]) == base[0]
-            if (pair.strange or pair.small) and (answer := refusal(base, other)):
+            if answer := refusal(base, other):
                 # A function may refuse what is no data of its kind. Its user must know, and decide.
                 self.refused.setdefault(answer, []).append(pair.words)
                 continue
-            if not pair.small:  # in a small data set, other numbers equal the number of rows by chance
+            if len(pair.first()) >= len(data):  # among few rows, other numbers equal their number by chance
                 self.sizes |= row_counts(base, other, len(pair.first()), len(pair.second()))
-            ratio, ranks = moved([self._without_sizes(one) for one in base], self._without_sizes(other))
+            ratio, ranks = moved([self._counted(pair, one) for one in base], self._counted(pair, other))
             hint = promised(ratio, same_randomness=repeats)
             self.tried.append(Trial(pair=pair, hint=hint, learner=Learner(ranks=ranks)))
 
@@ -149,6 +152,12 @@ class Check:
         return lower_bound(evidence, self.claim.delta, self.confidence, adjacency=self.claim.adjacency)
 
     @property
+    def unread(self) -> str:
+        """The type of an output of which nothing but the type is known; empty if more is."""
+        names = [name for one in self.tried for name in one.learner.names]
+        return ", ".join(sorted(set(names))) if names and all(" is " in name for name in names) else ""
+
+    @property
     def _refuted(self) -> bool:
         """Whether the bound is above the claim, as the result will say."""
         if not self._hits or not self._hits[-1]:
@@ -163,20 +172,26 @@ class Check:
     def _seed(self) -> np.random.SeedSequence:
         return np.random.SeedSequence(int(self.coins.integers(2**63)))
 
-    def _without_sizes(self, numbers: Numbers) -> Numbers:
-        return {name: value for name, value in numbers.items() if name not in self.sizes}
+    def _counted(self, pair: Pair, numbers: Numbers) -> Numbers:
+        """The numbers that count as released. On strange data, a warning may be right."""
+        return {
+            name: value
+            for name, value in numbers.items()
+            if name not in self.sizes and (pair.usual or not name.startswith(WARNS))
+        }
 
     def _one(self, make: Callable[[], Any], seed: np.random.SeedSequence) -> Numbers:
         self.runs += 1
         if self.runs % 20 == 0:
             tell(f"run {self.runs} of at most {self.most}")
-        return self._without_sizes(self.run(make(), seed))
+        return self.run(make(), seed)
 
     def _guess(self, now: Trial) -> None:
         """Toss a coin, run, guess the coin, and learn from it."""
         bit = bool(self.coins.integers(2))
         # Every run gets a seed of its own, whatever the coin shows: the coin reaches `fit` by the data alone.
         numbers = self._one(now.pair.second if bit else now.pair.first, self._seed())
+        numbers = self._counted(now.pair, numbers)
         guess = now.learner.guess(numbers)
         if guess is not None:
             guessed, confidence = guess
