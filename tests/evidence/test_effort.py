@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from canaria import Counts, lower_bound
 from canaria._core import binomial, effort
 from canaria.claims import ApproximateDP
+from canaria.claims.families import Gaussian
 from canaria.evidence import (
     Bets,
     Budget,
     Evidence,
+    MatchedCounts,
     PublishedCounts,
     Ranking,
     Split,
@@ -174,3 +176,9 @@ def test_parts_that_show_less_do_not_change_the_bound() -> None:
     alone = [lower_bound(part, 1e-5, 1 - 0.05 * 0.125).epsilon for part in parts[:4]]
     alone += [lower_bound(part, 1e-5, 1 - 0.05 * 0.25).epsilon for part in parts[4:]]
     assert lower_bound(split, 1e-5).epsilon == pytest.approx(max(alone), abs=1e-6)
+
+
+def test_a_bound_of_a_family_takes_longer_than_a_claim() -> None:
+    """Counts against a curve are made for each stretch of claims."""
+    claim, bound = MatchedCounts(Gaussian(), np.ones(500, dtype=bool)).effort(0.0)
+    assert 0 < claim < bound
