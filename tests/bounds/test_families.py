@@ -13,7 +13,6 @@ from canaria import (
     InputError,
     Result,
     assert_private,
-    assert_private_training,
     audit_scores,
     claims,
     combine,
@@ -38,6 +37,7 @@ from canaria.files import read_checked
 from canaria.game import result_of_scores
 from canaria.report import page_of
 from canaria.rules import Matched, Ranked
+from canaria.testing import assert_private_training
 from canaria.training import Dirac
 from canaria.training.plan import expected_bound, plan, refutation_power
 from tests.cli.command import canaria

@@ -17,7 +17,6 @@ from canaria import (
     InputError,
     Result,
     assert_private,
-    assert_private_training,
     audit_scores,
     combine,
     lower_bound,
@@ -42,6 +41,7 @@ from canaria.files.read import read_result
 from canaria.files.verify import check, read_checked
 from canaria.mechanisms import LocalLaplace, RandomizedResponse, XorInPairs, XorRandomizedResponse
 from canaria.rules import All, Bet, Online, Soft, Surest, Threshold, UpTo
+from canaria.testing import assert_private_training
 from canaria.testing.examine import examine, examine_training
 from canaria.training.canaries.designs import Dirac
 from tests.training.simulated import simulated, watched

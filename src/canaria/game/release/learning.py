@@ -54,7 +54,8 @@ class Sign:
         name = self.name.lstrip(".") or "the output"
         name = f"the output{name}" if name.startswith((" ", "[")) else name
         if self.threshold == -math.inf or (" has " in name and self.threshold < 1):
-            return f"{name}" if " " in name else f"there is {name}"
+            says = any(verb in name for verb in (" has ", " is ", "it raises ", "it warns "))
+            return name if says else f"there is {name}"
         return f"{name} is above {self.threshold:.6g}"
 
 

@@ -58,6 +58,11 @@ class Pair:
         base: The name of the first data set: pairs with the same one share the runs that only look.
         usual: Whether both are data of the kind that was given, and as many.
 
+    Example:
+        >>> pair = neighbours_of([2.0, 5.0, 3.0], rng=0)[0][1]
+        >>> pair.first(), pair.second()
+        ([2.0, 5.0, 3.0], [2.0, 5.0, 3.0, 5.0])
+
     """
 
     words: str
@@ -172,7 +177,26 @@ def copied(data: Any) -> Any:
 def neighbours_of(
     data: Any, *, unit: Any = None, adjacency: str = "add-remove", rng: Seed = None
 ) -> tuple[list[Pair], dict[str, str]]:
-    """The pairs to try, and for each kind of difference the reason why there is none; empty if there is."""
+    """Make the neighbouring data sets that a check tries.
+
+    Args:
+        data: A data frame, an array, or a list of rows.
+        unit: The column that names the user, client or group, if all rows of one are protected together.
+        adjacency: "add-remove" or "replace".
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Returns:
+        The pairs, and for each kind of difference the reason why there is none; empty if there is.
+
+    Raises:
+        InputError: If an argument is not usable.
+
+    Example:
+        >>> pairs, _ = neighbours_of([2.0, 5.0, 3.0], rng=0)
+        >>> pairs[1].words, pairs[1].second()[-1]
+        ('a row with the largest numbers is added to all 3 rows', 5.0)
+
+    """
     rows = Rows(data)
     if unit is not None and unit not in rows.columns:
         raise InputError(f"unit must be a column of the data, got {shown(unit)}")

@@ -50,7 +50,15 @@ _UNREAD: Final = (
 
 
 def numbers_of(output: Any) -> dict[str, float]:
-    """The numbers that an output holds, at most `MOST`, and the ends of those that differ in their place.
+    """Take an output apart into numbers, by name.
+
+    There are at most 4,000, and the ends of those whose names differ in a place only.
+
+    Args:
+        output: Anything that a function returned.
+
+    Returns:
+        The numbers. A name is how Python would reach the number from the output, or says what occurs there.
 
     Example:
         >>> numbers_of({"mean": 0.5, "seen": ["a", "b", "b"]})

@@ -20,6 +20,15 @@ class Runner:
 
     The global generators are seeded too, since released code draws from them, and no run must go on with the
     randomness of another.
+
+    Args:
+        fit: A function `fit(data, rng)`.
+
+    Example:
+        >>> run = Runner(lambda data, rng: {"largest": max(data)})
+        >>> run([2.0, 5.0], np.random.SeedSequence(0))
+        {'.size': 1, "['largest']": 5.0}
+
     """
 
     def __init__(self, fit: Callable[..., Any]) -> None:
