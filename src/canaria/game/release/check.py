@@ -165,7 +165,10 @@ def _told(best: Trial, sign: Sign) -> str:
 
 def _remarks(trials: Check) -> list[str]:
     """What a reader must know before the verdict."""
-    found = [
+    found, best = [], trials.best
+    if best is not None and best.learner.sign is not None and trials.refuted:
+        found.append(f"{best.pair.words}; {_told(best, best.learner.sign)}")
+    found += [
         f"{name}, so no release was tested there: {_listed(words)}; whoever sees this learns of such data"
         for name, words in trials.refused.items()
     ]

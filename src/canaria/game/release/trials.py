@@ -136,7 +136,7 @@ class Check:
             while left > 0 or now.in_a_row >= _ENOUGH:
                 self._guess(now)
                 left -= 1
-                if self._refuted:
+                if self.refuted:
                     self.best = now
                     return
                 if self._over:
@@ -158,7 +158,7 @@ class Check:
         return ", ".join(sorted(set(names))) if names and all(" is " in name for name in names) else ""
 
     @property
-    def _refuted(self) -> bool:
+    def refuted(self) -> bool:
         """Whether the bound is above the claim, as the result will say."""
         if not self._hits or not self._hits[-1]:
             return False
