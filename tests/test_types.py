@@ -7,7 +7,7 @@ from typing import Final
 import canaria
 
 SOURCE = Path(canaria.__file__).parent
-MOST: Final = 130
+MOST: Final = 140
 """How many parameters may be `Any`."""
 
 

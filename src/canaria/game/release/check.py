@@ -7,7 +7,7 @@ is revealed. One wealth is staked on all pairs, so trying many of them costs not
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,7 @@ from canaria._core.seeds import Seed, generator, global_state_kept
 from canaria.bounds import Result
 from canaria.claims import ApproximateDP
 from canaria.game.release.learning import Sign
-from canaria.game.release.neighbours import Pair, copied, neighbours_of
+from canaria.game.release.neighbours import DataSet, Pair, copied, neighbours_of
 from canaria.game.release.runs import Runner
 from canaria.game.release.trials import Check, Trial
 
@@ -35,12 +35,12 @@ _OWN: Final = "your own"
 
 def check_release(
     fit: Callable[[Any, np.random.Generator], Any],
-    data: Any,
+    data: DataSet,
     *,
     epsilon: float,
     delta: float = 0.0,
     adjacency: str = "add-remove",
-    unit: Any = None,
+    unit: Hashable = None,
     neighbours: Sequence[tuple[Any, Any]] = (),
     runs: int = RUNS,
     seconds: float | None = None,
@@ -142,11 +142,11 @@ def _tested(trials: Check, kinds: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _name(fit: Any) -> str:
+def _name(fit: Callable[..., Any]) -> str:
     return str(getattr(fit, "__name__", type(fit).__name__))
 
 
-def _facts(trials: Check, fit: Any, how: str) -> dict[str, str]:
+def _facts(trials: Check, fit: Callable[..., Any], how: str) -> dict[str, str]:
     """What told which data sets apart, and how to see it once more."""
     facts = {"runs": f"{trials.runs} of at most {trials.most}, with {len(trials.tried)} pairs of neighbours"}
     best = trials.best
@@ -188,7 +188,7 @@ def _listed(words: Sequence[str]) -> str:
     return "; ".join(words[:2]) + more
 
 
-def _script(fit: Any, pair: Pair, sign: Sign, how: str) -> str:
+def _script(fit: Callable[..., Any], pair: Pair, sign: Sign, how: str) -> str:
     """A script that prints, for ten seeds, the number that tells two data sets apart."""
     if pair.kind == _OWN:
         made = [f"first, second = neighbours[{int(pair.base) - 1}]"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core.arrays import Floats, Hits
 from canaria.game.release.outputs import table
@@ -161,7 +162,7 @@ def best_sign(values: Floats, bits: Hits, cost: Floats) -> tuple[int, float, boo
     return column, threshold, bool(above)
 
 
-def _explained(ones: Any, count: Any) -> Any:
+def _explained(ones: npt.NDArray[Any], count: npt.NDArray[Any]) -> Any:
     """The log-likelihood of a part by its own frequency, estimated as if there had been one run more."""
     share = (ones + 0.5) / (count + 1)
     return ones * np.log(share) + (count - ones) * np.log1p(-share)

@@ -6,17 +6,20 @@ these learns no more than that the rows are there.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed, generator
 
+DataSet: TypeAlias = Any
+"""A data frame, an array, or a list of rows."""
 TINY: Final = 5
 """Rows of a small data set: noise that hides a fault among 200 rows does not among 5."""
 FAR: Final = 10.0
@@ -82,7 +85,7 @@ class Rows:
 
     """
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: DataSet) -> None:
         self.data = data
         self.columns: dict[Any, Any]
         if hasattr(data, "iloc") and hasattr(data, "columns"):
@@ -99,7 +102,7 @@ class Rows:
         if len(data) < 2:
             raise InputError(f"data must have at least 2 rows, got {len(data)}")
 
-    def taken(self, places: Sequence[int], whole: Any = None) -> Any:
+    def taken(self, places: Sequence[int], whole: DataSet = None) -> DataSet:
         """Rows at these places, of these data or of others of their kind; none is an object of theirs."""
         whole = self.data if whole is None else whole
         if hasattr(whole, "iloc"):
@@ -124,13 +127,13 @@ class Rows:
             return made.reshape(1, *self.data.shape[1:])
         return [_changed(row[0], values)]
 
-    def joined(self, *parts: Any) -> Any:
+    def joined(self, *parts: DataSet) -> DataSet:
         """Data sets end to end. Types are those that all parts can have."""
         if hasattr(self.data, "iloc"):
             import pandas as pd
 
             counted = isinstance(self.data.index, pd.RangeIndex)
-            whole = pd.concat(parts, ignore_index=counted)
+            whole: DataSet = pd.concat(parts, ignore_index=counted)
             for name, kind in self.data.dtypes.items():
                 whole[name] = _typed(whole[name], kind)
             return whole
@@ -139,20 +142,22 @@ class Rows:
         return [deepcopy(row) for part in parts for row in part]
 
     def pair(
-        self, base: Sequence[int], first: Any, second: Any
+        self, base: Sequence[int], first: DataSet, second: DataSet
     ) -> tuple[Callable[[], Any], Callable[[], Any]]:
         """Makers of the rows `base` with the rows `first`, or with `second`; `first` may be None for no row.
 
         Both data sets are cut from one that has all rows, so that they have the same types.
         """
         common, size = len(base), 0 if first is None else len(first)
-        whole = self.joined(self.taken(base), *(part for part in (first, second) if part is not None))
+        whole: DataSet = self.joined(
+            self.taken(base), *(part for part in (first, second) if part is not None)
+        )
         keep = [range(common + size), [*range(common), *range(common + size, len(whole))]]
         one, other = (self.taken(list(places), whole) for places in keep)
         return partial(copied, one), partial(copied, other)
 
 
-def copied(data: Any) -> Any:
+def copied(data: DataSet) -> DataSet:
     """A copy that shares nothing with the data, whose rows share nothing with each other."""
     if isinstance(data, list):
         return [deepcopy(row) for row in data]
@@ -175,7 +180,7 @@ def copied(data: Any) -> Any:
 
 
 def neighbours_of(
-    data: Any, *, unit: Any = None, adjacency: str = "add-remove", rng: Seed = None
+    data: DataSet, *, unit: Hashable = None, adjacency: str = "add-remove", rng: Seed = None
 ) -> tuple[list[Pair], dict[str, str]]:
     """Make the neighbouring data sets that a check tries.
 
@@ -276,7 +281,7 @@ def _values(
 _NUMBERS: Final = ("i", "u", "f")
 
 
-def _kind(values: Any) -> str:
+def _kind(values: npt.NDArray[Any]) -> str:
     """The kind of a column: "f", "i" or "u" for numbers, "text" for categories, "" for anything else."""
     if np.ndim(values) != 1:
         return ""
@@ -286,11 +291,11 @@ def _kind(values: Any) -> str:
     return "text" if known and all(isinstance(value, str) for value in known) else ""
 
 
-def _is_nan(value: Any) -> bool:
+def _is_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _new_unit(values: Any) -> Any:
+def _new_unit(values: npt.NDArray[Any]) -> Any:
     """A name that no unit has, in the type of the others."""
     kind = _kind(values)
     if kind in _NUMBERS:
@@ -300,13 +305,13 @@ def _new_unit(values: Any) -> Any:
     return UNSEEN
 
 
-def _end(values: Any, end: Callable[[Any], Any]) -> Any:
+def _end(values: npt.NDArray[Any], end: Callable[[Any], Any]) -> Any:
     """The smallest or the largest number of a column, among those that are finite."""
     finite = values[np.isfinite(values)]
     return end(finite) if len(finite) else 0
 
 
-def _far(values: Any, low: Any, high: Any, sign: int) -> Any:
+def _far(values: npt.NDArray[Any], low: float, high: float, sign: int) -> Any:
     """A value far outside of the range of a column, in the type of the column."""
     reach = max(float(high) - float(low), abs(float(high)), 1.0)
     value = (float(high) + float(low)) / 2 + sign * FAR * reach

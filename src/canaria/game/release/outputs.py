@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, 
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from canaria._core.arrays import Floats
 
@@ -182,7 +183,7 @@ class _Reader:
         if len(flat) > _MOST_ELEMENTS:
             self._summary(path, flat)
 
-    def _summary(self, path: str, values: Any) -> None:
+    def _summary(self, path: str, values: npt.NDArray[Any]) -> None:
         """What many numbers show of one of them."""
         finite = values[np.isfinite(values)]
         self._put(f"{path}.finite", len(finite))
@@ -232,7 +233,7 @@ class _Reader:
             self._kinds(path, [value])
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A key or a value as part of a name."""
     text = _ADDRESS.sub("", repr(value.item() if isinstance(value, np.generic) else value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

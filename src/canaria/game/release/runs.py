@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from canaria.game.release.neighbours import DataSet
 from canaria.game.release.outputs import numbers_of
 
 RAISES: Final = "it raises "
@@ -34,7 +35,7 @@ class Runner:
     def __init__(self, fit: Callable[..., Any]) -> None:
         self._fit = fit
 
-    def __call__(self, data: Any, seed: np.random.SeedSequence) -> dict[str, float]:
+    def __call__(self, data: DataSet, seed: np.random.SeedSequence) -> dict[str, float]:
         """The numbers of one run. An error or a warning is part of what a run shows."""
         common = int(seed.generate_state(1)[0])
         random.seed(common)

@@ -16,7 +16,7 @@ from canaria.claims import ApproximateDP
 from canaria.evidence import Bets
 from canaria.game.release.learning import Learner
 from canaria.game.release.look import Numbers, moved, promised, row_counts
-from canaria.game.release.neighbours import Pair, copied
+from canaria.game.release.neighbours import DataSet, Pair, copied
 from canaria.game.release.runs import RAISES, WARNS, Runner, refusal
 
 _BASE_RUNS: Final = 4
@@ -91,7 +91,7 @@ class Check:
     _confidences: list[float] = field(default_factory=list)
     _hits: list[bool] = field(default_factory=list)
 
-    def look(self, pairs: Sequence[Pair], data: Any) -> None:
+    def look(self, pairs: Sequence[Pair], data: DataSet) -> None:
         """Run both data sets of each pair with the same seed, and note what moves."""
         seeds = [self._seed() for _ in range(_BASE_RUNS)]
         self._require_working(partial(copied, data), seeds)
