@@ -67,6 +67,7 @@ def test_an_audit_that_ends_on_one_rank_ends_on_all(cases: Path) -> None:
     assert np.allclose(first["weights"], second["weights"])
     assert "after step 10: the audit of another process has ended" in str(first["ended"])
     assert "after step 10: what only this rank sees" in str(second["ended"])
+    assert not any("ranks had" in str(said) for one in (first, second) for said in one["contradictions"])
 
 
 @pytest.mark.parametrize(

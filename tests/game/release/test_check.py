@@ -12,9 +12,11 @@ import pytest
 from scipy import stats
 
 from canaria import InputError, check_release
+from canaria._core.seeds import generator
 from canaria.claims import ApproximateDP
 from canaria.evidence import Bets
 from canaria.game.release import neighbours_of
+from canaria.game.release.check import _PURPOSE
 from canaria.testing import assert_private_release
 from tests.game.release.faulty import (
     CORRECT,
@@ -147,6 +149,26 @@ def test_neighbours_differ_in_their_rows_alone() -> None:
         assert (first == second[:-1]).all()
         assert first.flags.c_contiguous == second.flags.c_contiguous
         assert first.flags.owndata == second.flags.owndata
+
+
+def test_a_replaced_row_leaves_no_gap_in_the_index() -> None:
+    named = FRAME.set_index(pd.Index([f"p{place}" for place in range(200)]))
+    for frame in (FRAME, named):
+        for pair in neighbours_of(frame, adjacency="replace", rng=0)[0]:
+            assert pair.first().index.equals(pair.second().index)
+
+
+def test_seeds_do_not_come_from_the_stream_of_the_coins() -> None:
+    """The function sees its seed; who knows some of a stream may know what follows."""
+    seen: list[int] = []
+
+    def release(data: pd.DataFrame, rng: np.random.Generator) -> float:
+        seen.append(int(rng.bit_generator.seed_seq.entropy))
+        return noisy_count(data, rng)
+
+    check_release(release, FRAME, epsilon=1.0, runs=60, rng=0)
+    coins = generator(0, _PURPOSE)
+    assert set(seen).isdisjoint(coins.integers(2**63, size=500).tolist())
 
 
 def _chunks(frame: pd.DataFrame) -> list[int]:

@@ -29,6 +29,7 @@ RUNS: Final = 300
 _LEAST: Final = 50
 """With fewer runs, no pair gets enough of them."""
 _PURPOSE: Final = 0x72656C
+_SEEDS: Final = 0x736565
 _OWN: Final = "your own"
 """The kind of the pairs that the user gives."""
 
@@ -97,6 +98,7 @@ def check_release(
         most=checks.integer("runs", runs, _LEAST),
         until=time.perf_counter() + left,
         coins=generator(seed, _PURPOSE),
+        seeds=generator(seed, _SEEDS),
     )
     with global_state_kept():
         trials.look([*own, *made], data)
@@ -137,6 +139,8 @@ def _tested(trials: Check, kinds: dict[str, str]) -> dict[str, str]:
         "no pair of these led to a release" if not trials.skipped else "too few runs, or all were refused"
     )
     found = {kind: reason or ("" if kind in done else missed) for kind, reason in kinds.items()}
+    if trials.sizes:
+        found["small data"] = "the number of rows is released"
     if trials.skipped:
         found["other neighbours"] = f"{trials.skipped} more pairs need more runs"
     return found

@@ -56,7 +56,7 @@ class Sign:
         name = f"the output{name}" if name.startswith((" ", "[")) else name
         if self.threshold == -math.inf or (" has " in name and self.threshold < 1):
             says = any(verb in name for verb in (" has ", " is ", "it raises ", "it warns "))
-            return name if says else f"there is {name}"
+            return name if says else f"{name} is there"
         return f"{name} is above {self.threshold:.6g}"
 
 
@@ -78,14 +78,9 @@ class Learner:
     _wrong: dict[bool, float] = field(default_factory=dict)
 
     @property
-    def runs(self) -> int:
-        """The number of runs seen."""
-        return len(self._runs)
-
-    @property
-    def names(self) -> set[str]:
+    def names(self) -> list[str]:
         """The names of all numbers seen."""
-        return {name for run in self._runs for name in run}
+        return list(dict.fromkeys(name for run in self._runs for name in run))
 
     def guess(self, numbers: dict[str, float]) -> tuple[bool, float] | None:
         """The guessed data set of a run, and the confidence; None before there is a sign."""
@@ -118,8 +113,7 @@ class Learner:
         bits = np.array(self._bits)
         if bits.all() or not bits.any():
             return
-        names = list(dict.fromkeys(name for run in self._runs for name in run))
-        if not names:
+        if not (names := self.names):
             return
         last = len(self.ranks)
         cost = _RANK * np.log1p([self.ranks.get(name, last) for name in names])

@@ -59,7 +59,7 @@ class Pair:
         first: Makes the first data set, a new copy for each run.
         second: Makes the second one.
         base: The name of the first data set: pairs with the same one share the runs that only look.
-        usual: Whether both are data of the kind that was given, and as many.
+        usual: Whether all rows are of the kind that was given, and as many as were given.
 
     Example:
         >>> pair = neighbours_of([2.0, 5.0, 3.0], rng=0)[0][1]
@@ -99,6 +99,7 @@ class Rows:
                 "data must be a data frame, an array of one or two dimensions, or a list of rows, got "
                 f"{shown(data)}"
             )
+        self._counted = type(getattr(data, "index", None)).__name__ == "RangeIndex"
         if len(data) < 2:
             raise InputError(f"data must have at least 2 rows, got {len(data)}")
 
@@ -132,8 +133,7 @@ class Rows:
         if hasattr(self.data, "iloc"):
             import pandas as pd
 
-            counted = isinstance(self.data.index, pd.RangeIndex)
-            whole: DataSet = pd.concat(parts, ignore_index=counted)
+            whole: DataSet = pd.concat(parts, ignore_index=self._counted)
             for name, kind in self.data.dtypes.items():
                 whole[name] = _typed(whole[name], kind)
             return whole
@@ -154,6 +154,8 @@ class Rows:
         )
         keep = [range(common + size), [*range(common), *range(common + size, len(whole))]]
         one, other = (self.taken(list(places), whole) for places in keep)
+        if self._counted:  # the second would skip the number of the row that the first has in its place
+            one, other = one.reset_index(drop=True), other.reset_index(drop=True)
         return partial(copied, one), partial(copied, other)
 
 

@@ -43,9 +43,8 @@ class Runner:
         if (torch := sys.modules.get("torch")) is not None:
             torch.manual_seed(common)
         with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter(
-                "always"
-            )  # by default, a second run would not show the warning of the first
+            # By default, a second run would not show the warning of the first.
+            warnings.simplefilter("always")
             try:
                 output = self._fit(data, np.random.default_rng(seed))
             except Exception as error:

@@ -72,7 +72,8 @@ class Check:
         confidence: The confidence of the bound.
         most: The most runs.
         until: The time when no further run begins.
-        coins: Tosses the coins, and draws the seed of each run.
+        coins: Tosses the coins.
+        seeds: Draws the seed of each run. The function sees it, so it must not come from the coins' stream.
 
     """
 
@@ -82,6 +83,7 @@ class Check:
     most: int
     until: float
     coins: np.random.Generator
+    seeds: np.random.Generator
     runs: int = 0
     skipped: int = 0
     tried: list[Trial] = field(default_factory=list)
@@ -98,11 +100,9 @@ class Check:
         bases: dict[str, list[Numbers]] = {}
         repeats: bool | None = None
         for pair in pairs:
-            if (
-                self._over
-                or self.runs > self.most * _LOOKING
-                or (self.sizes and len(pair.first()) < len(data))
-            ):
+            if self.sizes and len(pair.first()) < len(data):
+                continue  # of few rows, their number shows in too many ways
+            if self._over or self.runs > self.most * _LOOKING:
                 self.skipped += 1
                 continue
             if pair.base not in bases:
@@ -170,7 +170,7 @@ class Check:
         return self.runs >= self.most or time.perf_counter() > self.until
 
     def _seed(self) -> np.random.SeedSequence:
-        return np.random.SeedSequence(int(self.coins.integers(2**63)))
+        return np.random.SeedSequence(int(self.seeds.integers(2**63)))
 
     def _counted(self, pair: Pair, numbers: Numbers) -> Numbers:
         """The numbers that count as released. On strange data, a warning may be right."""

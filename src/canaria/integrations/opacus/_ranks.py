@@ -95,7 +95,8 @@ class Ranks:
             for name, largest, least in zip(ALIKE, others[: len(ALIKE)], others[len(ALIKE) :], strict=True)
             if largest != -least
         ]
-        if apart and not self._parted:
+        # A process whose audit has ended has not read the settings of this step.
+        if apart and not self._parted and not any_ended > 0:
             found, meaning = f"ranks had different {apart[0]} in step {step}", ALIKE[apart[0]]
             self._parted = f"{found}, where they should be the same: {meaning}"
         return most, bool(any_ended > 0)
