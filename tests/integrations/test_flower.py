@@ -111,9 +111,31 @@ class Falling(DifferentialPrivacyServerSideFixedClipping):
         return super().configure_train(server_round, *given)
 
 
+class FallingLate(DifferentialPrivacyServerSideFixedClipping):
+    """Lowers the clip norm in each round, when the replies have come."""
+
+    def aggregate_train(self, *replies: Any) -> Any:
+        self.clipping_norm *= 0.8
+        return super().aggregate_train(*replies)
+
+
+class Raised(FallingLate):
+    """The same, but clips to twice the norm that its noise is made for."""
+
+    def _add_noise_to_aggregated_arrays(self, *arrays: Any) -> Any:
+        self.clipping_norm *= 0.5
+        noisy = super()._add_noise_to_aggregated_arrays(*arrays)
+        self.clipping_norm *= 2
+        return noisy
+
+
 class TestStrategies:
-    def test_a_clip_norm_that_falls_is_no_fault(self) -> None:
-        result = seen(private(Falling)).report(delta=1e-5, rungs=False)
+    def test_noise_for_less_than_a_falling_clip_norm_is_found(self) -> None:
+        assert seen(private(Raised)).conformance().weight == pytest.approx(2, rel=0.1)
+
+    @pytest.mark.parametrize("kind", [Falling, FallingLate])
+    def test_a_clip_norm_that_falls_is_no_fault(self, kind: Any) -> None:
+        result = seen(private(kind)).report(delta=1e-5, rungs=False)
         assert result.conformance is not None
         assert result.conformance.p_value > 1e-3
         assert result.contradictions == ()

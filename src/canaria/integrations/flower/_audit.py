@@ -118,10 +118,12 @@ class Audit(flower.Strategy, Recorded):
         kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()}
         for reply in received:
             _double(reply.content)
-        with joined_by(len(canaries), self.strategy, clients):
+        with joined_by(len(canaries), self.strategy, clients) as noised_at:
             arrays, metrics = self.strategy.aggregate_train(server_round, [*canaries, *received])
         if arrays is None:
             return None, metrics
+        if self._clips and noised_at:
+            (self._clip_norm,) = noised_at
         self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
         real = self._mean_update([reply.content for reply in received], weights, kinds)
         noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}

@@ -1,11 +1,11 @@
 """Undocumented parts of Flower: the attributes that hold the arguments of its strategies."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from flwr.app import Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import (
 
 CHECKED: Final = {"flwr": ("1.41.0", "1.42.0")}
 """The Flower versions that this file was checked with."""
+_Base: Any = DifferentialPrivacyServerSideFixedClipping.__base__
 FixedClipping = DifferentialPrivacyServerSideFixedClipping | DifferentialPrivacyClientSideFixedClipping
 
 
@@ -67,26 +68,37 @@ def weights_of(strategy: FixedClipping, replies: list[Message]) -> tuple[str, li
 
 
 @contextmanager
-def joined_by(canaries: int, strategy: FixedClipping, clients: float) -> Iterator[None]:
+def joined_by(canaries: int, strategy: FixedClipping, clients: float) -> Iterator[list[float]]:
     """Adjust a strategy while canary clients are the first of the replies.
 
     The noise is divided by the number of all clients, metrics are computed from real clients only, and
     Flower's log line per reply is suppressed.
+
+    Yields:
+        The clip norm for which noise was added, once it was: subclasses may set a new one for a round.
+
     """
     averaging, log = inner_of(strategy), logging.getLogger("flwr")
     assert isinstance(averaging, FedAvg)
     before, metrics, level = strategy.num_sampled_clients, averaging.train_metrics_aggr_fn, log.level
+    add_noise, clip_norm = _Base._add_noise_to_aggregated_arrays, list[float]()
+
+    def noisy(own: FixedClipping, arrays: ArrayRecord) -> Any:
+        if own is strategy:
+            clip_norm.append(own.clipping_norm)
+        return add_noise(own, arrays)
+
+    def of_real_clients(contents: list[RecordDict], name: str) -> MetricRecord:
+        return metrics(contents[canaries:], name)
+
     strategy.num_sampled_clients = clients  # type: ignore[assignment]  # a whole number if weights are equal
-    averaging.train_metrics_aggr_fn = _without_first(canaries, metrics)
+    averaging.train_metrics_aggr_fn = of_real_clients
+    # In the class, because the method of a subclass may set a clip norm, too, and then calls this one.
+    _Base._add_noise_to_aggregated_arrays = noisy
     log.setLevel(max(level, logging.WARNING))
     try:
-        yield
+        yield clip_norm
     finally:
         strategy.num_sampled_clients, averaging.train_metrics_aggr_fn = before, metrics
+        _Base._add_noise_to_aggregated_arrays = add_noise
         log.setLevel(level)
-
-
-def _without_first(
-    canaries: int, metrics: Callable[[list[RecordDict], str], MetricRecord]
-) -> Callable[[list[RecordDict], str], MetricRecord]:
-    return lambda contents, name: metrics(contents[canaries:], name)
