@@ -85,7 +85,8 @@ def test_a_tiny_clip_norm_is_no_accusation(injection: str) -> None:
     assert audit.conformance().weight == pytest.approx(1, abs=0.12)
 
 
-def test_what_hooks_do_to_the_noisy_gradient_is_no_accusation() -> None:
+@pytest.mark.parametrize("hooked", ["before", "step"])
+def test_what_hooks_do_to_the_noisy_gradient_is_no_accusation(hooked: str) -> None:
     """Clipping after the noise is post-processing, whenever its hook was registered."""
     made = private("sum")
     optimizer = made.optimizer.original_optimizer
@@ -93,9 +94,15 @@ def test_what_hooks_do_to_the_noisy_gradient_is_no_accusation() -> None:
     def clipped(*_: Any) -> None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], 0.1)
 
-    optimizer.register_step_pre_hook(clipped)
+    if hooked == "step":
+        count = made.optimizer.step_hook
+        made.optimizer.attach_step_hook(lambda own: (count(own), clipped()))
+
+    else:
+        optimizer.register_step_pre_hook(clipped)
     audit = attach(made.optimizer, made.loader, injection="sum", canaries=1000, rng=0)
-    optimizer.register_step_pre_hook(clipped)
+    if hooked == "before":
+        optimizer.register_step_pre_hook(clipped)
     while audit.steps < 40:
         made.one_pass()
     assert audit.conformance().conforms

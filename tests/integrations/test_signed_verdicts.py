@@ -202,13 +202,21 @@ class TestWeights:
         assert last.most is None
         assert last.withdrawn.startswith("0.0.weight changed")
 
+    def test_weights_that_the_step_hook_changes(self) -> None:
+        """Between the moment when the audit reads the gradient and the update."""
+        training = Training().attach()
+        weight, count = training.body[0].weight, training.optimizer.step_hook
+        training.optimizer.attach_step_hook(lambda own: (count(own), weight.data.add_(weight.summed_grad)))
+        (fault,) = training.train(epochs=1).report().contradictions
+        assert fault.startswith("0.0.weight changed after step 1 by something other than the private")
+
     def test_frozen_weights_that_change_are_noted(self) -> None:
         training = Training(frozen_head=True, trainable_head=False)
         training.attach(canaries=200).train(epochs=1, between=lambda this: this.head.weight.data.add_(1.0))
         (note,) = training.report().remarks
         assert note.startswith("1.weight, not trained by the private optimizer, changed during training")
 
-    @pytest.mark.parametrize("by", ["in place", "data"])
+    @pytest.mark.parametrize("by", ["in place", "data", "step hook"])
     def test_gradients_that_another_hook_changes(self, by: str) -> None:
         training = Training().attach()
         weight = training.body[0].weight
@@ -216,7 +224,11 @@ class TestWeights:
         def mixed(*_: Any) -> None:
             (weight.grad.data if by == "data" else weight.grad).add_(weight.summed_grad)
 
-        training.optimizer.original_optimizer.register_step_pre_hook(mixed)
+        if by == "step hook":
+            count = training.optimizer.step_hook
+            training.optimizer.attach_step_hook(lambda own: (count(own), mixed()))
+        else:
+            training.optimizer.original_optimizer.register_step_pre_hook(mixed)
         result = training.train(epochs=1).report()
         (fault,) = result.contradictions
         assert fault.startswith("a hook of the optimizer changed gradients after noise was added, first in")

@@ -8,7 +8,7 @@ from opacus.optimizers import DPOptimizer
 
 from canaria.integrations.opacus._internals import ADD_NOISE, CALLS, CLIP, clips_by_ghost
 
-_ACCUMULATE, _SCALE, _BEFORE_STEP = "accumulate", "scale_grad", "pre_step"
+_ACCUMULATE, _SCALE, _BEFORE_STEP, _HOOK = "accumulate", "scale_grad", "pre_step", "step_hook"
 _Called: TypeAlias = Callable[[], None]
 
 
@@ -20,6 +20,8 @@ class Hooks:
         clipping: Before gradients of a batch are clipped and summed (with ghost clipping: summed).
         noise: Before noise is added to the clipped sum.
         noised: After noise was added, before the accountant counts the step.
+        scaled: Before the private optimizer's step hook. Programs may change gradients in it, which are
+            noisy and scaled by then, but not reduced over processes.
         update: Before the wrapped optimizer uses the gradients, after noise, scaling and reduction. It runs
             before other hooks, because changes by them are no longer part of the mechanism.
         last: At the same point, after all other hooks.
@@ -34,6 +36,7 @@ class Hooks:
         clipping: _Called,
         noise: _Called,
         noised: _Called,
+        scaled: _Called,
         update: _Called,
         last: _Called,
         updated: _Called,
@@ -43,6 +46,7 @@ class Hooks:
             _Before(optimizer, ADD_NOISE, noise),
             # Opacus calls `scale_grad` between the noise and the step hook of the accountant.
             _Before(optimizer, _SCALE, noised),
+            _Before(optimizer, _HOOK, scaled),
             _Before(optimizer, _BEFORE_STEP, self._renew),
         ]
         wrapped: Any = optimizer.original_optimizer
@@ -72,18 +76,19 @@ class Hooks:
 
 
 class _Before:
-    """Calls `do` before each call of a method of an optimizer, until `undo`."""
+    """Calls `do` before each call of a method of an optimizer, if it has this method, until `undo`."""
 
     def __init__(self, optimizer: DPOptimizer, method: str, do: _Called) -> None:
         self._optimizer, self._method, self._do = optimizer, method, do
         self._inside = False
+        self._own: Any = None
         self._both: Any = None
         self.renew()
 
     def renew(self) -> None:
         """If the program has replaced the method, call `do` before the new one."""
         own = getattr(self._optimizer, self._method)
-        if own is self._both:
+        if own is None or own is self._both:
             return
 
         @functools.wraps(own)

@@ -97,6 +97,7 @@ class Steps:
         self.watched: Watched | None = None
         self.ended = self.failed = ""
         self.begun = self._waits = False
+        self._seen: Callable[[], None] | None = None
         self._clip_norm = 0.0
         # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
         # program has an optimizer of that class as well. Only the outer call counts.
@@ -111,6 +112,7 @@ class Steps:
             clipping=lambda: self.guarded(self._before_clipping),
             noise=self._begin_step,
             noised=lambda: self.guarded(self._after_noise),
+            scaled=self._before_step_hook,
             update=self._before_update,
             last=lambda: self.guarded(self._before_own_step),
             updated=self._after_own_step,
@@ -183,7 +185,7 @@ class Steps:
         self.injection.before_clipping()
 
     def _begin_step(self) -> None:
-        self._depth = 0  # an error in the step before may have left it
+        self._depth, self._seen = 0, None  # an error in the step before may have left them
         self.guarded(self._before_noise)
 
     def _before_noise(self) -> None:
@@ -217,6 +219,14 @@ class Steps:
         """
         self._now = self.settings.now()
 
+    def _before_step_hook(self) -> None:
+        """Read the gradient before a hook of the program may change it, unless processes add theirs later.
+
+        The step is not counted yet: the hook may raise an error, and nothing is released.
+        """
+        if self._waits and not self._together:
+            self.guarded(self._read)
+
     def _before_update(self) -> None:
         # This must run even if this audit has ended, because the other processes wait for it.
         self._depth += 1
@@ -224,7 +234,7 @@ class Steps:
             return
         if self._together:
             self._tell_others()
-        self.guarded(self._read)
+        self.guarded(self._count_step)
 
     def _before_own_step(self) -> None:
         if self._depth == 1:
@@ -264,6 +274,14 @@ class Steps:
         settings = [self._clip_norm, self.settings.noise()]
         return [*sums, *([0.0, 0.0] if self.settings.adapts else settings)]
 
+    def _count_step(self) -> None:
+        if self._seen is None:
+            self._read()
+        assert self._seen is not None
+        self._seen()
+        self._seen = None
+        self.weights.before_step()
+
     def _read(self) -> None:
         """Read the gradient as the model will get it, after noise, scaling and reduction."""
         now, places = self._now or self.settings.now(), self.injection.places
@@ -273,19 +291,24 @@ class Steps:
                 "pre_step was replaced, or the original optimizer was stepped itself"
             )
         self._waits = False
-        self.weights.before_step()
+        self.weights.note_gradients()
         everybody = self._reduced_sums() if self._several else None
         scale = divisor(self._optimizer)
         places.subtract_gradients(scale)
         share = self.injection.share
         clip_norm, self._clip_norm = self._clip_norm * share, 0.0
-        self.rounded.add(places.rounding(scale), self.injection.lighter, clip_norm)
+        rounding = places.rounding(scale)
         totalled = self._read_places(everybody)
-        self.accumulator.add(self._own, clip_norm=clip_norm, stated=now.noise / share, totalled=totalled)
-        self.settings.add(now, clip_norm)
-        if self.watched is not None and self.watched.due():
-            values, told = self.accumulator.witnesses(self.watched.watch.every)
-            self.watched.add(values, [(stated * share, unit) for stated, unit in told])
+
+        def count() -> None:
+            self.rounded.add(rounding, self.injection.lighter, clip_norm)
+            self.accumulator.add(self._own, clip_norm=clip_norm, stated=now.noise / share, totalled=totalled)
+            self.settings.add(now, clip_norm)
+            if self.watched is not None and self.watched.due():
+                values, told = self.accumulator.witnesses(self.watched.watch.every)
+                self.watched.add(values, [(stated * share, unit) for stated, unit in told])
+
+        self._seen = count
 
     def _read_places(self, everybody: Tensor | None) -> bool:
         """Read the remainder of this step into the accumulator; returns whether parameter noise was summed.

@@ -75,7 +75,6 @@ class Weights:
 
     def before_step(self) -> None:
         """Call this before the private optimizer changes the weights by the current gradients."""
-        self._gradients = [] if self._gradients_changed else self._gradients_now(self._steps + 1)
         if not self._watched:
             self._begin()
             return
@@ -87,6 +86,10 @@ class Weights:
         self._gaps.append(self._steps)
         if len(self._gaps) == _WAITING:
             self._compare()
+
+    def note_gradients(self) -> None:
+        """Call this when the gradients are read, at most once in a step."""
+        self._gradients = [] if self._gradients_changed else self._gradients_now(self._steps + 1)
 
     def after_step(self) -> None:
         """Call this after the private optimizer has changed the weights."""
