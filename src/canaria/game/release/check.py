@@ -28,6 +28,8 @@ RUNS: Final = 300
 """The most runs of the function, by default."""
 _LEAST: Final = 50
 """With fewer runs, no pair gets enough of them."""
+_ALWAYS: Final = 20
+"""After this many right guesses in a row, a bound below the claim says more about the number of runs."""
 _PURPOSE: Final = 0x72656C
 _SEEDS: Final = 0x736565
 _OWN: Final = "your own"
@@ -170,8 +172,12 @@ def _told(best: Trial, sign: Sign) -> str:
 def _remarks(trials: Check) -> list[str]:
     """What a reader must know before the verdict."""
     found, best = [], trials.best
-    if best is not None and best.learner.sign is not None and trials.refuted:
-        found.append(f"{best.pair.words}; {_told(best, best.learner.sign)}")
+    if best is not None and best.learner.sign is not None:
+        story = f"{best.pair.words}; {_told(best, best.learner.sign)}"
+        if trials.refuted:
+            found.append(story)
+        elif best.in_a_row >= _ALWAYS:
+            found.append(f"{story}; every guess was right for {best.in_a_row} runs: more runs show more")
     found += [
         f"{name}, so no release was tested there: {_listed(words)}; whoever sees this learns of such data"
         for name, words in trials.refused.items()
@@ -192,6 +198,10 @@ def _listed(words: Sequence[str]) -> str:
     return "; ".join(words[:2]) + more
 
 
+def _importable(module: str, name: str) -> bool:
+    return name.isidentifier() and module != "__main__" and all(map(str.isidentifier, module.split(".")))
+
+
 def _script(fit: Callable[..., Any], pair: Pair, sign: Sign, how: str) -> str:
     """A script that prints, for ten seeds, the number that tells two data sets apart."""
     if pair.kind == _OWN:
@@ -206,7 +216,7 @@ def _script(fit: Callable[..., Any], pair: Pair, sign: Sign, how: str) -> str:
     lines = [
         "import numpy as np",
         "from canaria.game.release import Runner, neighbours_of",
-        f"from {module} import {name} as fit" if name.isidentifier() else "# fit is your function",
+        f"from {module} import {name} as fit" if _importable(module, name) else "# fit is your function",
         *made,
         "for seed in np.random.SeedSequence(0).spawn(10):",
         f"    print([Runner(fit)(rows, seed).get({sign.name!r}) for rows in (first, second)])",

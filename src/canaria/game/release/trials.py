@@ -23,6 +23,9 @@ _BASE_RUNS: Final = 4
 """Runs of each first data set that show how much each number moves by itself."""
 _LOOKING: Final = 1 / 3
 """The share of all runs that may only look."""
+_PATIENCE: Final = 10.0
+_TIMES: Final = 20
+"""A run that looks is given up after 10 seconds, or 20 times the time that runs on the data take."""
 _BLOCK: Final = 8
 """Runs of a pair before another one is considered."""
 _ENOUGH: Final = 3
@@ -97,6 +100,9 @@ class Check:
         """Run both data sets of each pair with the same seed, and note what moves."""
         seeds = [self._seed() for _ in range(_BASE_RUNS)]
         self._require_working(partial(copied, data), seeds)
+        # Strange data may make a function loop for ever. In the runs that count, there is no limit: whether
+        # it was reached would depend on the data.
+        self.run.limit = max(_PATIENCE, _TIMES * self.run.longest)
         bases: dict[str, list[Numbers]] = {}
         repeats: bool | None = None
         for pair in pairs:
@@ -119,6 +125,7 @@ class Check:
             ratio, ranks = moved([self._counted(pair, one) for one in base], self._counted(pair, other))
             hint = promised(ratio, same_randomness=repeats)
             self.tried.append(Trial(pair=pair, hint=hint, learner=Learner(ranks=ranks)))
+        self.run.limit = math.inf
 
     def _require_working(self, data: Callable[[], Any], seeds: Sequence[np.random.SeedSequence]) -> None:
         """Check that the function does not always raise an error on the data themselves."""
@@ -126,7 +133,8 @@ class Check:
             errors = [name for name in self._one(data, seed) if name.startswith(RAISES)]
             if not errors:
                 return
-        raise InputError(f"fit cannot be checked: {errors[0]} on the data themselves")
+        error = self.run.error
+        raise InputError(f"fit cannot be checked: {errors[0]} on the data themselves: {error}") from error
 
     def play(self) -> None:
         """Guess where it promises most, until the claim is refuted or the runs are over."""

@@ -1,0 +1,57 @@
+"""What happens when a function hangs, fails, returns nan, or always tells the data apart."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canaria import InputError, check_release
+from canaria.game.release import trials
+
+ROWS = np.random.default_rng(0).uniform(0, 1, (50, 2))
+
+
+def test_a_function_that_never_ends_on_strange_rows_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It catches every error, as loops do that wait for a result. False-alarm rate 1e-2."""
+    monkeypatch.setattr(trials, "_PATIENCE", 0.2)
+
+    def until_large(data: np.ndarray, rng: np.random.Generator) -> float:
+        while True:
+            try:
+                if (found := abs(data.clip(0, 1).sum() + rng.laplace(scale=4))) >= 0:
+                    return float(found)
+            except Exception:
+                pass
+
+    found = check_release(until_large, ROWS, epsilon=1.0, runs=100, rng=0)
+    assert not found.alarming
+    (note,) = [one for one in found.remarks if one.startswith("it takes more than 0.2 s")]
+    assert "a row of missing numbers is added to all 50 rows" in note
+
+
+def test_nan_that_is_always_there_hides_nothing() -> None:
+    class Model:
+        def __init__(self, data: np.ndarray) -> None:
+            self.unused, self.largest = math.nan, float(np.nanmax(data, initial=0.0))
+
+    found = check_release(lambda data, _: Model(data), ROWS, epsilon=1.0, rng=0)
+    assert found.refuted
+    assert "largest" in found.facts["told by"]
+
+
+def test_the_error_of_a_function_is_shown() -> None:
+    def broken(data: Any, rng: Any) -> None:
+        raise KeyError("no column 'age'")
+
+    with pytest.raises(InputError, match=r"it raises KeyError on the data themselves: .*'age'") as caught:
+        check_release(broken, ROWS, epsilon=1.0)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_claim_beyond_the_reach_of_the_runs_is_said_to_be_so() -> None:
+    """300 runs that are all told apart refute no epsilon of 8, and show at most 3.5."""
+    found = check_release(lambda data, _: float(data.sum()), ROWS, epsilon=8.0, rng=0)
+    assert not found.refuted
+    assert 3.3 < found.bound.epsilon < 3.5
+    assert "more runs show more" in found.remarks[0]
