@@ -15,6 +15,9 @@ class CanariaError(Exception):
 class InputError(CanariaError, ValueError):
     """Raised for an argument, a file or a command that cannot be used.
 
+    Every function raises it for arguments that are not what its documentation asks for. `Raises` lists only
+    further reasons.
+
     Example:
         >>> from canaria import Counts, InputError
         >>> try:

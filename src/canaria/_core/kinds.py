@@ -57,12 +57,6 @@ class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract
         Args:
             data: Plain data, with the name of the kind.
 
-        Returns:
-            The object.
-
-        Raises:
-            InputError: If the data are anything else.
-
         Example:
             >>> from canaria.claims import ApproximateDP, Claim, to_dict
             >>> Claim.from_dict(to_dict(ApproximateDP(1.0, delta=0)))

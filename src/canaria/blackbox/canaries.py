@@ -26,12 +26,6 @@ def mislabelled(
         count: The number of canaries, at most the number of rows.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> import numpy as np
         >>> rows, wrong = mislabelled(np.arange(8.0).reshape(4, 2), [0, 1, 2, 1], 3, rng=0)
@@ -62,12 +56,6 @@ def noise(
         count: The number of canaries.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If `count` is not a positive integer.
-
     Example:
         >>> rows, classes = noise([[0.0, 5.0], [1.0, 6.0]], [0, 1], 10, rng=0)
         >>> bool(rows.min() >= 0 and rows[:, 1].min() >= 5)
@@ -93,12 +81,6 @@ def blank(
         labels: The labels of the data, from whose classes the labels of the canaries are drawn.
         count: The number of canaries.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If `count` is not a positive integer.
 
     Example:
         >>> rows, classes = blank([[0.0, 5.0], [1.0, 6.0]], [0, 1], 2, rng=0)
@@ -126,9 +108,6 @@ def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) ->
 
     Returns:
         The tokens, as an array of shape (count, length).
-
-    Raises:
-        InputError: If an argument is not an integer in its range.
 
     Example:
         >>> random_tokens(2, 3, 1000, rng=0).shape

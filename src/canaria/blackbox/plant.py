@@ -93,12 +93,6 @@ class Planted:
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
             family: The family of claims to test, or its name; None for epsilon at delta.
 
-        Returns:
-            The bound, with its evidence.
-
-        Raises:
-            InputError: If an argument is not usable, or if there is not one score per canary.
-
         """
         return bound_of_scores(
             scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency, family=family
@@ -128,9 +122,6 @@ def plant(
 
     Returns:
         The data set to train on, with the coins and the places of the canaries.
-
-    Raises:
-        InputError: If an argument is not usable, or if the canaries do not fit the data set.
 
     Example:
         >>> import numpy as np

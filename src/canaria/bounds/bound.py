@@ -313,9 +313,6 @@ def lower_bound(
         family: The family of claims to test, instead of epsilon at this delta; by default the one that the
             evidence was made for, if any.
 
-    Returns:
-        The bound, with its evidence.
-
     Raises:
         InputError: If delta or confidence is out of range, the adjacency is unknown, or claims of the family
             have no epsilon at this delta.

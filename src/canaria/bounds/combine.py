@@ -56,12 +56,6 @@ class Combined:
         Args:
             claim: The claim to compare with.
 
-        Returns:
-            Whether the joint bound is larger than the epsilon of the claim.
-
-        Raises:
-            InputError: If the claim cannot be compared with the bound.
-
         """
         return self.bound.refutes(claim)
 
@@ -71,9 +65,6 @@ class Combined:
         Args:
             claim: What was promised, at the delta of the bounds or as a curve.
             name: What was audited.
-
-        Returns:
-            The result.
 
         """
         made = self.bound.result(claim, name=name)
@@ -152,9 +143,6 @@ def combine(
         confidence: The probability with which all bounds hold simultaneously.
         shares: The share of the error probability that each audit gets, by name; equal by default. Other
             shares must be fixed before looking, and add up to at most 1.
-
-    Returns:
-        The bounds of all audits, and the largest of them.
 
     Raises:
         InputError: If an argument is not usable, if the bounds have different deltas and none is given, or if

@@ -68,9 +68,6 @@ class Histogram:
         Returns:
             The histogram, or None if all scores are equal or no bins can be made.
 
-        Raises:
-            InputError: If scores or bits are not usable.
-
         Example:
             >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
             Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))

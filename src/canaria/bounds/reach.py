@@ -40,9 +40,6 @@ def reach(
         The epsilon, or None if the size of the audit is not known (no guess was made, or the kind does not
             say).
 
-    Raises:
-        InputError: If delta or confidence is out of range.
-
     Example:
         >>> from canaria import Counts
         >>> round(reach(Counts(0, 10, 10), 0.0, 0.95), 3)

@@ -246,12 +246,6 @@ class Result:
             path: Where to write it; the ending says how: `.html`, `.md` or `.txt`.
             title: The title of the report; the name of the result by default.
 
-        Returns:
-            The path.
-
-        Raises:
-            InputError: If the ending is another one, or if the file cannot be written.
-
         """
         from canaria.report import write_report_of
 
@@ -268,9 +262,6 @@ class Result:
             what: "claim" (bound, estimate and claim), "rungs" (what is shown under which assumption),
                 "confidence", "guesses", "scores" or "gaps". By default "rungs" for a training audit, and
                 "claim" for any other.
-
-        Returns:
-            The chart.
 
         Raises:
             InputError: If the result has no such chart.

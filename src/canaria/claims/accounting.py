@@ -31,12 +31,6 @@ def dpsgd_epsilon(
         sample_rate: The sampling rate, above 0 and at most 1.
         accountant: "rdp" or "pld".
 
-    Returns:
-        The epsilon.
-
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
         2.0

@@ -130,9 +130,6 @@ class Claim(Kind):
         Args:
             delta: Between 0 and 1.
 
-        Returns:
-            The epsilon.
-
         """
         return self.epsilon_at(delta) * (1 - _EPSILON_ERROR)
 
@@ -174,9 +171,6 @@ class Claim(Kind):
         Args:
             signs: The signs that the guesses may have.
 
-        Returns:
-            The lines.
-
         """
         epsilons = self.slopes()
         return lines_of(epsilons, self.profile(epsilons), signs)
@@ -197,9 +191,6 @@ class ApproximateDP(Claim):
         epsilon: The promised epsilon, at least 0.
         delta: The promised delta, between 0 and 1.
         adjacency: "add-remove", "replace" or "unspecified".
-
-    Raises:
-        InputError: If epsilon or delta is out of range, or the adjacency is unknown.
 
     Example:
         >>> ApproximateDP(2.0, delta=1e-5)

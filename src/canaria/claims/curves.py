@@ -34,9 +34,6 @@ class Curve(Claim):
         reverse: The promised deltas in the other direction; by default equal to `deltas`.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If the lists are not usable.
-
     Example:
         >>> Curve([0.0, 1.0, 2.0], [0.3, 0.05, 1e-3]).delta_at(1.5)
         0.05

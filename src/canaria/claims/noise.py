@@ -32,9 +32,6 @@ class GaussianDP(Claim):
         mu: The parameter, at least 0.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If mu or the adjacency is out of range.
-
     Example:
         >>> round(GaussianDP(1.0).epsilon_at(1e-5), 3)
         4.377
@@ -84,9 +81,6 @@ class LaplaceDP(Claim):
         epsilon: The epsilon of the noise, at least 0.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If epsilon or the adjacency is out of range.
-
     Example:
         >>> round(LaplaceDP(1.0).delta_at(0.0), 4)
         0.3935
@@ -121,9 +115,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         epsilon: At least 0.
         delta: Strictly between 0 and 1.
 
-    Returns:
-        The mu.
-
     """
     asked, limit = checks.nonnegative("epsilon", epsilon), checks.delta(delta)
     if not 0 < limit < 1:
@@ -146,9 +137,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Returns:
         The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
-
-    Raises:
-        InputError: If mu or delta is out of range.
 
     """
     return min(GaussianDP(mu).epsilon_at(delta), mu * mu / 2 + 40 * mu)

@@ -71,9 +71,6 @@ class Bets(Evidence):
         hits: Whether each guess was right.
         elements: The number of hidden bits of the audit.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
         [1.445878, 0.765945, 0.765945]
@@ -158,12 +155,6 @@ class Bets(Evidence):
 
         Args:
             epsilon: The epsilon of the claim.
-
-        Returns:
-            One number per guess.
-
-        Raises:
-            InputError: If epsilon is negative or not a number.
 
         """
         with np.errstate(over="ignore"):

@@ -197,9 +197,6 @@ class PublishedCounts(_CountFields):
         taken: The number of guesses, fixed before the output was seen.
         elements: The number of hidden bits of the audit, guessed or not.
 
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
-
     Example:
         >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
         0.05
@@ -270,9 +267,6 @@ class UncommittedCounts(_CountFields):
         correct: The number of right guesses.
         taken: The number of guesses.
         elements: The number of hidden bits of the audit, guessed or not.
-
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
 
     Example:
         >>> claim = ApproximateDP(0.6, delta=0)

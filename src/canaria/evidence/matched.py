@@ -57,9 +57,6 @@ class MatchedCounts(Evidence):
         correct: The number of right guesses at each of them.
         independent: Whether elements are assumed not to influence each other.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> hits = [1] * 40 + [1, 0] * 80
         >>> from canaria.claims import GaussianDP, families
@@ -115,12 +112,6 @@ class MatchedCounts(Evidence):
             taken: All numbers of guesses at which hits were counted.
             correct: The number of right guesses at each of them.
             independent: Whether elements are assumed not to influence each other.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            InputError: If an argument is not usable, or if they do not fit together.
 
         """
         total = checks.integer("elements", elements, 1)

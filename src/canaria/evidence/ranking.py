@@ -94,9 +94,6 @@ class Ranking(Evidence):
         committed: The number of ranked guesses, fixed before the output was seen.
         one_sided: Whether all guesses have one sign, fixed in advance.
 
-    Raises:
-        InputError: If an argument is not usable, or if elements are left out and `committed` is not given.
-
     Example:
         >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
         >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
@@ -170,12 +167,6 @@ class Ranking(Evidence):
             elements: The number of hidden bits of the audit.
             committed: The number of ranked guesses, fixed before the output was seen.
             one_sided: Whether all guesses have one sign, fixed in advance.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            InputError: If the arguments are not integers, or do not fit together.
 
         """
         looked = _checked_grid(grid, None)

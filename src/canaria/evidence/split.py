@@ -31,10 +31,6 @@ class Split(Evidence):
         shares: The share of the error probability that each part gets.
         elements: The largest number of elements of a part.
 
-    Raises:
-        InputError: If there are no parts, if they are not evidence, or if the shares are not positive or add
-            up to more than 1.
-
     Example:
         >>> from canaria import Counts
         >>> from canaria.claims import ApproximateDP

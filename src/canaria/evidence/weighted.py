@@ -64,9 +64,6 @@ class Weighted(Evidence):
         losses: The losses; None if weights were given.
         elements: The number of hidden bits of the audit.
 
-    Raises:
-        InputError: If an argument is not usable, or if not exactly one of weights and losses is given.
-
     Example:
         >>> claim = ApproximateDP(0.7, delta=0)
         >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
@@ -257,9 +254,6 @@ class Weighted(Evidence):
 
         Args:
             claim: The claim to test.
-
-        Returns:
-            The cap.
 
         """
         budget = float(binomial.flip_budget(self.elements, claim.epsilon, claim.delta))

@@ -53,9 +53,6 @@ def read_result(source: str | Path) -> Stored:
     Args:
         source: The path of the file; `-` is standard input.
 
-    Returns:
-        The result and the whole content of the file.
-
     Raises:
         InputError: If the file cannot be read, is not a result, or would take too long to check.
 

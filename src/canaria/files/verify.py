@@ -89,9 +89,6 @@ def load(source: str | Path) -> Result:
     Args:
         source: The file that `Result.save` or the command line wrote; `-` is standard input.
 
-    Returns:
-        The result.
-
     Raises:
         InputError: If the file cannot be read, is not a result, was changed, or does not hold.
 
@@ -112,9 +109,6 @@ def read_checked(source: str | Path) -> Stored:
 
     Args:
         source: The path of the file; `-` is standard input.
-
-    Returns:
-        The result with the recomputed bound, and the whole content of the file.
 
     Raises:
         InputError: If the file cannot be read, is not a result, or does not hold.
@@ -145,9 +139,6 @@ def check(stored: Stored) -> Check:
 
     Args:
         stored: A result as `read_result` returns it.
-
-    Returns:
-        The stored and the recomputed epsilon, and the differences.
 
     Raises:
         InputError: If the computation takes too long.

@@ -48,9 +48,6 @@ def play(
         pairs: The two candidate elements of each place (replace-one), for a function as mechanism. Without
             pairs, each element is either included or not (add-remove).
 
-    Returns:
-        The transcript of the game.
-
     Raises:
         InputError: If an argument is not usable, if `rule` is not valid in an adaptive game, or if the given
             function or score raises an exception.
@@ -90,12 +87,6 @@ def play_many(
         rounds: As in `play`.
         rng: As in `play`.
         pairs: As in `play`.
-
-    Returns:
-        One transcript per game.
-
-    Raises:
-        InputError: As in `play`, or if `trials` is not a positive integer.
 
     Example:
         >>> from canaria.game import play_many

@@ -54,9 +54,6 @@ def replay(
         adjacency: "add-remove", "replace" or "unspecified".
         about: Which release is audited, if that needs saying.
 
-    Returns:
-        The transcript of the game.
-
     Raises:
         InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
             the order of the rounds is practically impossible for an order made without sight of the bits.

@@ -66,9 +66,6 @@ def audit_scores(
         family: The family of claims to test, or its name, such as `families.Gaussian()` or "gaussian"; None
             for epsilon at delta, for every mechanism.
 
-    Returns:
-        The bound, with its evidence.
-
     Raises:
         InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
             both are pandas Series with different row labels.
@@ -120,9 +117,6 @@ def result_of_scores(
         adjacency: What the audit was about: "add-remove" or "replace".
         family: The family of claims to test, as in `audit_scores`.
         name: What was audited.
-
-    Returns:
-        The bound with its claim, the histogram of the scores and their digest.
 
     Example:
         >>> import numpy as np

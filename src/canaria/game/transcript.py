@@ -61,12 +61,6 @@ class Transcript:
             confidence: The confidence of the bound, strictly between 0 and 1.
             family: The family of claims to test, instead of epsilon at delta; by default that of the rule.
 
-        Returns:
-            The bound, with the evidence, the adjacency and the rule of the game.
-
-        Raises:
-            InputError: If delta or confidence is out of range.
-
         """
         return lower_bound(
             self.evidence,

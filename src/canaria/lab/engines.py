@@ -81,9 +81,6 @@ def run_blocks(
     Returns:
         The rows of every block, by its name.
 
-    Raises:
-        InputError: If a block cannot be written.
-
     Example:
         >>> from canaria.lab.engines import run_blocks
         >>> def square(x):

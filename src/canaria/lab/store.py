@@ -46,9 +46,6 @@ class Store:
             settings: All settings that affect the results, as plain data for JSON.
             resume: Whether an earlier run with the same settings may be resumed.
 
-        Returns:
-            The store.
-
         Raises:
             InputError: If the folder cannot be used, contains other files or another run, or contains this
                 run and `resume` is False. The folder is then not changed.
@@ -80,9 +77,6 @@ class Store:
         Args:
             name: The name of the block.
 
-        Returns:
-            The rows.
-
         Raises:
             InputError: If the file cannot be read or is damaged.
 
@@ -97,9 +91,6 @@ class Store:
             name: The name of the block.
             rows: Its rows, as plain data for JSON.
 
-        Raises:
-            InputError: If the file cannot be written.
-
         """
         made_folder(self.path(name).parent)
         write_atomically(self.path(name), json.dumps(rows, allow_nan=False).encode())
@@ -110,12 +101,6 @@ class Store:
         Args:
             name: The name of the file.
             content: Its content.
-
-        Returns:
-            The path of the file.
-
-        Raises:
-            InputError: If the file cannot be written.
 
         """
         write_atomically(self.folder / name, content)

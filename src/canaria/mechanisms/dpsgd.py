@@ -49,9 +49,6 @@ class SubsampledGaussian:
         noise_multiplier: The noise multiplier sigma, positive and finite.
         score: "likelihood" or "sum".
 
-    Raises:
-        InputError: If an attribute is out of range.
-
     Example:
         >>> from canaria import play
         >>> from canaria.mechanisms import SubsampledGaussian

@@ -24,9 +24,6 @@ class Function:
             replace-one adjacency. They are copies, so that changes that a run makes to its data do not show
             in another run which data it had.
 
-    Raises:
-        InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.
-
     Example:
         >>> from canaria import play
         >>> from canaria.mechanisms import Function

@@ -57,9 +57,6 @@ class Strategy:
             column: Its first column without the zeros at its end: one number for each band.
             steps: The number of steps.
 
-        Returns:
-            The strategy.
-
         Raises:
             InputError: If the column is empty, longer than `steps`, or does not begin with a positive number.
 
@@ -80,9 +77,6 @@ class Strategy:
             decays: The decay of each buffer.
             scales: The weight of each buffer.
             steps: The number of steps.
-
-        Returns:
-            The strategy.
 
         """
         rates, weights = np.asarray(decays, dtype=np.float64), np.asarray(scales, dtype=np.float64)

@@ -48,9 +48,6 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
         path: The file. Its suffix decides the format: `.html`, `.md` or `.txt`.
         title: The title of the page; by default the name of the result, or the number of audits.
 
-    Raises:
-        InputError: If the format is unknown or the file cannot be written.
-
     Example:
         ```python
         write_report_of([first, second], Path("report.html"), title="Two audits")
@@ -104,9 +101,6 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
     Returns:
         The comparison. It prints as a table, displays in a notebook, and has `chart` and `to_csv()`.
 
-    Raises:
-        InputError: If the list is empty, or contains something other than results and bounds.
-
     Example:
         >>> from canaria import Counts, Result, lower_bound
         >>> results = [Result(lower_bound(Counts(right, 100, 100)), name=str(right)) for right in (60, 90)]
@@ -126,9 +120,6 @@ def notebook_of(result: "Result") -> str:
 
     Args:
         result: The result.
-
-    Returns:
-        The markup.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound

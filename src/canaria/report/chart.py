@@ -92,12 +92,6 @@ class Chart:
         Args:
             path: The file to write, which must end in `.svg`.
 
-        Returns:
-            The path.
-
-        Raises:
-            InputError: If the path has another ending, or if the file cannot be written.
-
         """
         out = Path(path)
         if out.suffix.lower() != ".svg":

@@ -33,12 +33,7 @@ def require_known(out: Path) -> None:
 
 
 def require_comparable(out: Path) -> None:
-    """Refuse an ending in which no comparison can be written, before anything is computed.
-
-    Raises:
-        InputError: As for `require_known`.
-
-    """
+    """Refuse an ending in which no comparison can be written, before anything is computed."""
     if out.suffix.lower() not in _COMPARISONS:
         raise InputError(
             "a comparison is HTML (.html), Markdown (.md), text (.txt), CSV (.csv) or a picture (.svg), got "
@@ -61,9 +56,6 @@ def write_report(out: Path, sections: Sequence[Section], title: str | None = Non
         out: The file to write: `.html`, `.md` or `.txt`.
         sections: The explained results.
         title: The title; by default the name of the result, or the number of audits.
-
-    Raises:
-        InputError: If the ending is unknown, or if the file cannot be written.
 
     """
     require_known(out)

@@ -12,9 +12,6 @@ def text_of(result: Result) -> str:
     Args:
         result: The result.
 
-    Returns:
-        The lines; `print(result)` shows them.
-
     Example:
         >>> from canaria import Counts, lower_bound
         >>> from canaria.report import text_of

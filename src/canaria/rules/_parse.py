@@ -55,12 +55,6 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
         text: ranked, around:K, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K or
             budget:K:T, where K is an integer and T a number.
 
-    Returns:
-        The rule.
-
-    Raises:
-        InputError: If there is no such rule, or if its number is out of range.
-
     Example:
         >>> parse_rule("tails:100")
         Tails(k=100)
@@ -98,9 +92,6 @@ def written(rule: object) -> str:
 
     Args:
         rule: The rule.
-
-    Returns:
-        The text.
 
     Example:
         >>> written(Tails(7))

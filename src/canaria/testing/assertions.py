@@ -66,9 +66,6 @@ def assert_private(
         confidence: A correct mechanism fails with probability at most 1 - confidence.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
 
-    Returns:
-        The bound.
-
     Raises:
         AssertionError: If the claim is refuted; the message is the sentence of the bound.
         InputError: If an argument is not usable, or if no outcome could have refuted the claim.
@@ -119,9 +116,6 @@ def assert_private_training(
         adjacency: The adjacency of the claim; add-remove if it is not stated.
         confidence: Correct training fails with probability at most 1 - confidence.
 
-    Returns:
-        The bound.
-
     Raises:
         AssertionError: If the claim is refuted or training does not conform.
         InputError: If an argument is not usable, or if no outcome could have made the test fail.
@@ -163,9 +157,6 @@ def assert_private_release(
         confidence: A correct release fails with probability at most 1 - confidence.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
         how: Further arguments of `canaria.check_release`.
-
-    Returns:
-        The result of the check.
 
     Raises:
         AssertionError: If the claim is refuted; the message says what told neighbours apart.

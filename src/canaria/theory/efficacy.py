@@ -102,12 +102,6 @@ def ae_ac_ddp(
         trials: As in `efficacy`.
         rng: As in `efficacy`.
 
-    Returns:
-        The accuracy, with its standard error.
-
-    Raises:
-        InputError: As in `efficacy`.
-
     Example:
         >>> from canaria.mechanisms import NameAndShame
         >>> from canaria.theory import ac_ddp, ae_ac_ddp
@@ -126,12 +120,6 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
         n: The number of elements.
         trials: The number of simulated games, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The accuracy, with its standard error.
-
-    Raises:
-        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import AllOrNothing
@@ -154,9 +142,6 @@ def ddp(mechanism: AnalysedMechanism, n: int) -> float:
     Returns:
         The largest |loss|; it may be infinite.
 
-    Raises:
-        InputError: If n is not a positive integer.
-
     Example:
         >>> from canaria.mechanisms import RandomizedResponse, Xor
         >>> from canaria.theory import ddp
@@ -177,12 +162,6 @@ def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, 
         n: The number of elements.
         trials: The number of simulated games, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The total variation, with its standard error.
-
-    Raises:
-        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import AllOrNothing

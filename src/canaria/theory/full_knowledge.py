@@ -25,12 +25,6 @@ def demonstrate_full_knowledge(
         trials: The number of simulated audits.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        A text that says how often the true claim is refuted.
-
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> from canaria.theory import demonstrate_full_knowledge
         >>> print(demonstrate_full_knowledge(epsilon=1.0, n=20, trials=200, rng=0))

@@ -107,9 +107,6 @@ def gaps(
         trials: The number of simulated games, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The gaps.
-
     Raises:
         InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 

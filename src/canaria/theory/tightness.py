@@ -65,9 +65,6 @@ def tightness(
     Returns:
         The mean and the 5% quantile of the number of exposed elements, for each n.
 
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> from canaria.mechanisms import RandomizedResponse
         >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
@@ -101,12 +98,6 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
         size: The number of elements in a set.
         adaptive: Whether bits are revealed one after the other.
 
-    Returns:
-        The expected number.
-
-    Raises:
-        InputError: If `size` is not a positive integer.
-
     Example:
         >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
         (1.953125, 199.8046875)
@@ -125,12 +116,6 @@ def exposed_elements(n: int, size: int, level: float) -> float:
         n: The number of elements, in n / size whole sets.
         size: The number of elements in a set.
         level: An element is exposed if its |loss| is at least this.
-
-    Returns:
-        The expected number.
-
-    Raises:
-        InputError: If `size` is not a positive integer.
 
     Example:
         >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))

@@ -45,9 +45,6 @@ class Recorded(ABC):
             adaptive: Whether the bits of a round are revealed after it.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
 
-        Returns:
-            The transcript of the game.
-
         Raises:
             InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
 
@@ -79,9 +76,6 @@ class Recorded(ABC):
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
             family: The family of claims to test, or its name; "dpsgd" is DP-SGD with the steps and the rate
                 of this run. The rule is then `Matched(family, confidence)` by default.
-
-        Returns:
-            The bound, with its evidence.
 
         Raises:
             InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
@@ -118,9 +112,6 @@ class Recorded(ABC):
 
         Returns:
             The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-        Raises:
-            InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
 
         """
         return conformance_of(
@@ -170,9 +161,6 @@ class Recorded(ABC):
             rungs: Whether to show also what follows from more assumptions. This needs a delta, and takes some
                 seconds for the first run with these steps and this rate.
             name: The name of the audited training.
-
-        Returns:
-            The result.
 
         Raises:
             InputError: If an argument is not usable, or if a claim is given without its delta.

@@ -158,9 +158,6 @@ class CorrelatedRecorder(Loop):
         clip_norm: The largest norm that one row adds to the sum.
         rng: A seed for the hidden bits, the places and the draws.
 
-    Raises:
-        InputError: If an argument is not usable, or if there are more canaries than weights.
-
     Example:
         >>> import numpy as np
         >>> from canaria.mechanisms import Correlated, InOrder, Strategy

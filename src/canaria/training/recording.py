@@ -152,9 +152,6 @@ class Recording(Recorded):
         Returns:
             One score per canary, 0 where the bit is revealed.
 
-        Raises:
-            InputError: If the score is unknown.
-
         """
         if score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")

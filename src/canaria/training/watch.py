@@ -96,9 +96,6 @@ class Watch:
         log_every: The number of steps between logged readings. An alarm is always logged.
         delta: The delta of the implied epsilon, which is computed each time the number of steps doubles.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         ```python
         watch = Watch(alpha=1e-3, on_alarm="warn", log="terminal", delta=1e-5)

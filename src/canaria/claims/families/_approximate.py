@@ -19,9 +19,6 @@ class Approximate(Family):
     Attributes:
         delta: The delta of all claims.
 
-    Raises:
-        InputError: If delta is out of range.
-
     Example:
         >>> from canaria.claims import families
         >>> families.Approximate(1e-5).claim(2.0)

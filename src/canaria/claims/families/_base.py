@@ -146,9 +146,6 @@ def written(family: Family) -> str:
     Args:
         family: The family.
 
-    Returns:
-        Its name, with its parameters if it has any.
-
     Example:
         >>> from canaria.claims import families
         >>> text = families.written(families.DpSgdFamily(steps=100, sample_rate=0.1))
@@ -166,9 +163,6 @@ def tested(family: Family, elements: int) -> Floats:
     Args:
         family: The family.
         elements: The number of elements of the audit.
-
-    Returns:
-        The parameters, rising.
 
     Raises:
         InputError: If the claims are not a chain.

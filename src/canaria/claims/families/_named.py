@@ -38,12 +38,6 @@ def parse_family(text: str) -> Family:
     Args:
         text: gaussian, laplace, approximate:delta=D, or dpsgd:steps=T,sample_rate=Q.
 
-    Returns:
-        The family.
-
-    Raises:
-        InputError: If there is no such family, or if a number is missing or out of range.
-
     Example:
         >>> parse_family("dpsgd:steps=1000,sample_rate=0.01")
         DpSgdFamily(steps=1000, sample_rate=0.01)

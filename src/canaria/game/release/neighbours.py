@@ -195,9 +195,6 @@ def neighbours_of(
     Returns:
         The pairs, and for each kind of difference the reason why there is none; empty if there is.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> pairs, _ = neighbours_of([2.0, 5.0, 3.0], rng=0)
         >>> pairs[1].words, pairs[1].second()[-1]

@@ -276,12 +276,6 @@ def audited(
             it is larger than any client may have, the bound is too high.
         rng: A seed for the hidden bits, the places and the draws.
 
-    Returns:
-        The audit, which is a strategy.
-
-    Raises:
-        InputError: If the strategy cannot be audited, or if an argument is not usable.
-
     Example:
         ```python
         strategy = DifferentialPrivacyServerSideFixedClipping(

@@ -77,9 +77,6 @@ def attach(
     Returns:
         The audit. Compute a bound or a report from the last state of its privatizer.
 
-    Raises:
-        InputError: If an argument cannot be used.
-
     Example:
         >>> import jax
         >>> import jax.numpy as jnp

@@ -343,9 +343,6 @@ def with_canary_head(
             bias, and nothing may be trained after it or beside it. By default the model's output
             embeddings.
 
-    Returns:
-        The model and the data set with canaries.
-
     Raises:
         InputError: If a number is out of range, or if the model or its rows cannot hold canaries.
 

@@ -216,9 +216,6 @@ class ProgramAudit:
             confidence: The confidence of the bound.
             **how: As for `Recording.report`.
 
-        Returns:
-            The result.
-
         Raises:
             InputError: If the program made no training that could be audited, or several.
 

@@ -95,12 +95,6 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
         dataset: The data set.
         canaries: The number of canaries.
 
-    Returns:
-        The data set with canary rows.
-
-    Raises:
-        InputError: If the data set has no length or no row, or if `canaries` is not a positive integer.
-
     Example:
         >>> import torch
         >>> from torch.utils.data import TensorDataset

@@ -62,12 +62,6 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
         trials: The number of repetitions, at least 2; None uses that of each experiment.
         seed: The seed.
 
-    Returns:
-        The plan.
-
-    Raises:
-        InputError: If an experiment is unknown, or if `trials` is out of range.
-
     Example:
         >>> from canaria.lab.figures.reproduce import plan
         >>> plan(["laplace"], quick=True, trials=None, seed=0)
@@ -114,9 +108,6 @@ def reproduce(
 
     Returns:
         The paths of the files, sorted.
-
-    Raises:
-        InputError: If a file cannot be written or read.
 
     Example:
         ```python

@@ -154,9 +154,6 @@ class Laboratory:
             on_block: Called with the numbers of finished and of all blocks, at the start and after each
                 block.
 
-        Returns:
-            The matrix of auditors and cases.
-
         Raises:
             InputError: If an auditor cannot be sent to other processes.
 
@@ -202,12 +199,6 @@ def laboratory(
         claims: The number of further audits that only test whether the true claim is refuted.
         confidence: The confidence of the bounds.
         seed: The seed of the games.
-
-    Returns:
-        The laboratory.
-
-    Raises:
-        InputError: If an auditor or a case is unknown, or if an argument is out of range.
 
     Example:
         >>> from canaria.lab.validity import laboratory

@@ -70,9 +70,6 @@ class Foreign(Auditor):
     Attributes:
         audit: A function `(scores, bits, delta, confidence) -> epsilon`.
 
-    Raises:
-        InputError: If `audit` is not callable, or if `known` is none of these words.
-
     Example:
         >>> import math
         >>> from canaria.lab.validity import Foreign

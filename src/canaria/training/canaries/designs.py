@@ -119,9 +119,6 @@ class Dense:
         coordinates: The number of coordinates.
         seed: The seed of the signs.
 
-    Raises:
-        InputError: If an attribute is not an integer in its range.
-
     Example:
         >>> from canaria.training import Dense
         >>> design = Dense(count=3, coordinates=16)

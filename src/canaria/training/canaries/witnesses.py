@@ -128,9 +128,6 @@ def layout(
         spanning: The number of coordinates, counted from the last, that span several parameters.
         totalled: Whether the noise of whole parameters can be summed.
 
-    Returns:
-        The places.
-
     """
     sizes = np.array([math.prod(shape) for shape in shapes])
     blind = {*coarse, *home}

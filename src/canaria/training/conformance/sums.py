@@ -90,12 +90,6 @@ def of_dirac(
         rounding: The effect of rounding on the sums; None if they are precise.
         names: The names of the parameters in `layers`.
 
-    Returns:
-        The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-    Raises:
-        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
-
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
@@ -156,12 +150,6 @@ def of_dense(
         noise: The parts from witnesses; None leaves them out.
         rounding: The effect of rounding on the sums; None if they are precise.
         names: The names of the parameters in `layers`.
-
-    Returns:
-        The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-    Raises:
-        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
 
     """
     seen = _checked(sums, sample_rate, noise_multiplier)

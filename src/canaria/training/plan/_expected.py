@@ -146,9 +146,6 @@ def expected_bound(
     Returns:
         The mean of the bound, its standard deviation and its quantiles.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> from canaria.claims import DpSgd
         >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
@@ -179,12 +176,6 @@ def planned_rule(
         per_coordinate: The number of canaries on each coordinate.
         delta: The delta of the bound.
         confidence: The confidence of the bound, strictly between 0 and 1.
-
-    Returns:
-        The rule.
-
-    Raises:
-        InputError: If an argument is not usable.
 
     Example:
         >>> from canaria.claims import DpSgd
@@ -224,12 +215,6 @@ def refutation_power(
         delta: The delta of the claim.
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
-
-    Returns:
-        The probability.
-
-    Raises:
-        InputError: If an argument is not usable.
 
     Example:
         >>> from canaria.claims import DpSgd

@@ -71,9 +71,6 @@ def plan(
             Audits of other sizes are planned with a k as many times the one that suits them.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
 
-    Returns:
-        The plan.
-
     Raises:
         InputError: If an argument is not usable, if both `canaries` and `coordinates` are given, or if
             training with this noise multiplier does not keep the claim.
