@@ -51,22 +51,11 @@ class Combined:
         return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
 
     def refutes(self, claim: Claim) -> bool:
-        """Whether the joint bound lies above the claim; see `Bound.refutes`.
-
-        Args:
-            claim: The claim to compare with.
-
-        """
+        """Whether the joint bound lies above the claim; see `Bound.refutes`."""
         return self.bound.refutes(claim)
 
     def result(self, claim: Claim | None = None, *, name: str = "several audits") -> "Result":
-        """The joint bound with a claim, to be saved and reported; it names every audit.
-
-        Args:
-            claim: What was promised, at the delta of the bounds or as a curve.
-            name: What was audited.
-
-        """
+        """The joint bound with a claim, to be saved and reported; it names every audit."""
         made = self.bound.result(claim, name=name)
         listed = {f"audit {place}": line for place, line in enumerate(self._listed(), start=1)}
         return replace(made, facts={**listed, **made.facts})

@@ -125,12 +125,7 @@ class Claim(Kind):
         return float(optimize.brentq(lambda epsilon: self.delta_at(epsilon) - asked, 0.0, top, xtol=1e-12))
 
     def least_epsilon_at(self, delta: float) -> float:
-        """`epsilon_at`, rounded down: a lower limit for a mechanism that has exactly this profile.
-
-        Args:
-            delta: Between 0 and 1.
-
-        """
+        """`epsilon_at`, rounded down: a lower limit for a mechanism that has exactly this profile."""
         return self.epsilon_at(delta) * (1 - _EPSILON_ERROR)
 
     def point(self, charged: float, flips: float = FLIPS_AT_POINT) -> "ApproximateDP":
@@ -237,12 +232,6 @@ class ApproximateDP(Claim):
         The worst mechanism under the claim is known (Kairouz, Oh, Viswanath 2015): with probability delta it
         reveals the element, else it is randomized response. This is its profile.
 
-        Args:
-            epsilon: At least 0.
-
-        Returns:
-            The smallest delta for which every mechanism that keeps the claim is (epsilon, delta)-DP.
-
         Example:
             >>> ApproximateDP(1.0, delta=1e-5).delta_at(1.0)
             1e-05
@@ -258,13 +247,6 @@ class ApproximateDP(Claim):
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that the claim promises at another delta.
-
-        Args:
-            delta: Between 0 and 1.
-
-        Returns:
-            The smallest epsilon for which every mechanism that keeps the claim is (epsilon, delta)-DP;
-            infinite below the claim's own delta.
 
         Example:
             >>> ApproximateDP(1.0, delta=1e-5).epsilon_at(0.0)

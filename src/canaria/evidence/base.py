@@ -141,6 +141,7 @@ class Evidence(Kind):
     def p_value(self, claim: Claim) -> float:
         """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well.
 
+        It is rounded up, so that numerical errors never refute a claim.
         A kind that knows (epsilon, delta) alone tests `claim.point(self.charged)`.
         """
 

@@ -66,11 +66,6 @@ class Bets(Evidence):
         hits: Whether each guess was right (booleans, 0/1 or -1/+1), in the order of guessing.
         elements: The number of hidden bits of the audit; by default one per hit.
 
-    Attributes:
-        confidences: The stated confidences, or None.
-        hits: Whether each guess was right.
-        elements: The number of hidden bits of the audit.
-
     Example:
         >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
         [1.445878, 0.765945, 0.765945]
@@ -151,25 +146,12 @@ class Bets(Evidence):
         return progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
-        """The wealth after each guess, against a claim at delta = 0.
-
-        Args:
-            epsilon: The epsilon of the claim.
-
-        """
+        """The wealth after each guess, against a claim at delta = 0."""
         with np.errstate(over="ignore"):
             return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
     def p_value(self, claim: Claim) -> float:
-        """The level at which the largest wealth ever reached is significant, whatever delta adds to it.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The level at which the largest wealth ever reached is significant, whatever delta adds to it."""
         point = claim.point(self.charged)
         epsilon, spent = point.epsilon, self.elements * point.delta
         cap = _cap(epsilon, spent)

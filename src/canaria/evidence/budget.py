@@ -127,15 +127,7 @@ class Budget(Evidence):
         return Effort(tails + 2 * price, 10 * tails + 12 * price)
 
     def p_value(self, claim: Claim) -> float:
-        """An upper bound on the probability of as many right guesses within the budget.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """An upper bound on the probability of as many right guesses within the budget."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
@@ -146,16 +138,7 @@ class Budget(Evidence):
         return binomial.rounded_up(self._hedged(epsilon, flips))
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; this may need fewer prices than the p-value itself.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; this may need fewer prices than the p-value itself."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))

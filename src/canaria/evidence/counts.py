@@ -138,13 +138,7 @@ class Counts(_CountFields):
     def p_value(self, claim: Claim) -> float:
         """The largest probability of as many right guesses under any mechanism that keeps the claim.
 
-        Args:
-            claim: The claim to test: (epsilon, delta), or a curve.
-
-        Returns:
-            The p-value, rounded up; against a curve mostly less than 0.1% above the largest probability, and
-            at least 1e-9.
-
+        Against a curve it is mostly less than 0.1% too large, and at least 1e-9.
         """
         if self.correct == 0:
             return 1.0
@@ -162,16 +156,7 @@ class Counts(_CountFields):
         return binomial.rounded_up(upper + self.charged * delta * spread / self.correct)
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; against a curve for less than a p-value costs.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; against a curve for less than a p-value costs."""
         if isinstance(claim, ApproximateDP) or self.correct == 0:
             return super().refutes(claim, level)
         from canaria.evidence import _curve_count
@@ -209,15 +194,7 @@ class PublishedCounts(_CountFields):
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
-        """The published p-value, or that of `Counts` if it is larger.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The published p-value, or that of `Counts` if it is larger."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         if self.correct == 0:
@@ -281,15 +258,7 @@ class UncommittedCounts(_CountFields):
     assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest level at which the binomial tail and the sway of delta keep to their shares.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The smallest level at which the binomial tail and the sway of delta keep to their shares."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         effort.spend(effort.CALL)

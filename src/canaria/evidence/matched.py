@@ -50,12 +50,9 @@ class MatchedCounts(Evidence):
             product of mechanisms (Theorem 30), and 1 if the hits contradict the assumption (`withdrawn`).
 
     Attributes:
-        family: The family of claims.
         elements: The number of hidden bits of the audit.
-        confidence: The confidence for which looks are chosen.
         taken: All numbers of guesses at which hits are counted.
         correct: The number of right guesses at each of them.
-        independent: Whether elements are assumed not to influence each other.
 
     Example:
         >>> hits = [1] * 40 + [1, 0] * 80
@@ -202,15 +199,7 @@ class MatchedCounts(Evidence):
         return np.asarray(low + min(max(place, 0.0), 1.0) * (high - low))
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest p-value of a look, each divided by its share.
-
-        Args:
-            claim: The claim to test, which must be of the family.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The smallest p-value of a look, each divided by its share; the claim must be of the family."""
         from canaria.evidence import _curve_count
 
         looks, lines = self._looks(claim), lines_of(claim)
@@ -221,16 +210,7 @@ class MatchedCounts(Evidence):
         return min([1.0, *(p_value * MOST_OF_LOOKS for p_value in found)])
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level, for less than a p-value costs.
-
-        Args:
-            claim: The claim to test, which must be of the family.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level, for less than a p-value costs."""
         from canaria.evidence import _curve_count
 
         if self.independent:

@@ -88,11 +88,7 @@ class Ranking(Evidence):
 
     Attributes:
         hits: The hits; None if the evidence was read from a file.
-        elements: The number of hidden bits of the audit.
-        grid: The numbers of guesses at which the hits are counted.
-        counts: The number of right guesses at each of them.
-        committed: The number of ranked guesses, fixed before the output was seen.
-        one_sided: Whether all guesses have one sign, fixed in advance.
+        counts: The number of right guesses at each look.
 
     Example:
         >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
@@ -235,15 +231,7 @@ class Ranking(Evidence):
         return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
     def p_value(self, claim: Claim) -> float:
-        """The probability that some look would be as extreme under (epsilon, delta)-DP.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
         for low, high in self.closer(claim.point(self.charged), rough=False):
             if low == high:
@@ -251,16 +239,7 @@ class Ranking(Evidence):
         return high
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this."""
         point = claim.point(self.charged)
         if self._smallest_tail(point.epsilon) > level:
             return False

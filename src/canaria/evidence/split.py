@@ -114,15 +114,7 @@ class Split(Evidence):
         return "; ".join(dict.fromkeys(one for one in reasons if one)) if all(reasons) else None
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest p-value of a part after dividing each by its share.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, at most 1.
-
-        """
+        """The smallest p-value of a part after dividing each by its share."""
         pairs = zip(self.parts, self.shares, strict=True)
         return min(1.0, *(part.p_value(claim) / share * MOST_SHARES for part, share in pairs))
 

@@ -58,12 +58,6 @@ class Weighted(Evidence):
         losses: The privacy loss of each guess; infinite losses are allowed.
         elements: The number of hidden bits of the audit; by default one per hit.
 
-    Attributes:
-        hits: Whether each guess was right.
-        weights: The weights; None if losses were given.
-        losses: The losses; None if weights were given.
-        elements: The number of hidden bits of the audit.
-
     Example:
         >>> claim = ApproximateDP(0.7, delta=0)
         >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
@@ -134,15 +128,7 @@ class Weighted(Evidence):
         )
 
     def lattice_weights(self, claim: ApproximateDP) -> Integers:
-        """The integer weight of each guess against a claim.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            One integer from 0 to 40 per guess.
-
-        """
+        """The integer weight of each guess against a claim, 0 to 40."""
         return np.asarray(np.searchsorted(self._edges(claim), self._sizes, side="right"))
 
     def tally(self, claim: Claim) -> Tally:
@@ -170,15 +156,7 @@ class Weighted(Evidence):
         return Effort(transforms + passed + sways, 5 * transforms + 1000 * effort.CALL + passed + 50 * sways)
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest level at which the chance of as much right weight and the sway keep to their shares.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The least level at which the chance of as much right weight and the sway keep to their shares."""
         effort.spend(5 * effort.CALL)
         point = claim.point(self.charged)
         groups, right = self._groups(point)
@@ -250,12 +228,7 @@ class Weighted(Evidence):
         return claim.epsilon + _steps(self.top(claim) - claim.epsilon)
 
     def top(self, claim: ApproximateDP) -> float:
-        """The cap of the losses against a claim, chosen from the losses alone; see `_caps`.
-
-        Args:
-            claim: The claim to test.
-
-        """
+        """The cap of the losses against a claim, chosen from the losses alone; see `_caps`."""
         budget = float(binomial.flip_budget(self.elements, claim.epsilon, claim.delta))
         sizes = self._sorted[0]
         if budget <= FROM_BUDGET or sizes[-1] - claim.epsilon < NOT_ZERO:

@@ -74,9 +74,6 @@ class Store:
     def load(self, name: str) -> list[dict[str, Any]]:
         """Load the rows of a finished block.
 
-        Args:
-            name: The name of the block.
-
         Raises:
             InputError: If the file cannot be read or is damaged.
 
@@ -85,24 +82,12 @@ class Store:
         return rows
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Write a finished block, either completely or not at all.
-
-        Args:
-            name: The name of the block.
-            rows: Its rows, as plain data for JSON.
-
-        """
+        """Write a finished block, either completely or not at all."""
         made_folder(self.path(name).parent)
         write_atomically(self.path(name), json.dumps(rows, allow_nan=False).encode())
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file of the result, either completely or not at all.
-
-        Args:
-            name: The name of the file.
-            content: Its content.
-
-        """
+        """Write a file of the result, either completely or not at all."""
         write_atomically(self.folder / name, content)
         return self.folder / name
 

@@ -33,9 +33,6 @@ class Guesses:
     def hits(self, bits: Bits) -> Hits:
         """Compare the guesses with the bits; an abstention is never right.
 
-        Args:
-            bits: The hidden bits, -1 or +1, of all elements.
-
         Returns:
             Whether each guess was right, in the order of guessing.
 

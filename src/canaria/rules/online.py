@@ -102,15 +102,7 @@ class OnlineRounds:
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 
     def reveal(self, bits: Bits) -> Bets:
-        """Guess a round, reveal its bits, learn, and continue with the next.
-
-        Args:
-            bits: The hidden bits, -1 or +1.
-
-        Returns:
-            The evidence.
-
-        """
+        """Guess a round, reveal its bits, learn, and continue with the next."""
         return self.play(bits)[1]
 
     def play(self, bits: Bits) -> tuple[Guesses, Bets]:
