@@ -25,7 +25,6 @@ class InputError(CanariaError, ValueError):
         ... except InputError as error:
         ...     print(error)
         correct must be an integer between 0 and taken = 10, got 12
-
     """
 
     __module__ = "canaria"
@@ -41,7 +40,6 @@ class TrainingDivergedError(CanariaError, ArithmeticError):
         except TrainingDivergedError as error:
             print(error)  # train again, with a smaller learning rate
         ```
-
     """
 
     __module__ = "canaria.training"
@@ -58,7 +56,6 @@ class NoiseAlarmError(CanariaError, RuntimeError):
         except NoiseAlarmError as alarm:
             print(alarm)  # the noise that was seen, and the noise that was stated
         ```
-
     """
 
     __module__ = "canaria.training"
@@ -77,7 +74,6 @@ class AuditWarning(UserWarning):
         ...     bound = audit_scores(-1.0 * included, included, rng=0)  # losses, not scores: upside down
         >>> bound.epsilon, [warning.category.__name__ for warning in caught]
         (0.0, ['AuditWarning'])
-
     """
 
     __module__ = "canaria.evidence"

@@ -28,7 +28,6 @@ def needed_for(use: str, extra: str) -> Iterator[None]:
         ...     import no_such_package
         Traceback (most recent call last):
         canaria._core.extras.MissingExtraError: a table needs no_such_package: pip install "canaria[arrow]"
-
     """
     try:
         yield

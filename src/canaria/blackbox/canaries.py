@@ -31,7 +31,6 @@ def mislabelled(
         >>> rows, wrong = mislabelled(np.arange(8.0).reshape(4, 2), [0, 1, 2, 1], 3, rng=0)
         >>> rows.shape
         (3, 2)
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.same_length("labels", len(classes), "features", len(values))
@@ -60,7 +59,6 @@ def noise(
         >>> rows, classes = noise([[0.0, 5.0], [1.0, 6.0]], [0, 1], 10, rng=0)
         >>> bool(rows.min() >= 0 and rows[:, 1].min() >= 5)
         True
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -86,7 +84,6 @@ def blank(
         >>> rows, classes = blank([[0.0, 5.0], [1.0, 6.0]], [0, 1], 2, rng=0)
         >>> rows.tolist()
         [[1.0, 0.0], [0.0, 6.0]]
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -112,7 +109,6 @@ def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) ->
     Example:
         >>> random_tokens(2, 3, 1000, rng=0).shape
         (2, 3)
-
     """
     checks.integer("count", count, 1)
     checks.integer("length", length, 1)

@@ -59,7 +59,6 @@ class Planted:
         >>> print(planted.bound(scores, rng=0))
         ε ≥ 4.890 at δ = 0, with 95% confidence: 450 of 450 guesses right, 500 elements
         all of the 450 surest guesses are right: only more of them can show more
-
     """
 
     dataset: Any
@@ -92,7 +91,6 @@ class Planted:
             rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
             family: The family of claims to test, or its name; None for epsilon at delta.
-
         """
         return bound_of_scores(
             scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency, family=family
@@ -130,7 +128,6 @@ def plant(
         ((50, 3), 'replace')
         >>> bool(np.all(planted.dataset[1][planted.indices] == (planted.bits > 0)))
         True
-
     """
     if form not in _FORMS:
         tell = (

@@ -20,7 +20,6 @@ def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool =
     Example:
         >>> loss_scores([[0.5, 0.5], [0.1, 0.9]], [0, 1]).round(3).tolist()
         [-0.693, -0.105]
-
     """
     table, columns = _checked(answers, labels)
     if logits:
@@ -44,7 +43,6 @@ def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
     Example:
         >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
         [1.5, -3.0]
-
     """
     table, columns = _checked(logits, labels)
     rows = np.arange(len(columns))
@@ -63,7 +61,6 @@ def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats
     Example:
         >>> difference_scores([1.0, 2.0], [0.5, 2.5]).tolist()
         [0.5, -0.5]
-
     """
     own, other = checks.vector("scores", scores), checks.vector("reference", reference)
     checks.same_length("reference", len(other), "scores", len(own))

@@ -55,7 +55,6 @@ class Bound:
         ε ≥ 1.630 at δ = 1e-05, with 95% confidence: 90 of 100 guesses right, 1000 elements
         >>> bound.refutes(ApproximateDP(1.0, delta=1e-5)), bound.refutes(ApproximateDP(2.0, delta=1e-5))
         (True, False)
-
     """
 
     epsilon: float
@@ -138,7 +137,6 @@ class Bound:
         Raises:
             InputError: If it is not a claim, if it is not of the family of the bound, has a larger delta than
                 the bound, no finite epsilon at its delta, or another adjacency.
-
         """
         require_comparable(self, claim)
         if self.family is not None:
@@ -165,7 +163,6 @@ class Bound:
             >>> from canaria.claims import ApproximateDP
             >>> lower_bound(Counts(73, 100, 1000), 1e-5).result(ApproximateDP(1.0, delta=1e-5)).answer
             'not refuted'
-
         """
         made = Result(self, claim, name=name)
         if made.claimed is None:
@@ -321,7 +318,6 @@ def lower_bound(
         >>> from canaria import Counts
         >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
         0.606
-
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
     against = family or evidence.family

@@ -39,7 +39,6 @@ class Combined:
         {'histogram': '1.542', 'mean': '0.000'}
         >>> both.best, both.bound.confidence
         ('histogram', 0.95)
-
     """
 
     bounds: dict[str, Bound]
@@ -143,7 +142,6 @@ def combine(
         >>> seen = combine({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
         >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
         ('white box', '1.542', True)
-
     """
     if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
         raise InputError(f"audits must be a dict from names to audits, got {shown(audits)}")

@@ -38,7 +38,6 @@ def diagnosis(bound: "Bound") -> str:
 
     Returns:
         One sentence for people, without its full stop; empty if the bound is near what its guesses estimate.
-
     """
     if bound.evidence.withdrawn or 0 < bound.epsilon >= _LOW * bound.estimate:
         return ""

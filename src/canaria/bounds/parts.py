@@ -37,7 +37,6 @@ class Histogram:
         >>> histogram = Histogram(edges=(0.0, 1.0, 2.0), included=(10, 40), excluded=(35, 15))
         >>> sum(histogram.included), sum(histogram.excluded)
         (50, 50)
-
     """
 
     edges: tuple[float, ...]
@@ -71,7 +70,6 @@ class Histogram:
         Example:
             >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
             Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
-
         """
         values, included = (
             checks.vector("scores", scores, infinite=True),
@@ -111,7 +109,6 @@ class Step(NamedTuple):
         >>> from canaria.bounds import Step
         >>> Step("chance", 1.2)
         Step(gap='chance', epsilon=1.2)
-
     """
 
     gap: str
@@ -136,7 +133,6 @@ class Ladder:
         >>> ladder = Ladder("the claim", 2.0, (Step("outputs", 1.5), Step("chance", 1.2)), how="simulated")
         >>> [step.epsilon for step in ladder.steps]
         [1.5, 1.2]
-
     """
 
     top: str
@@ -180,7 +176,6 @@ class Ladder:
             >>> from canaria.bounds import Ladder
             >>> [step.gap for step in Ladder.of_scores(3.0, estimate=2.2, bound=1.6).steps]
             ['elements, outputs, interference', 'chance']
-
         """
         if not bound <= claimed < math.inf:
             return None

@@ -44,7 +44,6 @@ def reach(
         >>> from canaria import Counts
         >>> round(reach(Counts(0, 10, 10), 0.0, 0.95), 3)
         1.052
-
     """
     asked = evidence.most_guesses if guesses is None else guesses
     best = evidence.best_of_size(asked) if asked else None

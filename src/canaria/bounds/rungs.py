@@ -34,7 +34,6 @@ class Rung:
         >>> from canaria.bounds import Rung
         >>> Rung(name="any mechanism", assumes="for any mechanism", least=1.37).epsilon
         'ε ≥ 1.370'
-
     """
 
     name: str

@@ -34,7 +34,6 @@ def dpsgd_epsilon(
     Example:
         >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
         2.0
-
     """
     _check(delta, steps, sample_rate, accountant)
     if not checks.real("noise_multiplier", noise_multiplier) > 0:
@@ -68,7 +67,6 @@ def dpsgd_noise_multiplier(
     Example:
         >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
         2.42
-
     """
     _check(delta, steps, sample_rate, accountant)
     if not 0 < checks.real("epsilon", epsilon) < math.inf:

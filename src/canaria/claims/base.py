@@ -31,7 +31,6 @@ class Signs(Enum):
         >>> from canaria.claims import Signs
         >>> [sign.value for sign in Signs]
         ['both', 'included', 'excluded', 'one']
-
     """
 
     BOTH = "both"
@@ -50,7 +49,6 @@ class Profile(NamedTuple):
     Attributes:
         included: The largest Pr[event with the element] - e^epsilon Pr[event without it].
         excluded: The same with the two exchanged.
-
     """
 
     included: Floats
@@ -73,7 +71,6 @@ class Claim(Kind):
         True
         >>> round(claim.delta_at(1.0), 3), round(claim.epsilon_at(1e-5), 3)
         (0.127, 4.377)
-
     """
 
     adjacency: str
@@ -97,7 +94,6 @@ class Claim(Kind):
 
         Returns:
             The delta, for both directions, rounded up.
-
         """
         asked = np.array([checks.nonnegative("epsilon", epsilon)])
         return float(max(side[0] for side in self.profile(asked)))
@@ -111,7 +107,6 @@ class Claim(Kind):
         Returns:
             The smallest epsilon with `delta_at(epsilon) <= delta`, up to rounding; infinite if there is none
             up to 700.
-
         """
         asked = checks.delta(delta)
         if self.delta_at(0.0) <= asked:
@@ -142,7 +137,6 @@ class Claim(Kind):
 
         Returns:
             The point, which is a weaker claim.
-
         """
 
         # B = n delta (1 - p) falls with epsilon. Without delta a smaller epsilon would be easier to refute,
@@ -165,7 +159,6 @@ class Claim(Kind):
 
         Args:
             signs: The signs that the guesses may have.
-
         """
         epsilons = self.slopes()
         return lines_of(epsilons, self.profile(epsilons), signs)
@@ -190,7 +183,6 @@ class ApproximateDP(Claim):
     Example:
         >>> ApproximateDP(2.0, delta=1e-5)
         ApproximateDP(epsilon=2.0, delta=1e-05, adjacency='unspecified')
-
     """
 
     epsilon: float
@@ -237,7 +229,6 @@ class ApproximateDP(Claim):
             1e-05
             >>> round(ApproximateDP(1.0, delta=0).delta_at(0.0), 3)
             0.462
-
         """
         other = checks.nonnegative("epsilon", epsilon)
         if other >= self.epsilon:
@@ -253,7 +244,6 @@ class ApproximateDP(Claim):
             inf
             >>> round(ApproximateDP(1.0, delta=0).epsilon_at(0.2), 3)
             0.68
-
         """
         other = checks.delta(delta)
         if other < self.delta:
@@ -279,7 +269,6 @@ class ApproximateDP(Claim):
 
         Raises:
             InputError: If the bound is at a smaller delta, or of another adjacency.
-
         """
         if delta < self.delta:
             raise InputError(

@@ -37,7 +37,6 @@ class Curve(Claim):
     Example:
         >>> Curve([0.0, 1.0, 2.0], [0.3, 0.05, 1e-3]).delta_at(1.5)
         0.05
-
     """
 
     epsilons: npt.ArrayLike
@@ -123,7 +122,6 @@ class Composed(Claim):
     Example:
         >>> round(Composed((GaussianDP(3.0), GaussianDP(4.0))).epsilon_at(1e-5), 2)
         33.1
-
     """
 
     parts: tuple[Claim, ...]

@@ -37,7 +37,6 @@ class DpSgd(Claim):
     Example:
         >>> round(DpSgd(noise_multiplier=2.4224, sample_rate=0.1, steps=100).epsilon_at(1e-5), 2)
         1.81
-
     """
 
     noise_multiplier: float

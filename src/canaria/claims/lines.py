@@ -22,7 +22,6 @@ class Lines:
         deltas: The largest P that each line allows at Q = 0, falling.
         corners_q: The Q at which each line meets the next steeper one.
         corners_p: The P at which it does.
-
     """
 
     kappas: Floats

@@ -35,7 +35,6 @@ class GaussianDP(Claim):
     Example:
         >>> round(GaussianDP(1.0).epsilon_at(1e-5), 3)
         4.377
-
     """
 
     mu: float
@@ -84,7 +83,6 @@ class LaplaceDP(Claim):
     Example:
         >>> round(LaplaceDP(1.0).delta_at(0.0), 4)
         0.3935
-
     """
 
     epsilon: float
@@ -114,7 +112,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Args:
         epsilon: At least 0.
         delta: Strictly between 0 and 1.
-
     """
     asked, limit = checks.nonnegative("epsilon", epsilon), checks.delta(delta)
     if not 0 < limit < 1:
@@ -137,6 +134,5 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
     Returns:
         The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
-
     """
     return min(GaussianDP(mu).epsilon_at(delta), mu * mu / 2 + 40 * mu)

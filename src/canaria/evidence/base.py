@@ -31,7 +31,6 @@ class Inversion(Enum):
         >>> from canaria import Counts
         >>> Counts(90, 100, 100).inversion.value
         'bisection'
-
     """
 
     BISECTION = "bisection"
@@ -55,7 +54,6 @@ class Tally(NamedTuple):
         >>> from canaria import Counts, lower_bound
         >>> lower_bound(Counts(90, 100, 1000)).tally
         Tally(correct=90, taken=100)
-
     """
 
     correct: int
@@ -74,7 +72,6 @@ class Progress(NamedTuple):
         >>> from canaria.evidence import Progress
         >>> Progress(taken=np.array([10, 20]), correct=np.array([9, 16])).correct.tolist()
         [9, 16]
-
     """
 
     taken: Integers
@@ -107,7 +104,6 @@ class Evidence(Kind):
         True
         >>> round(lower_bound(evidence).epsilon, 2)
         1.63
-
     """
 
     elements: int

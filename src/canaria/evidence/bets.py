@@ -69,7 +69,6 @@ class Bets(Evidence):
     Example:
         >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
         [1.445878, 0.765945, 0.765945]
-
     """
 
     confidences: Floats | None

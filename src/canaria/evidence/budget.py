@@ -63,7 +63,6 @@ class Budget(Evidence):
         >>> from canaria.claims import ApproximateDP
         >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
         0.05
-
     """
 
     correct: int

@@ -112,7 +112,6 @@ class Counts(_CountFields):
     Example:
         >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)
         0.05
-
     """
 
     one_sided: bool = False
@@ -185,7 +184,6 @@ class PublishedCounts(_CountFields):
     Example:
         >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
         0.05
-
     """
 
     method: ClassVar[str] = "steinke"
@@ -249,7 +247,6 @@ class UncommittedCounts(_CountFields):
         >>> claim = ApproximateDP(0.6, delta=0)
         >>> UncommittedCounts(73, 100, 1000).p_value(claim) == Counts(73, 100, 1000).p_value(claim)
         True
-
     """
 
     method: ClassVar[str] = "uncommitted"

@@ -59,7 +59,6 @@ class MatchedCounts(Evidence):
         >>> from canaria.claims import GaussianDP, families
         >>> MatchedCounts(families.Gaussian(), hits).refutes(GaussianDP(0.3), 0.05)
         True
-
     """
 
     family: Family
@@ -109,7 +108,6 @@ class MatchedCounts(Evidence):
             taken: All numbers of guesses at which hits were counted.
             correct: The number of right guesses at each of them.
             independent: Whether elements are assumed not to influence each other.
-
         """
         total = checks.integer("elements", elements, 1)
         looked, right = checks.integers("taken", taken), checks.integers("correct", correct)

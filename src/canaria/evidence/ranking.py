@@ -94,7 +94,6 @@ class Ranking(Evidence):
         >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
         >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
         0.147496
-
     """
 
     hits: Hits | None = field(repr=False)
@@ -163,7 +162,6 @@ class Ranking(Evidence):
             elements: The number of hidden bits of the audit.
             committed: The number of ranked guesses, fixed before the output was seen.
             one_sided: Whether all guesses have one sign, fixed in advance.
-
         """
         looked = _checked_grid(grid, None)
         right = checks.integers("counts", counts)

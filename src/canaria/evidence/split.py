@@ -38,7 +38,6 @@ class Split(Evidence):
         >>> parts = Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5))
         >>> parts.tally(ApproximateDP(0.0, delta=0))
         Tally(correct=73, taken=100)
-
     """
 
     parts: tuple[Evidence, ...]

@@ -62,7 +62,6 @@ class Weighted(Evidence):
         >>> claim = ApproximateDP(0.7, delta=0)
         >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
         0.529153
-
     """
 
     hits: Hits

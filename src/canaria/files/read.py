@@ -40,7 +40,6 @@ class Stored(NamedTuple):
         >>> stored = read_result(saved)
         >>> stored.result.name, stored.record["name"]
         ('survey', 'survey')
-
     """
 
     result: Result
@@ -64,7 +63,6 @@ def read_result(source: str | Path) -> Stored:
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> print(read_result(saved).result.bound)
         ε ≥ 1.630 at δ = 0, with 95% confidence: 90 of 100 guesses right, 100 elements
-
     """
     name = "standard input" if str(source) == "-" else str(source)
     try:

@@ -53,7 +53,6 @@ class Check(NamedTuple):
         >>> from canaria.files import Check
         >>> Check(stored=1.63, recomputed=1.63, faults=()).holds
         True
-
     """
 
     stored: float
@@ -99,7 +98,6 @@ def load(source: str | Path) -> Result:
         ...     made = lower_bound(Counts(90, 100, 100)).result(name="survey")
         ...     load(made.save(f"{folder}/survey.json"))
         <Result survey: ε ≥ 1.630 at δ = 0, with 95% confidence; no claim>
-
     """
     return read_checked(source).result
 
@@ -121,7 +119,6 @@ def read_checked(source: str | Path) -> Stored:
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> print(read_checked(saved).result.verdict)
         With 95% confidence ε is at least 1.630 at δ = 0.
-
     """
     stored = read_result(source)
     again, faults, changed = _recomputed(stored)
@@ -152,7 +149,6 @@ def check(stored: Stored) -> Check:
         >>> found = check(read_result(saved))
         >>> found.holds, found.stored == found.recomputed
         (True, True)
-
     """
     again, faults, changed = _recomputed(stored)
     family = str(again.family) if again.condition else ""

@@ -51,7 +51,6 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
         >>> ladder = ladder_of_gaps(gaps(RandomizedResponse(2.0), n=500, k=bound.tally.taken), bound)
         >>> {step.gap: round(step.epsilon, 2) for step in ladder.steps}
         {'interference': 2.0, 'outputs': 2.0, 'elements': 2.0, 'chance': 1.6}
-
     """
     if not np.isfinite(found.epsilon):
         return None
@@ -86,7 +85,6 @@ def ladder_of_dpsgd(
         >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
         >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
         ['outputs', 'interference', 'elements', 'chance']
-
     """
     if not bound.epsilon <= claimed < np.inf:
         return None

@@ -95,7 +95,6 @@ def many_runs(
         >>> from canaria.mechanisms import Xor
         >>> many_runs(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
         True
-
     """
     checks.integer("repetitions", repetitions, 1)
     if not isinstance(base, Sequence | np.ndarray):

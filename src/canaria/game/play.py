@@ -60,7 +60,6 @@ def play(
         0.0
         >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
         True
-
     """
     return play_many(mechanism, score, rule, n, 1, rounds, rng, pairs=pairs)[0]
 
@@ -94,7 +93,6 @@ def play_many(
         >>> games = play_many(RandomizedResponse(2.0), n=200, trials=10, rng=0)
         >>> sum(game.bound().epsilon > 2.0 for game in games)  # how many bounds are too high
         0
-
     """
     checks.integer("trials", trials, 1)
     audited = _as_mechanism(mechanism, pairs)

@@ -68,7 +68,6 @@ def replay(
         >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
         >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
         True
-
     """
     hidden, losses = coins.checked_bits(bits), batched(score)
     if rounds is not None:

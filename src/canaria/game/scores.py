@@ -83,7 +83,6 @@ def audit_scores(
         True
         >>> audit_scores(scores, bits, 1e-5, family="gaussian", rng=1).epsilon > 4.5
         True
-
     """
     checks.same_index("scores", scores, "bits", bits)
     return bound_of_scores(
@@ -126,7 +125,6 @@ def result_of_scores(
         >>> scores = np.random.default_rng(1).normal(2.0 * bits)
         >>> result_of_scores(scores, bits, ApproximateDP(1.0, delta=0), rng=0).refuted
         True
-
     """
     values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
     bound = audit_scores(

@@ -55,7 +55,6 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         PrivateTrainer(model=model, args=arguments, callbacks=[callback]).train()
         print(callback.audit.report(claimed=2.0, delta=1e-5))
         ```
-
     """
 
     sees_draws = True

@@ -46,7 +46,6 @@ class CanaryAudit(AttachesAudit, Callback):
         Trainer(callbacks=[callback], max_epochs=5).fit(module, loader)
         print(callback.audit.report(claimed=2.0, delta=1e-5))
         ```
-
     """
 
     sees_draws = False

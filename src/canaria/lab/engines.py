@@ -27,7 +27,6 @@ class WorkerLostError(CanariaError, RuntimeError):
         >>> from canaria.lab.engines import WorkerLostError
         >>> issubclass(WorkerLostError, RuntimeError)
         True
-
     """
 
 
@@ -50,7 +49,6 @@ def run_tasks(
         >>> from canaria.lab.engines import run_tasks
         >>> list(run_tasks(pow, [(2, 3), (2, 4)], executor=None))
         [((2, 3), 8), ((2, 4), 16)]
-
     """
     if executor is None:
         for task in tasks:
@@ -87,7 +85,6 @@ def run_blocks(
         ...     return [{"x": x, "value": x * x}]
         >>> run_blocks(square, {"two": (2,), "three": (3,)}, store=None, executor=None)["three"]
         [{'x': 3, 'value': 9}]
-
     """
     found = {name: store.load(name) for name in blocks if store is not None and store.has(name)}
     on_block(len(found), len(blocks))
@@ -124,7 +121,6 @@ def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Exec
         >>> with engine(workers=1) as executor:
         ...     print(executor)
         None
-
     """
     if dask is not None:
         with _dask_client(dask) as client:

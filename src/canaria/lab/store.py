@@ -32,7 +32,6 @@ class Store:
         >>> store.save("first", [{"x": 1}])
         >>> store.has("first"), store.has("second")
         (True, False)
-
     """
 
     folder: Path
@@ -49,7 +48,6 @@ class Store:
         Raises:
             InputError: If the folder cannot be used, contains other files or another run, or contains this
                 run and `resume` is False. The folder is then not changed.
-
         """
         store = cls(made_folder(folder))
         if (store.folder / _SETTINGS).exists():
@@ -76,7 +74,6 @@ class Store:
 
         Raises:
             InputError: If the file cannot be read or is damaged.
-
         """
         rows: list[dict[str, Any]] = _read(self.path(name))
         return rows

@@ -35,7 +35,6 @@ def parse_mechanism(name: str, **options: float | int | None) -> AnalysedMechani
     Example:
         >>> parse_mechanism("noisy-count-in-sets", size=8, sigma=2.0, epsilon=None)
         NoisyCountInSets(size=8, sigma=2.0)
-
     """
     if name not in MECHANISMS:
         meant = nearest(name, MECHANISMS)

@@ -29,7 +29,6 @@ class Outcomes(NamedTuple):
         >>> found = Count().outcomes(2)
         >>> found.outputs.ravel().tolist(), found.chances.round(3).tolist()
         ([0, 1, 2], [0.25, 0.5, 0.25])
-
     """
 
     outputs: Output
@@ -51,7 +50,6 @@ class Mechanism(Protocol):
         >>> bits = np.array([[1, -1, 1]], dtype=np.int8)
         >>> mechanism.sample(bits, np.random.default_rng(0)).tolist()
         [2]
-
     """
 
     @property
@@ -72,7 +70,6 @@ class ScoredMechanism(Mechanism, Protocol):
         >>> from canaria.mechanisms import Count
         >>> Count().loss(np.array([3]), np.zeros((1, 4), dtype=np.int8)).round(3).tolist()
         [[1.099, 1.099, 1.099, 1.099]]
-
     """
 
     def loss(self, output: Output, known: Bits) -> Floats: ...
@@ -93,7 +90,6 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
         >>> mechanism = CountInSets(4)
         >>> mechanism.epsilon, mechanism.ddp(8)
         (inf, inf)
-
     """
 
     @property

@@ -46,7 +46,6 @@ class Correlated:
         9.34
         >>> print(play(training, n=500, rng=0).bound(delta=1e-5))
         ε ≥ 1.660 at δ = 1e-05, with 95% confidence: 77 of 82 guesses right, 500 elements
-
     """
 
     strategy: Strategy

@@ -42,7 +42,6 @@ class CountInSets:
         >>> from canaria.theory import efficacy
         >>> [round(efficacy(CountInSets(size), n=8).value, 3) for size in (1, 2, 4)]
         [1.0, 0.75, 0.688]
-
     """
 
     size: int
@@ -88,7 +87,6 @@ class Count:
         >>> from canaria.theory import efficacy
         >>> round(efficacy(Count(), n=2).value, 3)
         0.75
-
     """
 
     adjacency: ClassVar[str] = "add-remove"
@@ -135,7 +133,6 @@ class NoisyCountInSets:
         >>> from canaria.mechanisms import NoisyCountInSets
         >>> play(NoisyCountInSets(size=1, sigma=0.5), n=500, rng=0).bound(delta=1e-5).epsilon > 2
         True
-
     """
 
     size: int
@@ -190,7 +187,6 @@ class Symmetric:
         ... )
         >>> noisy.sample(np.ones((1, 100), dtype=np.int8), np.random.default_rng(0)).round(1).tolist()
         [100.1]
-
     """
 
     draw: Callable[[Integers, np.random.Generator], Any]

@@ -55,7 +55,6 @@ class SubsampledGaussian:
         >>> training = SubsampledGaussian(dimension=500, steps=20, sample_rate=0.2, noise_multiplier=1.0)
         >>> print(play(training, n=500, rng=0).bound(delta=1e-5))
         ε ≥ 1.040 at δ = 1e-05, with 95% confidence: 53 of 60 guesses right, 500 elements
-
     """
 
     dimension: int
@@ -225,7 +224,6 @@ def algorithm_3(
         >>> rng = np.random.default_rng(0)
         >>> algorithm_3(np.eye(4), steps=3, sample_rate=0.5, noise_multiplier=1.0, rng=rng).shape
         (3, 4)
-
     """
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     clipped = gradients / np.maximum(1.0, norms / clip)
@@ -259,7 +257,6 @@ def log_likelihoods_of(
         >>> table = log_likelihoods_of(np.full((10, 1), 0.5), most=1, sample_rate=1.0, noise_multiplier=1.0)
         >>> table.shape, bool(np.isclose(table[0, 0], table[0, 1]))
         ((1, 2), True)
-
     """
     values = np.asarray(released, dtype=np.float64)
     law, counts = binomial_law(most, sample_rate), np.arange(most + 1)

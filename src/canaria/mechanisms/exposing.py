@@ -23,7 +23,6 @@ class NameAndShame:
         >>> from canaria.theory import efficacy
         >>> [efficacy(NameAndShame(), n=100, k=k).value for k in (1, 10)]
         [1.0, 0.55]
-
     """
 
     adjacency: ClassVar[str] = "replace"
@@ -65,7 +64,6 @@ class AllOrNothing:
         >>> from canaria.theory import efficacy
         >>> round(efficacy(AllOrNothing(0.2), n=10).value, 3)
         0.6
-
     """
 
     p: float

@@ -30,7 +30,6 @@ class Function:
         >>> histogram = Function(lambda included, rng: included + rng.laplace(size=len(included)))
         >>> play(histogram, score=lambda output, known: output, n=500, rng=0).bound().epsilon < 1
         True
-
     """
 
     run: Callable[[Any, np.random.Generator], Any]

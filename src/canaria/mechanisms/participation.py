@@ -79,7 +79,6 @@ class InOrder(Participation):
         >>> from canaria.mechanisms import InOrder
         >>> InOrder(period=16).period
         16
-
     """
 
     period: int
@@ -163,7 +162,6 @@ class BallsInBins(Participation):
         >>> from canaria.mechanisms import BallsInBins
         >>> BallsInBins(bins=16).bins
         16
-
     """
 
     bins: int
@@ -213,7 +211,6 @@ class CyclicPoisson(Participation):
         >>> from canaria.mechanisms import CyclicPoisson
         >>> CyclicPoisson(groups=8, rate=0.5).rate
         0.5
-
     """
 
     groups: int
@@ -276,7 +273,6 @@ class MinSeparation(Participation):
         >>> from canaria.mechanisms import MinSeparation
         >>> MinSeparation(separation=4, rate=0.2).warm
         True
-
     """
 
     separation: int

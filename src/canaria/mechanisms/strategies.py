@@ -30,7 +30,6 @@ class Strategy:
         3 bands, 100 steps
         >>> print(Strategy([[1.0, 0.0], [0.5, 1.0]]))
         2 bands, 2 steps
-
     """
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
@@ -59,7 +58,6 @@ class Strategy:
 
         Raises:
             InputError: If the column is empty, longer than `steps`, or does not begin with a positive number.
-
         """
         first = np.asarray(column, dtype=np.float64)
         checks.integer("steps", steps, 1)
@@ -77,7 +75,6 @@ class Strategy:
             decays: The decay of each buffer.
             scales: The weight of each buffer.
             steps: The number of steps.
-
         """
         rates, weights = np.asarray(decays, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         if rates.shape != weights.shape or rates.ndim != 1:

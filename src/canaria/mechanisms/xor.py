@@ -24,7 +24,6 @@ class Xor:
         >>> from canaria.theory import efficacy
         >>> efficacy(Xor(), n=10).value
         0.5
-
     """
 
     adjacency: ClassVar[str] = "replace"
@@ -63,7 +62,6 @@ class XorRandomizedResponse:
         >>> from canaria.theory import gaps
         >>> round(gaps(XorRandomizedResponse(1.0), n=10).efficacy.value, 3)
         0.5
-
     """
 
     epsilon: float
@@ -111,7 +109,6 @@ class XorInPairs:
         0.0
         >>> play(pairs, n=200, rounds=pairs.rounds(200), rng=0).bound().epsilon > 3
         True
-
     """
 
     adjacency: ClassVar[str] = "replace"

@@ -62,7 +62,6 @@ class Isolation:
         ... )
         >>> found.holds, found.sensitivity
         (True, 1.0)
-
     """
 
     rows: tuple[int, ...]
@@ -130,7 +129,6 @@ class Asked:
         rows: The rows to drop.
         few: The rows of a small batch, in which rows are dropped in pairs. The effect of one of n rows on
             another often shrinks as 1 / n, though its effect on all of them together does not.
-
     """
 
     count: int
@@ -206,7 +204,6 @@ def isolation_of(
         clip_norm: The clip norm.
         rounding: The relative rounding error of the coarsest arithmetic in use.
         cause_in_model: A function that describes what dropping a row changes in the model; empty for nothing.
-
     """
     asked = Asked.drawn(raw or clipped, count, rows, rng)
     pairs = Pairs(clipped, asked)

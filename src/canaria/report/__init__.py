@@ -33,7 +33,6 @@ def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
         >>> from canaria.report import page_of
         >>> page_of([Result(lower_bound(Counts(90, 100, 100)))]).startswith("<!doctype html>")
         True
-
     """
     from canaria.report.page import page
 
@@ -52,7 +51,6 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
         ```python
         write_report_of([first, second], Path("report.html"), title="Two audits")
         ```
-
     """
     from canaria.report.formats import require_known, write_report
 
@@ -79,7 +77,6 @@ def chart_of(result: "Result", what: str | None = None) -> "Chart":
         >>> from canaria.report import chart_of
         >>> chart_of(Result(lower_bound(Counts(90, 100, 100)))).about
         'The bound, the estimate and the claim as bars'
-
     """
     from canaria._core.errors import InputError, shown
     from canaria.report.charts import charts
@@ -108,7 +105,6 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
         audit  claim  bound      guesses right  elements  verdict
         60     –      ε ≥ 0.051  60 of 100      100       no claim
         90     –      ε ≥ 1.630  90 of 100      100       no claim
-
     """
     from canaria.report.comparison import compare, named
 
@@ -126,7 +122,6 @@ def notebook_of(result: "Result") -> str:
         >>> from canaria.report import notebook_of
         >>> "ε is at least 1.630" in notebook_of(Result(lower_bound(Counts(90, 100, 100))))
         True
-
     """
     from canaria.report.notebook import shown_in_notebook
 

@@ -28,7 +28,6 @@ class Chart:
         height: The height in pixels, including the axis.
         keys: The legend.
         kind: "rows", or "curve" for a chart with a vertical axis.
-
     """
 
     about: str
@@ -91,7 +90,6 @@ class Chart:
 
         Args:
             path: The file to write, which must end in `.svg`.
-
         """
         out = Path(path)
         if out.suffix.lower() != ".svg":

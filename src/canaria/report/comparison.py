@@ -87,7 +87,6 @@ class Comparison:
 
     Attributes:
         rows: The results with their names, in the order in which they were given.
-
     """
 
     rows: tuple[Row, ...]

@@ -22,7 +22,6 @@ def require_known(out: Path) -> None:
     Raises:
         InputError: If the ending is unknown (a page named .pdf would not open), or if it is that of a page
             and the extra `report` is not installed.
-
     """
     if out.suffix.lower() not in _REPORTS:
         raise InputError(
@@ -56,7 +55,6 @@ def write_report(out: Path, sections: Sequence[Section], title: str | None = Non
         out: The file to write: `.html`, `.md` or `.txt`.
         sections: The explained results.
         title: The title; by default the name of the result, or the number of audits.
-
     """
     require_known(out)
     write_atomically(out, _report(out.suffix.lower(), sections, title).encode())

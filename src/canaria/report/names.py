@@ -15,7 +15,6 @@ def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list
         ['a', 'b', 'scores']
         >>> told_apart(["training run", "training run"])
         ['training run (1)', 'training run (2)']
-
     """
     told = list(names)
     if files is not None:

@@ -57,7 +57,6 @@ class Section:
         fixed: The settings that were fixed before the bits were revealed.
         checksum: The checksum of the result.
         name: The name of the result in this report.
-
     """
 
     result: Result

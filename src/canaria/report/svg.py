@@ -36,7 +36,6 @@ def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
     Example:
         >>> tag("rect", title="<b>", x="5%", stroke_width=2)
         '<rect x="5%" stroke-width="2"><title>&lt;b&gt;</title></rect>'
-
     """
     listed = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(v))}"' for key, v in attributes.items()

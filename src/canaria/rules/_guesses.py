@@ -24,7 +24,6 @@ class Guesses:
         >>> guesses = Guesses(order=np.array([2, 0]), signs=np.array([1, -1], dtype=np.int8))
         >>> guesses.hits(np.array([1, -1, 1], dtype=np.int8)).tolist()
         [True, False]
-
     """
 
     order: Integers
@@ -35,7 +34,6 @@ class Guesses:
 
         Returns:
             Whether each guess was right, in the order of guessing.
-
         """
         return np.asarray(bits[self.order] == self.signs)
 
@@ -49,7 +47,6 @@ class Commitment(Protocol):
         >>> commitment = Top(2)(np.array([0.3, -1.2, 2.5]), np.random.default_rng(0))
         >>> commitment.reveal(np.array([1, -1, 1], dtype=np.int8)).correct
         2
-
     """
 
     def reveal(self, bits: Bits) -> Evidence: ...
@@ -67,7 +64,6 @@ class Rule(Protocol):
         >>> scores, bits = np.array([0.3, -1.2, 2.5]), np.array([1, -1, 1], dtype=np.int8)
         >>> rule(scores, np.random.default_rng(0)).reveal(bits)
         Counts(correct=2, taken=2, elements=3, one_sided=False)
-
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...

@@ -58,7 +58,6 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
     Example:
         >>> parse_rule("tails:100")
         Tails(k=100)
-
     """
     name, colon, number = text.partition(":")
     if name in _PLAIN and not colon:
@@ -96,7 +95,6 @@ def written(rule: object) -> str:
     Example:
         >>> written(Tails(7))
         'Tails(k=7)'
-
     """
     text = repr(rule)
     module = type(rule).__module__

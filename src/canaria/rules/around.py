@@ -40,7 +40,6 @@ class Around:
         >>> from canaria.rules import Around
         >>> print(play(LocalGaussian(1.2), rule=Around(100), n=600, rng=0).bound(1e-5))
         ε ≥ 2.290 at δ = 1e-05, with 95% confidence: 104 of 108 guesses right, 600 elements
-
     """
 
     k: int

@@ -29,7 +29,6 @@ class Top:
         >>> from canaria.rules import Top
         >>> print(play(LocalLaplace(2.0), rule=Top(200), n=1000, rng=0).bound())
         ε ≥ 1.507 at δ = 0, with 95% confidence: 173 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -59,7 +58,6 @@ class Tails:
         >>> from canaria.rules import Tails
         >>> print(play(LocalLaplace(2.0), rule=Tails(200), n=1000, rng=0).bound())
         ε ≥ 1.545 at δ = 0, with 95% confidence: 174 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -91,7 +89,6 @@ class Surest:
         >>> from canaria.rules import Surest
         >>> print(play(LocalLaplace(2.0), rule=Surest(200), n=1000, rng=0).bound())
         ε ≥ 1.846 at δ = 0, with 95% confidence: 181 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -123,7 +120,6 @@ class Threshold:
         >>> from canaria.rules import Threshold
         >>> print(play(LocalGaussian(1.0), rule=Threshold(2.0), n=1000, rng=0).bound())
         ε ≥ 2.550 at δ = 0, with 95% confidence: 498 of 526 guesses right, 1000 elements
-
     """
 
     t: float
@@ -152,7 +148,6 @@ class Soft:
         >>> from canaria.rules import Soft
         >>> play(LocalGaussian(1.0), rule=Soft(), n=1000, rng=0).bound().epsilon > 1
         True
-
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:

@@ -36,7 +36,6 @@ class Matched:
         >>> from canaria.rules import Matched
         >>> play(LocalGaussian(1.0), rule=Matched("gaussian"), n=100, rng=0).bound(1e-5).condition
         'its privacy profile is that of Gaussian noise'
-
     """
 
     family: Family | str

@@ -39,7 +39,6 @@ class Online:
         >>> included = rng.integers(0, 2, 1000)
         >>> audit_scores(rng.normal(2.0 * included), included, rule=Online(), rng=0).epsilon > 2
         True
-
     """
 
     blocks: int = 30
@@ -70,7 +69,6 @@ class OnlineRounds:
         >>> rounds = Online(blocks=4)(scores, np.random.default_rng(0))
         >>> sum(len(block) for block in rounds.rounds)
         100
-
     """
 
     features: Floats
@@ -86,7 +84,6 @@ class OnlineRounds:
 
         Returns:
             The guesses, their confidences, and Pr[+1] according to each fit.
-
         """
         seen = np.flatnonzero(known)
         chances = np.array(
@@ -113,7 +110,6 @@ class OnlineRounds:
 
         Returns:
             The guesses in order, and their evidence.
-
         """
         known = np.zeros_like(bits)
         trust = np.zeros(len(self.features))

@@ -32,7 +32,6 @@ class Ranked:
         >>> included = rng.integers(0, 2, 1000)
         >>> print(audit_scores(rng.normal(2.0 * included), included, rule=Ranked(), rng=0))
         ε ≥ 3.390 at δ = 0, with 95% confidence: 199 of 200 guesses right, 1000 elements
-
     """
 
     orders: ClassVar[tuple[tuple[float, bool], ...]] = tuple(zip(SHARES, ONE_SIDED, strict=True))

@@ -78,7 +78,6 @@ def assert_private(
         >>> from canaria.mechanisms import RandomizedResponse
         >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
         True
-
     """
     __tracebackhide__ = True
     game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
@@ -129,7 +128,6 @@ def assert_private_training(
             audit = train_with_canaries()  # your training, with an attached audit
             assert_private_training(audit, epsilon=2.0, delta=1e-5)
         ```
-
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
@@ -169,7 +167,6 @@ def assert_private_release(
         ...     return len(rows) + rng.laplace(scale=2)
         >>> assert_private_release(count, np.arange(50.0), epsilon=1.0).answer
         'not refuted'
-
     """
     __tracebackhide__ = True
     found = check_release(fit, data, epsilon=epsilon, delta=delta, confidence=confidence, rng=rng, **how)

@@ -22,7 +22,6 @@ class Verdict:
         contradictions: The ways in which training certainly differs from what was stated.
         seed: The seed of the audit, if it is known.
         notes: Remarks on how much the test could have found.
-
     """
 
     bound: Bound

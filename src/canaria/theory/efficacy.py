@@ -42,7 +42,6 @@ class Accuracy:
         >>> from canaria.theory import Accuracy
         >>> round(Accuracy(0.88).epsilon, 3)
         1.992
-
     """
 
     value: float
@@ -77,7 +76,6 @@ def efficacy(
         >>> from canaria.mechanisms import NameAndShame
         >>> efficacy(NameAndShame(), n=100, k=10).value
         0.55
-
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
@@ -107,7 +105,6 @@ def ae_ac_ddp(
         >>> from canaria.theory import ac_ddp, ae_ac_ddp
         >>> ac_ddp(NameAndShame(), n=10).value, ae_ac_ddp(NameAndShame(), n=10).value
         (1.0, 0.55)
-
     """
     return efficacy(mechanism, n, k, trials, rng)
 
@@ -126,7 +123,6 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
         >>> from canaria.theory import ac_ddp
         >>> round(ac_ddp(AllOrNothing(0.2), n=10).value, 3)
         0.6
-
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
@@ -147,7 +143,6 @@ def ddp(mechanism: AnalysedMechanism, n: int) -> float:
         >>> from canaria.theory import ddp
         >>> ddp(RandomizedResponse(1.0), n=10), ddp(Xor(), n=10)
         (1.0, 0.0)
-
     """
     return mechanism.ddp(checks.integer("n", n, 1))
 
@@ -168,7 +163,6 @@ def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, 
         >>> from canaria.theory import total_variation
         >>> round(total_variation(AllOrNothing(0.2), n=10).value, 3)
         0.2
-
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)

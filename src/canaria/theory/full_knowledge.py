@@ -31,7 +31,6 @@ def demonstrate_full_knowledge(
         INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomized response
         (epsilon = 1, n = 20) has all guesses right in 69.0% of 200 audits, none right in 31.0%,
         and refutes the true claim at a nominal 5% in 69.0% of them.
-
     """
     checks.integer("n", n, 2)
     generator = seeds.generator(rng, THEORY)

@@ -39,7 +39,6 @@ class Gaps:
         >>> found = gaps(NameAndShame(), n=10)
         >>> found.efficacy.value, found.average_case.value
         (0.55, 1.0)
-
     """
 
     n: int
@@ -114,7 +113,6 @@ def gaps(
         >>> from canaria.mechanisms import Xor
         >>> gaps(Xor(), n=10).to_dict()["interference"]
         0.5
-
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")

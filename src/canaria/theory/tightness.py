@@ -37,7 +37,6 @@ class Tightness:
         >>> found = tightness(lambda n: LocalLaplace(2.0), [100, 200], level=1.9, rng=0)
         >>> found.sizes, [round(mean) for mean in found.mean]
         ((100, 200), [60, 119])
-
     """
 
     level: float
@@ -69,7 +68,6 @@ def tightness(
         >>> from canaria.mechanisms import RandomizedResponse
         >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
         (10.0, 100.0)
-
     """
     level = checks.nonnegative("level", level)
     checks.integer("trials", trials, 1)
@@ -101,7 +99,6 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
     Example:
         >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
         (1.953125, 199.8046875)
-
     """
     # All or none of a set are included with probability 2 / 2^size. In one run all its elements are then
     # certain. Adaptively, the last element always is, and the geometric series of earlier ones adds to it.
@@ -120,7 +117,6 @@ def exposed_elements(n: int, size: int, level: float) -> float:
     Example:
         >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
         True
-
     """
     # n / size sets, of which each exposes all of its elements or none.
     counts = np.arange(checks.integer("size", size, 1) + 1)

@@ -34,7 +34,6 @@ class Clipper:
         leaves: The form of the parameters.
         clip_norm: The norm that it clips to.
         template: A sum of gradients in the framework and precision that the function expects.
-
     """
 
     def __init__(self, clip: Callable[[Any], Any], leaves: Leaves, clip_norm: float, template: Any) -> None:

@@ -47,7 +47,6 @@ class Contribution(NamedTuple):
         included: Whether the canary is included. An excluded canary takes part, but adds nothing.
         gradient: The gradient of that weight before clipping: 10 clip norms, to exercise clipping, or 0 for
             an excluded canary. Clipped, it must weigh one clip norm.
-
     """
 
     parameter: int
@@ -145,7 +144,6 @@ class Loop(Recorded):
         Raises:
             InputError: If a function returns arrays of other shapes, if `clip` does not return a sum of
                 gradients clipped to the clip norm, or if the sum is in half precision.
-
         """
         clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
         if clipper is not None and self._whole == 0:
@@ -211,7 +209,6 @@ class Loop(Recorded):
 
         Raises:
             InputError: If nothing was drawn for this step, or if an argument has another shape.
-
         """
         self._see(noisy_sum, real, None if clipped is None else self._leaves.read("clipped", clipped))
 

@@ -47,7 +47,6 @@ class Recorded(ABC):
 
         Raises:
             InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
-
         """
         return transcript_of(self.recording(), rule, score=score, adaptive=adaptive, rng=rng)
 
@@ -79,7 +78,6 @@ class Recorded(ABC):
 
         Raises:
             InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
-
         """
         return bound_of(
             self.recording(),
@@ -112,7 +110,6 @@ class Recorded(ABC):
 
         Returns:
             The p-value and its parts, and the noise and canary weight estimated from the sums.
-
         """
         return conformance_of(
             self.recording(), steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
@@ -123,7 +120,6 @@ class Recorded(ABC):
 
         Args:
             level: The false-alarm rate at which conformance is judged.
-
         """
         return not_tested(self.recording(), level)
 
@@ -164,7 +160,6 @@ class Recorded(ABC):
 
         Raises:
             InputError: If an argument is not usable, or if a claim is given without its delta.
-
         """
         return result_of(
             self.recording(),

@@ -63,7 +63,6 @@ class Recorder(Loop):
         True
         >>> recorder.conformance().conforms
         True
-
     """
 
     def __init__(
@@ -172,7 +171,6 @@ class CorrelatedRecorder(Loop):
         True
         >>> recorder.conformance().conforms
         True
-
     """
 
     def __init__(

@@ -101,7 +101,6 @@ class Recording(Recorded):
         True
         >>> print(run.conformance().conforms)
         True
-
     """
 
     design: Design
@@ -151,7 +150,6 @@ class Recording(Recorded):
 
         Returns:
             One score per canary, 0 where the bit is revealed.
-
         """
         if score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")

@@ -23,7 +23,6 @@ class Approximate(Family):
         >>> from canaria.claims import families
         >>> families.Approximate(1e-5).claim(2.0)
         ApproximateDP(epsilon=2.0, delta=1e-05, adjacency='unspecified')
-
     """
 
     delta: float

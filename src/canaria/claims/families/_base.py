@@ -39,7 +39,6 @@ class Family(Kind):
         'its privacy profile is that of Gaussian noise'
         >>> round(family.at(epsilon=2.0, delta=1e-5).mu, 3)
         0.502
-
     """
 
     name: ClassVar[str]
@@ -94,7 +93,6 @@ class Family(Kind):
 
         Raises:
             InputError: If no claim of the family is so strong, or so weak.
-
         """
         self.require_delta(delta)
         if epsilon == math.inf:
@@ -151,7 +149,6 @@ def written(family: Family) -> str:
         >>> text = families.written(families.DpSgdFamily(steps=100, sample_rate=0.1))
         >>> text, families.parse_family(text)
         ('dpsgd:steps=100,sample_rate=0.1', DpSgdFamily(steps=100, sample_rate=0.1))
-
     """
     fields = ",".join(f"{name}={value!r}" for name, value in family.to_dict().items())
     return f"{family.name}:{fields}" if fields else family.name
@@ -172,7 +169,6 @@ def tested(family: Family, elements: int) -> Floats:
         >>> found = families.tested(families.Laplace(), elements=1000)
         >>> bool((found[1:] > found[:-1]).all())
         True
-
     """
     require_constant(family)
     return _tested(family, elements)
@@ -197,7 +193,6 @@ def require_constant(family: Family) -> None:
     Example:
         >>> from canaria.claims import families
         >>> families.require_constant(families.Approximate(1e-5))  # passes, and returns nothing
-
     """
     if type(family).__hash__ is None:
         raise InputError(f"a family must not change: make {type(family).__name__} a frozen dataclass")

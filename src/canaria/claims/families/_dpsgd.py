@@ -36,7 +36,6 @@ class DpSgdFamily(Family):
         >>> from canaria.claims import families
         >>> families.DpSgdFamily(steps=100, sample_rate=0.1).claim(0.5).noise_multiplier
         2.0
-
     """
 
     steps: int

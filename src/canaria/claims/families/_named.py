@@ -22,7 +22,6 @@ def family_of(claim: Claim) -> Family | None:
     Example:
         >>> family_of(GaussianDP(1.0))
         Gaussian()
-
     """
     if isinstance(claim, DpSgd):
         return DpSgdFamily(claim.steps, claim.sample_rate)
@@ -41,7 +40,6 @@ def parse_family(text: str) -> Family:
     Example:
         >>> parse_family("dpsgd:steps=1000,sample_rate=0.01")
         DpSgdFamily(steps=1000, sample_rate=0.01)
-
     """
     name, _, rest = text.partition(":")
     known = Family.kinds()

@@ -31,7 +31,6 @@ class Scores(NamedTuple):
         >>> read = Scores(scores=np.array([1.5, -0.5]), included=np.array([True, False]))
         >>> read.scores[read.included].tolist()
         [1.5]
-
     """
 
     scores: Floats

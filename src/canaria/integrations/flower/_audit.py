@@ -41,7 +41,6 @@ class Audit(flower.Strategy, Recorded):
         result = audit.start(grid=grid, initial_arrays=arrays, num_rounds=50)
         print(audit.report(claimed=8.0, delta=1e-5))
         ```
-
     """
 
     def __init__(
@@ -285,7 +284,6 @@ def audited(
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=50)
         print(strategy.report(claimed=8.0, delta=1e-5))
         ```
-
     """
     private = require_private(strategy)
     if sample_rate is not None:

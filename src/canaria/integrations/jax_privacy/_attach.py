@@ -89,7 +89,6 @@ def attach(
         >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
         >>> audit.bound(state, delta=1e-5).epsilon > 2
         True
-
     """
     require_private(privatizer, independent=strategy is None)
     design = design_of(canaries, per_coordinate)

@@ -75,7 +75,6 @@ class AuditState(NamedTuple):
         gradients, noise_state = audit.privatizer.update(gradients, noise_state)
         audit.bound(noise_state, delta=1e-5)
         ```
-
     """
 
     noise_state: PyTree
@@ -100,7 +99,6 @@ class Audit:
         ...  # train with audit.privatizer
         print(audit.report(noise_state, claimed=2.0, delta=1e-5))
         ```
-
     """
 
     def __init__(
@@ -247,7 +245,6 @@ class Audit:
                 params, noise_state = step(params, noise_state, batch)
                 audit.look(noise_state)
             ```
-
         """
         watch = Watch(**how) if watch is None else watch
         if watch.delta is not None and self.correlation is not None:

@@ -40,7 +40,6 @@ class Training:
         groups: The number of equal groups into which the sampler splits the rows.
         contradictions: Faults that are already known.
         remarks: Notes for the reader.
-
     """
 
     clip_norm: float

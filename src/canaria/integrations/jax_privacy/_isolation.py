@@ -56,7 +56,6 @@ def check_isolation(
         ...     return (each / jnp.maximum(1, jnp.linalg.norm(each, axis=1, keepdims=True))).sum(0)
         >>> check_isolation(gradients, jnp.ones(3), jnp.ones((4, 3)), clip_norm=1.0).holds
         True
-
     """
     checks.integer("rows", rows, 2)
     lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(batch)}

@@ -86,7 +86,6 @@ def attach_plan(
         ...     noisy, state = step(jnp.ones(600), state)
         >>> audit.bound(state, delta=1e-5).epsilon > 2
         True
-
     """
     if not is_plan(plan):
         raise InputError(f"plan must be a DPExecutionPlan, got {type(plan).__name__}")

@@ -86,7 +86,6 @@ def attach(
         ...  # train as always
         print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
         ```
-
     """
     if injection not in MAKERS:
         raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")

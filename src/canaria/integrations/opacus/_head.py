@@ -34,7 +34,6 @@ class MarkedRows(WithCanaries):
         >>> from canaria.integrations.opacus import MarkedRows
         >>> len(MarkedRows(TensorDataset(torch.zeros(100, 8)), count=20))
         120
-
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
@@ -175,7 +174,6 @@ class CanaryEmbedding(nn.Module):
     Args:
         design: The canaries.
         like: A weight of the model, which sets precision and device.
-
     """
 
     included: Tensor
@@ -231,7 +229,6 @@ class CanaryHead(nn.Module):
         >>> head = CanaryHead(torch.nn.Linear(3, 2), canaries=5)
         >>> tuple(head.model.weight.shape)
         (2, 3)
-
     """
 
     def __init__(self, model: nn.Module, canaries: int, per_coordinate: int = 1) -> None:
@@ -354,7 +351,6 @@ def with_canary_head(
         >>> model, rows = with_canary_head(torch.nn.Linear(8, 2), data, canaries=20)
         >>> type(model).__name__, len(rows)
         ('CanaryHead', 120)
-
     """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)

@@ -90,7 +90,6 @@ def check_isolation(
         >>> rows = torch.ones(4, 3)
         >>> check_isolation(model, optimizer, lambda model, rows: model(rows).square().mean(), rows).holds
         True
-
     """
     require_flat(optimizer)
     if is_distributed(optimizer):

@@ -65,7 +65,6 @@ def check_neighbours(
         ```python
         print(check_neighbours(train, dataset, row=7))
         ```
-
     """
     require_rows(data)
     count = len(data)

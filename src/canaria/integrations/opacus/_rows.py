@@ -78,7 +78,6 @@ class CanaryRows(WithCanaries):
         >>> from canaria.integrations.opacus import CanaryRows
         >>> len(CanaryRows(TensorDataset(torch.zeros(100, 3)), count=20))
         120
-
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
@@ -102,7 +101,6 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
         >>> rows = with_canary_rows(TensorDataset(torch.zeros(100, 3), torch.zeros(100)), canaries=20)
         >>> len(rows)
         120
-
     """
     return CanaryRows(dataset, canaries)
 

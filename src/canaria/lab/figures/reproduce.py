@@ -24,7 +24,6 @@ class Plan(NamedTuple):
         quick: Whether to use fewer points and repetitions.
         trials: The number of repetitions; None uses that of each experiment.
         seed: The seed.
-
     """
 
     names: tuple[str, ...]
@@ -66,7 +65,6 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
         >>> from canaria.lab.figures.reproduce import plan
         >>> plan(["laplace"], quick=True, trials=None, seed=0)
         Plan(names=('laplace',), quick=True, trials=None, seed=0)
-
     """
     for name in names:
         if name not in EXPERIMENTS:
@@ -114,7 +112,6 @@ def reproduce(
         store = Store.open("figures", planned.settings(), resume=True)
         reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
         ```
-
     """
     wanted = {block.key: block for block in blocks(planned)}
     played = run_blocks(run_block, wanted, store, executor, on_block)

@@ -31,7 +31,6 @@ class Games:
         >>> games = CASES["rr-1"].draw((5, 100), np.random.default_rng(0), 0.05)
         >>> games.scores.shape, games.bits.shape
         ((5, 100), (5, 100))
-
     """
 
     scores: Floats
@@ -52,7 +51,6 @@ class Game:
         bits: The hidden bits, -1 or +1.
         in_order: Whether the scores are in the order of guessing, each made with knowledge of earlier bits.
         audit: For training runs and planted canaries, an object with `bound(delta, confidence)`; else None.
-
     """
 
     scores: Floats
@@ -78,7 +76,6 @@ class Auditor(ABC):
         >>> auditor = AUDITORS["ranked"]
         >>> auditor.name, auditor.known, auditor.control
         ('ranked', 'nothing', False)
-
     """
 
     name: str
@@ -127,7 +124,6 @@ class Case:
         (1.0, 0.0, 'randomized response')
         >>> case.draw((5, case.n), np.random.default_rng(0), 0.05).scores.shape
         (5, 100)
-
     """
 
     name: str

@@ -79,7 +79,6 @@ class Laboratory:
         >>> timid = Foreign("timid", lambda scores, bits, delta, confidence: 0.0)
         >>> print(Laboratory((timid,), (CASES["rr-1"],), audits=10).run().verdict)
         No auditor claims more than the truth too often, as far as these audits show.
-
     """
 
     auditors: tuple[Auditor, ...]
@@ -156,7 +155,6 @@ class Laboratory:
 
         Raises:
             InputError: If an auditor cannot be sent to other processes.
-
         """
         cells = list(self.cells())
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
@@ -206,7 +204,6 @@ def laboratory(
         ...     return 0.0
         >>> len(laboratory([timid]).cases)
         96
-
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(

@@ -78,7 +78,6 @@ class Foreign(Auditor):
         ...     return math.log(right / (1 - right))  # no allowance for chance
         >>> Foreign("naive", naive).name
         'naive'
-
     """
 
     audit: AuditFunction
@@ -115,7 +114,6 @@ class Ours(Auditor):
         >>> from canaria.rules import Tails
         >>> Ours("tails:20", Tails(20)).known
         'nothing'
-
     """
 
     rule: Rule | AdaptiveRule

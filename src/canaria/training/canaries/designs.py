@@ -73,7 +73,6 @@ class Dirac:
         >>> design = Dirac(count=1000, per_coordinate=4)
         >>> design.coordinates, design.most
         (250, 4)
-
     """
 
     count: int
@@ -124,7 +123,6 @@ class Dense:
         >>> design = Dense(count=3, coordinates=16)
         >>> (design.gradients() ** 2).sum(axis=1).round(6).tolist()
         [1.0, 1.0, 1.0]
-
     """
 
     count: int

@@ -153,7 +153,6 @@ class Sampling(Schedule):
     Example:
         >>> Sampling("poisson", accumulated=4).words
         'Poisson sampling, 4 batches to a step'
-
     """
 
     kind: str = "poisson"

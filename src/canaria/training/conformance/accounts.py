@@ -86,7 +86,6 @@ class Setting:
     Attributes:
         values: The last, the smallest and the largest value; empty before the first step.
         changes: The number of changes.
-
     """
 
     values: tuple[float, ...] = ()
@@ -118,7 +117,6 @@ class Disagreements(NamedTuple):
     Attributes:
         unsafe: Differences that let the accountant state an ε that is too small.
         safe: Differences that can only make the stated ε too large.
-
     """
 
     unsafe: tuple[str, ...] = ()

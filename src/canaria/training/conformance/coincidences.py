@@ -61,7 +61,6 @@ def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.
         rounding: The relative spacing of numbers in the precision of the sums.
         roles: The roles of the witnesses. Single values are those of shaped witnesses.
         rng: The random generator for the shifts.
-
     """
     values, sums = (part[:, roles.shaped].ravel() for part in (values, sums))
     # A noisy sum is rounded twice: when noise is added, and when it is divided by the batch size.
@@ -98,7 +97,6 @@ def coincidences(firsts: Floats) -> int:
 
     Args:
         firsts: Three values of each tensor, (tensors, 3), in units of the noise.
-
     """
     sizes = np.abs(firsts)
     sizes = sizes[(sizes > _SAME).all(axis=1)]  # values of missing noise would all agree

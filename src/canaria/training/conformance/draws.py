@@ -39,7 +39,6 @@ class Drawn(NamedTuple):
         twice_in_a_pass: Whether a row was drawn twice in one pass.
         repeats: For whole passes that are 1, 2, ... apart, the number of rows in the same batch of both,
             summed over all such pairs, and its mean under fresh shuffles.
-
     """
 
     rows: int

@@ -33,7 +33,6 @@ class Squares:
     Attributes:
         total: The sum of the squares.
         count: The number of values.
-
     """
 
     total: float
@@ -50,7 +49,6 @@ class Squares:
             >>> low, high = Squares(total=10_000.0, count=10_000).interval(0.95)
             >>> round(low, 3), round(high, 3)
             (0.986, 1.014)
-
         """
         tail = (1 - confidence) / 2
         most, least = (float(special.chdtri(self.count, p)) for p in (tail, 1 - tail))

@@ -47,7 +47,6 @@ class Stretches:
     Args:
         rows: The number of coins in a batch.
         length: The number of coins in a stretch.
-
     """
 
     def __init__(self, rows: int, length: int) -> None:
@@ -111,7 +110,6 @@ def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -
         pools: For each process, whether it draws from each of `compared_rows`.
         prints: For each process, fingerprints of distinct rows of its data set; 0 if there is none.
         sizes: The number of rows in each data set.
-
     """
     most, many = 1, most_in_common(prints)
     for one in range(len(prints)):

@@ -51,7 +51,6 @@ class Rounding(NamedTuple):
     Attributes:
         shift: The rounding error made when canaries were added.
         variance: The variance that rounding added when the noise was added and afterwards.
-
     """
 
     shift: Floats
@@ -97,7 +96,6 @@ def of_dirac(
         >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
         >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
         True
-
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
     shift, rounded = rounding or Rounding.none(len(seen))
@@ -150,7 +148,6 @@ def of_dense(
         noise: The parts from witnesses; None leaves them out.
         rounding: The effect of rounding on the sums; None if they are precise.
         names: The names of the parameters in `layers`.
-
     """
     seen = _checked(sums, sample_rate, noise_multiplier)
     if not enough_draws(layers or (len(seen),), included, steps, sample_rate, noise_multiplier):

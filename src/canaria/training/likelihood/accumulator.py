@@ -47,7 +47,6 @@ class Totals(NamedTuple):
         sums: The sum of all steps, (coordinates).
         table: The likelihood table, (s, coordinates).
         witnessed: The observations at witnesses.
-
     """
 
     sums: Floats
@@ -66,7 +65,6 @@ class Accumulator:
             and those under correlated noise are scored differently.
         sample_rate: The stated sampling rate, per batch.
         sampling: The stated sampling.
-
     """
 
     layers: tuple[int, ...]

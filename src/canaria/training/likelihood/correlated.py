@@ -49,7 +49,6 @@ class Correlation(Schedule):
         >>> bands = Strategy.toeplitz([1.0, 0.5], steps=8)
         >>> Correlation(mechanism=Correlated(bands, CyclicPoisson(2, 0.5), noise_multiplier=1.0)).words
         'correlated noise, 2 bands, cyclic Poisson sampling 2 x 0.5'
-
     """
 
     mechanism: Correlated

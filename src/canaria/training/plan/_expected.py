@@ -49,7 +49,6 @@ class Expected:
         >>> from canaria.training.plan import Expected
         >>> Expected(mean=0.51, deviation=0.19, low=0.25, high=0.87).mean
         0.51
-
     """
 
     mean: float
@@ -152,7 +151,6 @@ def expected_bound(
         >>> expected = expected_bound(training, canaries=1000, delta=1e-5)
         >>> 0.4 < expected.mean < 0.55
         True
-
     """
     return checked_audit(training, canaries, per_coordinate, delta, confidence, rule).expected(CAREFUL)
 
@@ -183,7 +181,6 @@ def planned_rule(
         >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
         >>> planned_rule(training, canaries=1000, delta=1e-5)
         Around(k=121)
-
     """
     ranked = checked_audit(training, canaries, per_coordinate, delta, confidence, None)
     around = replace(ranked, rule=(rule := ranked.around()))
@@ -223,7 +220,6 @@ def refutation_power(
         >>> power = refutation_power(training, claimed=2.0, too_small=4.0, canaries=1000, delta=1e-5)
         >>> round(power, 1)
         1.0
-
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
     return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small), CAREFUL)

@@ -82,7 +82,6 @@ def plan(
         found.expected.mean  # 0.51: the bound to expect of correct training
         found.refuted_from  # 3.2: how many times too small the noise must be to refute the claim
         ```
-
     """
     claimed = checks.real("epsilon", epsilon)
     if not 0 < claimed < math.inf:
