@@ -4,22 +4,25 @@ Audits and recordings share this interface. An audit answers from its recording 
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canaria._core.seeds import Seed
-from canaria.bounds.bound import Bound
+from canaria.bounds.bound import Bound, delta_of
 from canaria.bounds.conformance import LEVEL, Conformance
 from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.claims.families import Family
+from canaria.game.guesser import batched
+from canaria.game.replay import replay_own
 from canaria.game.transcript import Transcript
-from canaria.rules import AdaptiveRule, Rule
+from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.conformance.tested import conformance_of, not_tested
-from canaria.training.guesses import bound_of, transcript_of
-from canaria.training.results import contradictions_with, result_of
+from canaria.training.results import contradictions_with, promised, result_of
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
+
+_ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
 
 
 class Recorded(ABC):
@@ -48,7 +51,18 @@ class Recorded(ABC):
         Raises:
             InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
         """
-        return transcript_of(self.recording(), rule, score=score, adaptive=adaptive, rng=rng)
+        run = self.recording()
+        summed = "sum of updates" if run.unit == "client" else "gradient sum"
+        return replay_own(
+            run.bits,
+            run.sums,
+            batched(lambda _, known: run.losses(known, score)),
+            rule,
+            run.rounds() if adaptive else None,
+            run.seed if rng is None else rng,
+            adjacency="add-remove",
+            about=_ABOUT.format(summed=summed, unit=run.unit),
+        )
 
     def bound(
         self,
@@ -79,16 +93,12 @@ class Recorded(ABC):
         Raises:
             InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
         """
-        return bound_of(
-            self.recording(),
-            delta,
-            confidence,
-            rule=rule,
-            score=score,
-            adaptive=adaptive,
-            rng=rng,
-            family=family,
-        )
+        run = self.recording()
+        tested = run.family(family)
+        if rule is None and tested is not None:
+            rule = Matched(tested, confidence)
+        game = run.transcript(rule, score=score, adaptive=adaptive, rng=rng)
+        return game.bound(delta, confidence, family=tested)
 
     def conformance(
         self,
@@ -161,16 +171,9 @@ class Recorded(ABC):
         Raises:
             InputError: If an argument is not usable, or if a claim is given without its delta.
         """
-        return result_of(
-            self.recording(),
-            claimed,
-            delta,
-            confidence,
-            rule=rule,
-            score=score,
-            adaptive=adaptive,
-            adjacency=adjacency,
-            family=family,
-            rungs=rungs,
-            name=name,
-        )
+        run = self.recording()
+        tested = run.family(family)
+        claim = promised(run, claimed, delta, adjacency, tested)
+        asked = delta_of(claim, delta)
+        bound = run.bound(asked, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
+        return result_of(run, claim, bound, score=score, adaptive=adaptive, rungs=rungs, name=name)
