@@ -106,25 +106,6 @@ class LaplaceDP(Claim):
         return self.epsilon
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu at which mu-Gaussian DP is (epsilon, delta)-DP, rounded down.
-
-    Args:
-        epsilon: At least 0.
-        delta: Strictly between 0 and 1.
-    """
-    asked, limit = checks.nonnegative("epsilon", epsilon), checks.delta(delta)
-    if not 0 < limit < 1:
-        raise InputError(f"delta must be strictly between 0 and 1, got {shown(delta)}")
-    low, high = 0.0, 1.0
-    while GaussianDP(high).delta_at(asked) <= limit:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if GaussianDP(middle).delta_at(asked) <= limit else (low, middle)
-    return low
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
 
