@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Concatenate, Final, Literal, ParamSpec
 
 import numpy as np
 from scipy import special
@@ -40,6 +40,7 @@ class Games:
 
 Shape = tuple[int, int]
 Draw = Callable[[Shape, np.random.Generator, float], Games]
+Settings = ParamSpec("Settings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +158,17 @@ class Case:
     @property
     def _releases_nothing(self) -> bool:
         return self.epsilon == self.delta == 0 and self.fair
+
+
+def drawing(
+    play: Callable[Concatenate[Shape, np.random.Generator, float, Settings], Games],
+) -> Callable[Settings, Draw]:
+    """Turn a function that plays games into one of its settings that returns the `draw` of a case."""
+
+    def of(*args: Settings.args, **kwargs: Settings.kwargs) -> Draw:
+        return lambda shape, rng, level: play(shape, rng, level, *args, **kwargs)
+
+    return of
 
 
 def coins(shape: Shape, rng: np.random.Generator) -> Bits:
