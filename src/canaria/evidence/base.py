@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from canaria._core.effort import Effort
 from canaria._core.kinds import Kind
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family
+from canaria.evidence import _text
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -82,9 +83,10 @@ class Evidence(Kind):
     """The observations of an audit, with their p-value against a claim.
 
     A new kind is one frozen dataclass that defines `method`, `assumptions`, `elements`, `p_value` and
-    `tally`. `Evidence.from_dict` reads it back as soon as the class is defined. Fields that are not plain
-    data need a `to_dict`. Every other member has a default that is valid for any kind, though it may be slow
-    or say little: no formula is used that was proved for another kind (the grid of Theorem 17 suits all).
+    `tally`. `Evidence.from_dict` reads it back as soon as the class is defined. Fields that are arrays or
+    evidence are written by `to_dict`, and need a `read`. Every other member has a default that is valid for
+    any kind, though it may be slow or say little: no formula is used that was proved for another kind (the
+    grid of Theorem 17 suits all).
 
     Attributes:
         elements: The number of hidden bits of the audit.
@@ -176,6 +178,10 @@ class Evidence(Kind):
         order.
         """
         return False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data for JSON; arrays and other evidence too."""
+        return {name: _text.plain(value) for name, value in super().to_dict().items()}
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.to_dict() == other.to_dict()

@@ -109,14 +109,6 @@ class Bets(Evidence):
         """The name of the method: "mixture bets" if no confidences are stated, else "bets"."""
         return "mixture bets" if self.confidences is None else "bets"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Confidences and hits, for JSON."""
-        return {
-            "confidences": _text.numbers_to_json(self.confidences),
-            "hits": _text.hits_to_text(self.hits),
-            "elements": self.elements,
-        }
-
     @classmethod
     def read(cls, confidences: object, hits: object, elements: int) -> "Bets":  # type: ignore[override]
         """Evidence from the fields that `to_dict` wrote."""

@@ -12,7 +12,6 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria._core.kinds import to_dict
 from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _independent
@@ -130,17 +129,6 @@ class MatchedCounts(Evidence):
         return evidence
 
     read = of_counts  # type: ignore[assignment]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts at the looks, for JSON."""
-        return {
-            "family": to_dict(self.family),
-            "elements": self.elements,
-            "confidence": self.confidence,
-            "taken": self.taken.tolist(),
-            "correct": self.correct.tolist(),
-            "independent": self.independent,
-        }
 
     @property
     def method(self) -> str:

@@ -96,7 +96,7 @@ class Ranking(Evidence):
         0.147496
     """
 
-    hits: Hits | None = field(repr=False)
+    hits: Hits | None = field(init=False, repr=False)
     elements: int
     grid: Integers
     counts: Integers
@@ -183,16 +183,6 @@ class Ranking(Evidence):
         return evidence
 
     read = of_counts  # type: ignore[assignment]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts at the looks, for JSON."""
-        return {
-            "grid": self.grid.tolist(),
-            "counts": self.counts.tolist(),
-            "elements": self.elements,
-            "committed": self.committed,
-            "one_sided": self.one_sided,
-        }
 
     def fixed(self) -> str:
         """The choices that were fixed before the bits were revealed."""

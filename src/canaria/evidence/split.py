@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 from canaria._core import checks
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria._core.kinds import to_dict
 from canaria.claims import Claim
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
@@ -131,10 +130,6 @@ class Split(Evidence):
         parts = [part.best_of_size(max(1, round(part.most_guesses * factor))) for part in self.parts]
         known = tuple(part for part in parts if part is not None)
         return Split(known, self.shares) if len(known) == len(parts) else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The parts and their shares, for JSON."""
-        return {"parts": [to_dict(part) for part in self.parts], "shares": list(self.shares)}
 
     @classmethod
     def read(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":  # type: ignore[override]

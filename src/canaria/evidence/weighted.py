@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -104,15 +104,6 @@ class Weighted(Evidence):
             losses=values if weights is None else None,
             elements=checks.elements(elements, len(seen)),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Hits and weights or losses, for JSON."""
-        return {
-            "hits": _text.hits_to_text(self.hits),
-            "weights": _text.numbers_to_json(self.weights),
-            "losses": _text.numbers_to_json(self.losses),
-            "elements": self.elements,
-        }
 
     @classmethod
     def read(  # type: ignore[override]
