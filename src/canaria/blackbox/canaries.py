@@ -95,16 +95,13 @@ def blank(
 
 
 def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) -> Integers:
-    """Texts of random tokens.
+    """Texts of random tokens, as an array of shape (count, length).
 
     Args:
         count: The number of texts.
         length: The number of tokens in each text.
         vocabulary: The size of the vocabulary, at least 2; tokens are integers from 0 to `vocabulary - 1`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The tokens, as an array of shape (count, length).
 
     Example:
         >>> random_tokens(2, 3, 1000, rng=0).shape

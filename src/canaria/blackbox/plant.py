@@ -118,9 +118,6 @@ def plant(
         form: "replace": a canary either replaces its stand-in or is left out. "zero-out": all canaries are
             added, and `weights` says which of them count.
 
-    Returns:
-        The data set to train on, with the coins and the places of the canaries.
-
     Example:
         >>> import numpy as np
         >>> planted = plant((np.zeros((50, 3)), np.zeros(50)), (np.ones((4, 3)), np.ones(4)), rng=0)

@@ -150,13 +150,11 @@ class Bound:
     def result(self, claim: Claim | None = None, *, name: str = "audit") -> Result:
         """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
 
+        If the claim is not refuted, the result has the ladder from the claim down to the bound.
+
         Args:
             claim: What was promised, at the delta of the bound or as a curve.
             name: What was audited.
-
-        Returns:
-            The result; where the claim is not refuted, with the ladder from it down to the bound. The command
-            line makes the same one from the same bound.
 
         Example:
             >>> from canaria import Counts, lower_bound

@@ -54,7 +54,7 @@ class Histogram:
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, bits: npt.ArrayLike, bins: int = 50) -> "Histogram | None":
-        """Count scores in bins of equal width.
+        """Count scores in bins of equal width; None if all scores are equal, or bins would be too narrow.
 
         With more than 2,000 scores the bins span the 0.1% to 99.9% quantiles, and scores beyond are counted
         in the outermost bins.
@@ -63,9 +63,6 @@ class Histogram:
             scores: One number per element; infinite scores are allowed.
             bits: Which elements were included (booleans, 0/1 or -1/+1).
             bins: The number of bins.
-
-        Returns:
-            The histogram, or None if all scores are equal or no bins can be made.
 
         Example:
             >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
@@ -164,13 +161,12 @@ class Ladder:
     def of_scores(cls, claimed: float, estimate: float, bound: float) -> Self | None:
         """The ladder if only scores are known, so that the three gaps cannot be told apart.
 
+        None if the bound lies above the claim, or the claim is infinite.
+
         Args:
             claimed: The claimed epsilon, at the top of the ladder.
             estimate: The epsilon at which the observed accuracy is the expected one.
             bound: The bound at the end of the ladder.
-
-        Returns:
-            The ladder, or None if the bound lies above the claim or the claim is infinite.
 
         Example:
             >>> from canaria.bounds import Ladder

@@ -29,16 +29,14 @@ def reach(
 ) -> float | None:
     """The epsilon that perfect guesses would prove; no audit of this size can show more.
 
+    None if the size of the audit is not known: no guess was made, or the kind does not say.
+
     Args:
         evidence: Evidence of the kind and size in question.
         delta: The delta of the bound.
         confidence: The confidence of the bound.
         guesses: The number of guesses, if it is not that of the evidence.
         family: The family of claims to test, as in `lower_bound`.
-
-    Returns:
-        The epsilon, or None if the size of the audit is not known (no guess was made, or the kind does not
-            say).
 
     Example:
         >>> from canaria import Counts

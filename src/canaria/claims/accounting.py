@@ -45,7 +45,7 @@ def dpsgd_epsilon(
 def dpsgd_noise_multiplier(
     epsilon: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
-    """The noise multiplier at which an accountant gives this epsilon.
+    """The noise multiplier at which an accountant gives this epsilon, rounded up by at most 1e-6 of itself.
 
     For "rdp", a first search with few integer orders finds the best order. The second one uses the orders of
     dp-accounting near it, where its minimum lies: all orders would take many times as long.
@@ -56,9 +56,6 @@ def dpsgd_noise_multiplier(
         steps: The number of steps.
         sample_rate: The sampling rate, above 0 and at most 1.
         accountant: "rdp" or "pld".
-
-    Returns:
-        The noise multiplier, rounded up by at most 1e-6 of itself.
 
     Raises:
         InputError: If an argument is out of range, or if no noise multiplier between 1e-5 and 1e5 gives this

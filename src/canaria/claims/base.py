@@ -87,13 +87,10 @@ class Claim(Kind):
         """The epsilon from which on lines add nothing: delta is 0 there, or far below any level."""
 
     def delta_at(self, epsilon: float) -> float:
-        """The delta that the claim promises at this epsilon.
+        """The delta that the claim promises at this epsilon, for both directions, rounded up.
 
         Args:
             epsilon: At least 0.
-
-        Returns:
-            The delta, for both directions, rounded up.
         """
         asked = np.array([checks.nonnegative("epsilon", epsilon)])
         return float(max(side[0] for side in self.profile(asked)))
@@ -124,7 +121,7 @@ class Claim(Kind):
         return self.epsilon_at(delta) * (1 - _EPSILON_ERROR)
 
     def point(self, charged: float, flips: float = FLIPS_AT_POINT) -> "ApproximateDP":
-        """The point of the curve at which it is tested by evidence that knows (epsilon, delta) alone.
+        """The point, a weaker claim, at which evidence that knows (epsilon, delta) alone tests the curve.
 
         A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`, so
         any point that is fixed in advance is valid (Theorem 28). The point depends on the claim, on the
@@ -134,9 +131,6 @@ class Claim(Kind):
             charged: The number of elements that delta is charged for.
             flips: The flips that delta buys at the point, fixed in advance; the default suits tests of level
                 0.05.
-
-        Returns:
-            The point, which is a weaker claim.
         """
 
         # B = n delta (1 - p) falls with epsilon. Without delta a smaller epsilon would be easier to refute,

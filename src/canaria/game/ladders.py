@@ -33,14 +33,11 @@ _MOST_GAMES: Final = 50
 
 
 def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
-    """The ladder of a mechanism whose gaps are known.
+    """The ladder of a mechanism whose gaps are known; None if its epsilon or the bound is infinite.
 
     Args:
         found: The gaps of the mechanism, from `canaria.theory.gaps`.
         bound: The bound at the end of the ladder.
-
-    Returns:
-        The ladder, or None if the epsilon of the mechanism or the bound is infinite.
 
     Example:
         >>> from canaria import play
@@ -68,15 +65,14 @@ def ladder_of_dpsgd(
 ) -> Ladder | None:
     """The ladder of DP-SGD, from simulated runs with the stated noise.
 
+    None if the bound lies above the claim, or the claim is infinite.
+
     Args:
         mechanism: DP-SGD with its stated settings.
         n: The number of canaries.
         claimed: The claimed epsilon, at the top of the ladder.
         bound: The bound at the end of the ladder.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
-
-    Returns:
-        The ladder, or None if the bound lies above the claim or the claim is infinite.
 
     Example:
         >>> from canaria import play

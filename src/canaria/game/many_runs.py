@@ -69,7 +69,7 @@ def many_runs(
     rule: Rule | AdaptiveRule | None = None,
     rng: Seed = None,
 ) -> Transcript:
-    """Classic auditing: run the mechanism many times on neighbouring data sets.
+    """Classic auditing: run the mechanism many times on neighbouring data sets, each run an element.
 
     Args:
         mechanism: A mechanism of `canaria.mechanisms`, whose privacy loss is the score, or a function
@@ -82,9 +82,6 @@ def many_runs(
             function as mechanism.
         rule: How scores become guesses; by default `Ranked()`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The transcript of a game with one element per run.
 
     Raises:
         InputError: If an argument is not usable, or if `pair` and `score` are missing for a function or given

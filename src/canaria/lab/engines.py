@@ -67,7 +67,7 @@ def run_blocks(
     executor: Executor | None,
     on_block: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Rows]:
-    """Run every block that the store does not have, and save each as it finishes.
+    """Run every block that the store does not have, save each as it finishes, and return the rows by name.
 
     Args:
         function: The function to call; it returns the rows of a block.
@@ -75,9 +75,6 @@ def run_blocks(
         store: The store for finished blocks; None keeps them in memory.
         executor: The executor to run on; None runs one block after the other in this process.
         on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
-
-    Returns:
-        The rows of every block, by its name.
 
     Example:
         >>> from canaria.lab.engines import run_blocks

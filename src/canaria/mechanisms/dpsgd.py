@@ -205,7 +205,7 @@ def algorithm_3(
     rng: np.random.Generator,
     clip: float = 1.0,
 ) -> Floats:
-    """The paper's DP-SGD as written, step by step: a reference, O(T n d).
+    """The noisy clipped sums, (steps, d), of the paper's DP-SGD as written: a reference, O(T n d).
 
     Args:
         gradients: The gradients, (n, d).
@@ -214,9 +214,6 @@ def algorithm_3(
         noise_multiplier: The noise multiplier.
         rng: The generator.
         clip: The clip norm.
-
-    Returns:
-        The noisy clipped sum of every step, (steps, d).
 
     Example:
         >>> import numpy as np
@@ -238,7 +235,7 @@ def algorithm_3(
 def log_likelihoods_of(
     released: npt.ArrayLike, most: int, sample_rate: float, noise_multiplier: float
 ) -> Floats:
-    """L(m) of released values for m = 0 ... `most`, as `SubsampledGaussian` accumulates them.
+    """L(m) of released values for m = 0 ... `most`, in the last axis, as `SubsampledGaussian` adds them up.
 
     It includes the Gaussian constant, so that it is the log density itself.
 
@@ -247,9 +244,6 @@ def log_likelihoods_of(
         most: The largest number of included elements on a coordinate.
         sample_rate: The sampling rate.
         noise_multiplier: The noise multiplier.
-
-    Returns:
-        The log likelihoods, (..., most + 1).
 
     Example:
         >>> import numpy as np

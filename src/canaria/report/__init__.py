@@ -19,14 +19,11 @@ __all__ = ["chart_of", "compare", "notebook_of", "page_of", "text_of", "write_re
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
-    """Render the HTML report on one or several results.
+    """Render the HTML report on one or several results, as a page that needs no other file.
 
     Args:
         results: The results.
         title: The title of the page; by default the name of the result, or the number of audits.
-
-    Returns:
-        A page that needs no other file.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound
@@ -59,15 +56,12 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
 
 def chart_of(result: "Result", what: str | None = None) -> "Chart":
-    """Draw one chart of a result.
+    """Draw one chart of a result; a notebook shows it, and `save` writes it as SVG.
 
     Args:
         result: The result.
         what: "claim", "rungs", "confidence", "guesses", "scores" or "gaps"; by default "rungs" for a training
             audit, and "claim" for any other.
-
-    Returns:
-        The chart; a notebook shows it, and `save` writes it as SVG.
 
     Raises:
         InputError: If the result has no such chart.
@@ -94,9 +88,6 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
 
     Args:
         results: The results, or bounds, in a list or by name.
-
-    Returns:
-        The comparison. It prints as a table, displays in a notebook, and has `chart` and `to_csv()`.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound

@@ -30,11 +30,7 @@ class Guesses:
     signs: Bits
 
     def hits(self, bits: Bits) -> Hits:
-        """Compare the guesses with the bits; an abstention is never right.
-
-        Returns:
-            Whether each guess was right, in the order of guessing.
-        """
+        """Whether each guess is right, in the order of guessing; an abstention never is."""
         return np.asarray(bits[self.order] == self.signs)
 
 

@@ -66,9 +66,6 @@ def efficacy(
         trials: The number of simulated games, if outputs cannot be enumerated and no closed form is known.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The accuracy, with its standard error.
-
     Raises:
         InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 
@@ -129,14 +126,11 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
 
 
 def ddp(mechanism: AnalysedMechanism, n: int) -> float:
-    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon.
+    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon, or infinite.
 
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-
-    Returns:
-        The largest |loss|; it may be infinite.
 
     Example:
         >>> from canaria.mechanisms import RandomizedResponse, Xor

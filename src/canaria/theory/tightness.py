@@ -52,7 +52,7 @@ def tightness(
     trials: int = 200,
     rng: Seed = None,
 ) -> Tightness:
-    """Simulate how the number of exposed elements grows with n.
+    """Simulate how the number of exposed elements, its mean and its 5% quantile, grows with n.
 
     Args:
         make: A function that returns the mechanism for n elements.
@@ -60,9 +60,6 @@ def tightness(
         level: An element is exposed if its |loss| is at least this.
         trials: The number of simulated games for each n.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The mean and the 5% quantile of the number of exposed elements, for each n.
 
     Example:
         >>> from canaria.mechanisms import RandomizedResponse

@@ -138,9 +138,6 @@ class Loop(Recorded):
                 their sum. With it, canaries are rows of 10 clip norms that it must clip, so the audit covers
                 the clipper too. Without it, canaries join the sum as if they had been clipped.
 
-        Returns:
-            The noisy sum with canaries. Use it for training.
-
         Raises:
             InputError: If a function returns arrays of other shapes, if `clip` does not return a sum of
                 gradients clipped to the clip norm, or if the sum is in half precision.

@@ -117,9 +117,6 @@ class Recorded(ABC):
             steps: The number of steps to test; by default the recorded number.
             sample_rate: The sampling rate to test; by default the stated one.
             noise_multiplier: The noise multiplier to test; by default the stated one.
-
-        Returns:
-            The p-value and its parts, and the noise and canary weight estimated from the sums.
         """
         return conformance_of(
             self.recording(), steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier

@@ -11,13 +11,10 @@ from canaria.claims.noise import GaussianDP, LaplaceDP
 
 
 def family_of(claim: Claim) -> Family | None:
-    """The family that a claim belongs to.
+    """The family that a claim belongs to; None for a curve of your own, and for a composition.
 
     Args:
         claim: The claim.
-
-    Returns:
-        The family; None for a curve of your own, and for a composition.
 
     Example:
         >>> family_of(GaussianDP(1.0))

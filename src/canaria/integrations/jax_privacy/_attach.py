@@ -74,9 +74,6 @@ def attach(
             sampler and clipper then process them.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
-    Returns:
-        The audit. Compute a bound or a report from the last state of its privatizer.
-
     Example:
         >>> import jax
         >>> import jax.numpy as jnp

@@ -60,9 +60,6 @@ def attach_plan(
         injection: The way canaries enter: "sum", drawn by the plan's sampling, or "head"; see `attach`.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
-    Returns:
-        The audit. Compute a bound or a report from the last state of its privatizer.
-
     Raises:
         InputError: If the plan does not state all settings, or cannot be audited.
 

@@ -81,9 +81,6 @@ class Audit(Recorded):
             watch: An existing watch; by default a new one is made.
             **how: The arguments of a new `Watch`. Its `every` is at most 16.
 
-        Returns:
-            The watch. Its `reading()` is the state so far.
-
         Raises:
             InputError: If an argument is not usable, or if no weight shows its noise alone.
 

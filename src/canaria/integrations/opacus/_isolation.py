@@ -70,9 +70,6 @@ def check_isolation(
             about rows x rows steps.
         rng: A seed for the choice of rows in a large batch.
 
-    Returns:
-        Whether rows are isolated, and if not, which row affects which, how much, and the likely cause.
-
     Raises:
         InputError: If the batch has fewer than three rows, or the loss differs from call to call.
 

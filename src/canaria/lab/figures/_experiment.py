@@ -76,9 +76,6 @@ def summary(rows: list[Row]) -> list[Row]:
     Args:
         rows: Rows with `value`; rows that agree in all other keys form a group.
 
-    Returns:
-        One row per group, with `mean`, `error` and `trials`.
-
     Example:
         >>> from canaria.lab.figures import summary
         >>> summary([{"x": 1, "value": 2.0}, {"x": 1, "value": 4.0}])

@@ -96,16 +96,13 @@ def blocks(planned: Plan) -> Iterator[Block]:
 def reproduce(
     planned: Plan, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
 ) -> list[Path]:
-    """Play the blocks that are missing, then write the data and pictures of every experiment.
+    """Play the blocks that are missing, write data and pictures of every experiment, and return the paths.
 
     Args:
         planned: The experiments, as `plan` returns them.
         store: The store for finished blocks and for the files.
         executor: The executor to run on; None runs everything in this process.
         on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
-
-    Returns:
-        The paths of the files, sorted.
 
     Example:
         ```python

@@ -142,9 +142,6 @@ def expected_bound(
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
 
-    Returns:
-        The mean of the bound, its standard deviation and its quantiles.
-
     Example:
         >>> from canaria.claims import DpSgd
         >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
