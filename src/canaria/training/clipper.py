@@ -9,7 +9,8 @@ import numpy as np
 
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.training.canaries.designs import PROBES, amplified, raw_norm
+from canaria.training.canaries.designs import raw_norm
+from canaria.training.conformance.clipping import PROBES, amplified
 from canaria.training.leaves import Leaves
 
 _MOST_NUMBERS: Final = 2**24

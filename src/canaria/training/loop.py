@@ -16,19 +16,11 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.training.canaries.designs import (
-    DRAWS,
-    PLACES,
-    Dirac,
-    clipped_apart,
-    derived,
-    hidden_bits,
-    raw_norm,
-    too_heavy_in,
-)
+from canaria.training.canaries.designs import DRAWS, PLACES, Dirac, derived, hidden_bits, raw_norm
 from canaria.training.canaries.witnesses import layout
 from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded

@@ -25,18 +25,11 @@ from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
-from canaria.training.canaries.designs import (
-    DRAWS,
-    HEAD_PARAMETERS,
-    PLACES,
-    Design,
-    derived,
-    hidden_bits,
-    too_heavy,
-)
+from canaria.training.canaries.designs import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits
 from canaria.training.canaries.sampling import POISSON
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.clipping import too_heavy
 from canaria.training.conformance.names import numbered
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording

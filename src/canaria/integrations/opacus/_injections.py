@@ -31,18 +31,9 @@ from canaria.integrations.opacus._places import FINE, Places, SampleGradients
 from canaria.integrations.opacus._poisson import Poisson
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of
-from canaria.training.canaries.designs import (
-    DRAWS,
-    PLACES,
-    Dense,
-    Design,
-    Dirac,
-    derived,
-    raw_norm,
-    too_heavy,
-    unclipped,
-)
+from canaria.training.canaries.designs import DRAWS, PLACES, Dense, Design, Dirac, derived, raw_norm
 from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.clipping import too_heavy, unclipped
 
 _ROUNDINGS: Final = 16
 """Rounding errors of the sums by which a canary may seem heavier than it is."""

@@ -16,7 +16,7 @@ from canaria.integrations.opacus._internals import (
     clips_flat,
     is_sharded,
 )
-from canaria.training.canaries.designs import PROBES, amplified
+from canaria.training.conformance.clipping import PROBES, amplified
 
 _ROWS: Final = (len(PROBES), len(PROBES) + 2)
 """Probes are tried in two batches, which have rows without a gradient as well."""
