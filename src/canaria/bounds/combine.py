@@ -56,15 +56,25 @@ class Combined:
     def result(self, claim: Claim | None = None, *, name: str = "several audits") -> "Result":
         """The joint bound with a claim, to be saved and reported; it names every audit."""
         made = self.bound.result(claim, name=name)
-        listed = {f"audit {place}": line for place, line in enumerate(self._listed(), start=1)}
+        lines = (
+            f"{name}: ε ≥ {epsilon} with {sure} confidence, {right} guesses right, {elements} elements "
+            f"({method})"
+            for name, epsilon, sure, right, elements, method in self._rows()
+        )
+        listed = {f"audit {place}": line for place, line in enumerate(lines, start=1)}
         return replace(made, facts={**listed, **made.facts})
 
-    def _listed(self) -> list[str]:
-        """A line for each audit."""
+    def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
+        """Each audit with its bound, confidence, right guesses, elements and method."""
         return [
-            f"{name}: ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence, "
-            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
-            f"({bound.method})"
+            (
+                name,
+                bound.epsilon_text,
+                f"{percent(bound.confidence)}%",
+                f"{bound.tally.correct} of {bound.tally.taken}",
+                str(bound.evidence.elements),
+                bound.method,
+            )
             for name, bound in self.bounds.items()
         ]
 
@@ -78,10 +88,9 @@ class Combined:
         joint, width = self.bound, max(map(len, self.bounds))
         shows = f"as {self.best} shows" if joint.epsilon > 0 else "none shows more"
         lines = [
-            f"  {name:<{width}}  ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence: "
-            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
-            f"({bound.method})"
-            for name, bound in self.bounds.items()
+            f"  {name:<{width}}  ε ≥ {epsilon} with {sure} confidence: {right} guesses right, {elements} "
+            f"elements ({method})"
+            for name, epsilon, sure, right, elements, method in self._rows()
         ]
         if len(self.bounds) == 1:
             return "\n".join([f"{joint.short}, {shows}", *lines])
@@ -89,18 +98,7 @@ class Combined:
 
     def _repr_html_(self) -> str:
         head = ("audit", "ε ≥", "confidence", "guesses right", "elements", "method")
-        rows = [
-            (
-                name,
-                bound.epsilon_text,
-                f"{percent(bound.confidence)}%",
-                f"{bound.tally.correct} of {bound.tally.taken}",
-                str(bound.evidence.elements),
-                bound.method,
-            )
-            for name, bound in self.bounds.items()
-        ]
-        return markup.paragraph(f"{self.bound.short}.") + markup.tabulated(head, rows)
+        return markup.paragraph(f"{self.bound.short}.") + markup.tabulated(head, self._rows())
 
     @property
     def explanation(self) -> str:
