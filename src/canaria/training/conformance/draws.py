@@ -14,12 +14,12 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from canaria._core.arrays import Floats, Integers
 from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, Part, sidak
 from canaria.training.canaries.sampling import POISSON, Schedule
-from canaria.training.conformance.laws import chi_squared, normal_scores
+from canaria.training.conformance.laws import chi_squared, normal, normal_scores
 
 _MOST_ROWS: Final = 2**22
 """With more rows than this, single rows are not tracked."""
@@ -188,7 +188,7 @@ def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list
     shown, stated = float(drawn.sizes.mean()), drawn.rows * sample_rate
     return [
         Part(
-            float(2 * special.ndtr(-abs(mean))),
+            normal(mean),
             f"batches have {shown:.4g} rows on average, where the stated rate gives {stated:.4g}",
             LEAKS if mean > 0 else SAFE,  # rows take part more, or less, often than the accountant assumes
         ),

@@ -20,6 +20,11 @@ def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Float
     return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
 
 
+def normal(score: float) -> float:
+    """The two-sided p-value of a standard normal value."""
+    return float(2 * special.ndtr(-abs(score)))
+
+
 def chi_squared(value: float, freedom: int) -> float:
     """The two-sided p-value of a sum of `freedom` squares of standard normal values."""
     return min(1.0, float(2 * min(special.chdtr(freedom, value), special.chdtrc(freedom, value))))

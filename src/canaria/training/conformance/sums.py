@@ -33,6 +33,7 @@ from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
 from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
 from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trials
+from canaria.training.conformance import laws
 from canaria.training.conformance.names import named
 
 FEWEST: Final = 4
@@ -268,8 +269,7 @@ def _joined(
         ),
     }
     parts = {
-        name: Part(_two_sided_normal(value), *causes[name])
-        for name, value in zip(directions, along, strict=False)
+        name: Part(laws.normal(value), *causes[name]) for name, value in zip(directions, along, strict=False)
     }
     rests, freedoms, inside, inner = _within_layers(normal, columns, layers)
     if inner > len(along):
@@ -306,17 +306,11 @@ def _orthonormal(columns: list[Floats]) -> Floats:
     return basis
 
 
-def _two_sided_normal(value: float) -> float:
-    return float(2 * special.ndtr(-abs(value)))
-
-
 def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
     """The smallest two-sided p-value of independent chi-squared values (Sidak-corrected), and its index."""
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0
-    tails = 2 * np.minimum(
-        special.chdtr(freedoms[real], values[real]), special.chdtrc(freedoms[real], values[real])
-    )
+    tails = [laws.chi_squared(values[one], freedoms[one]) for one in real]
     least = int(np.argmin(tails))
-    return sidak(float(tails[least]), len(real)), int(real[least])
+    return sidak(tails[least], len(real)), int(real[least])
