@@ -32,8 +32,7 @@ def report(
     from canaria._core.errors import shown
     from canaria.files.verify import read_checked
     from canaria.report.formats import require_known, write_report
-    from canaria.report.names import told_apart
-    from canaria.report.section import explain
+    from canaria.report.section import explain, told_apart
 
     require_free(out, files)
     if out is not None:

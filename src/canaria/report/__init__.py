@@ -120,8 +120,7 @@ def notebook_of(result: "Result") -> str:
 
 
 def _explained(results: "Sequence[Result]") -> "list[Section]":
-    from canaria.report.names import told_apart
-    from canaria.report.section import explain
+    from canaria.report.section import explain, told_apart
 
     names = told_apart([result.name for result in results])
     return [explain(result, name=name) for result, name in zip(results, names, strict=True)]

@@ -16,8 +16,7 @@ from canaria.bounds.bound import Bound
 from canaria.bounds.result import Result
 from canaria.report import brief
 from canaria.report.chart import Chart
-from canaria.report.names import told_apart
-from canaria.report.section import Section
+from canaria.report.section import Section, told_apart
 from canaria.report.svg import BLUE, GREY, PURPLE, Key, Scale, arrow, dot, grid, line, named_row, ring
 
 _ROW: Final = 40
