@@ -14,15 +14,8 @@ from scipy import special
 from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
+from canaria.mechanisms import _sets
 from canaria.mechanisms._protocol import Outcomes, Output, called
-from canaria.mechanisms._sets import (
-    count_loss,
-    included_in_sets,
-    revealed_in_sets,
-    set_rounds,
-    sets_of,
-    spread,
-)
 
 _ENUMERABLE: Final = 20_000
 
@@ -53,16 +46,16 @@ class CountInSets:
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials, sets)."""
-        return included_in_sets(bits, self.size)
+        return _sets.included_in_sets(bits, self.size)
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the count of the hidden elements of the set."""
-        included, hidden = revealed_in_sets(known, self.size)
-        return spread(_odds(output - included, hidden), known, self.size)
+        included, hidden = _sets.revealed_in_sets(known, self.size)
+        return _sets.spread(_odds(output - included, hidden), known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """The first element of every set, then the second, and so on."""
-        return set_rounds(n, self.size)
+        return _sets.set_rounds(n, self.size)
 
     def ddp(self, n: int) -> float:
         """Infinite: all or none of a set may be included."""
@@ -70,7 +63,7 @@ class CountInSets:
 
     def outcomes(self, n: int) -> Outcomes | None:
         """All combinations of counts, if they are few; else None."""
-        sizes = sets_of(n, self.size)
+        sizes = _sets.sets_of(n, self.size)
         if np.prod(sizes + 1.0) > _ENUMERABLE:
             return None
         outputs = np.stack(np.meshgrid(*(np.arange(s + 1) for s in sizes), indexing="ij"), -1)
@@ -99,12 +92,12 @@ class Count:
     def loss(self, output: Output, known: Bits) -> Floats:
         """ln(k / (h - k)) with k of the h hidden ones included."""
         n = known.shape[1]
-        included, hidden = revealed_in_sets(known, n)
-        return spread(_odds(output[:, None] - included, hidden), known, n)
+        included, hidden = _sets.revealed_in_sets(known, n)
+        return _sets.spread(_odds(output[:, None] - included, hidden), known, n)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One element after the other."""
-        return set_rounds(n, n)
+        return _sets.set_rounds(n, n)
 
     def ddp(self, n: int) -> float:
         """Infinite: all or none may be included."""
@@ -147,17 +140,17 @@ class NoisyCountInSets:
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy counts, (trials, sets)."""
-        counts = included_in_sets(bits, self.size)
+        counts = _sets.included_in_sets(bits, self.size)
         return counts + rng.normal(scale=self.sigma, size=counts.shape)
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the Gaussian likelihood of every count."""
         distance = (output[..., None] - np.arange(self.size + 1)) / self.sigma
-        return count_loss(-0.5 * distance**2, known, self.size)
+        return _sets.count_loss(-0.5 * distance**2, known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """The first element of every set, then the second, and so on."""
-        return set_rounds(n, self.size)
+        return _sets.set_rounds(n, self.size)
 
     def ddp(self, n: int) -> float:
         """Infinite: the loss grows with the output."""
@@ -211,11 +204,11 @@ class Symmetric:
         logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
         if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
             raise InputError("log_density must return one number per output for every count")
-        return count_loss(logs[:, None, :], known, n)
+        return _sets.count_loss(logs[:, None, :], known, n)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One element after the other."""
-        return set_rounds(n, n)
+        return _sets.set_rounds(n, n)
 
     def ddp(self, n: int) -> float:
         """The privacy level, which is an upper limit."""

@@ -11,12 +11,7 @@ from jax import numpy as jnp
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.integrations.jax_privacy._internals import (
-    added_deviation,
-    is_privatizer,
-    noising_matrix,
-    norm_bound,
-)
+from canaria.integrations.jax_privacy import _internals
 from canaria.training.canaries.designs import Design
 from canaria.training.likelihood.correlated import Correlation
 
@@ -54,12 +49,12 @@ class Training:
 
 def require_private(privatizer: object, *, independent: bool) -> None:
     """Refuse transformations without noise, and correlated noise if it should be `independent`."""
-    if not is_privatizer(privatizer):
+    if not _internals.is_privatizer(privatizer):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
             f"got {type(privatizer).__name__}"
         )
-    matrix = noising_matrix(privatizer, _LOOKED_AT) if independent else None
+    matrix = _internals.noising_matrix(privatizer, _LOOKED_AT) if independent else None
     if matrix is not None and not np.allclose(matrix, np.eye(len(matrix)), atol=1e-6):
         raise InputError(
             "privatizer adds noise that is correlated over the steps (matrix factorization), or changes: "
@@ -68,7 +63,7 @@ def require_private(privatizer: object, *, independent: bool) -> None:
 
 
 def positive_norm(clip_norm: object) -> float:
-    norm = checks.real("clip_norm", norm_bound(clip_norm))
+    norm = checks.real("clip_norm", _internals.norm_bound(clip_norm))
     if not 0 < norm < math.inf:
         raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
     return norm
@@ -96,7 +91,7 @@ def with_noise_of(privatizer: object, training: Training, *, deviation: float) -
     training would be accused. One of JAX Privacy's own examples does this: its accountant is about adding a
     row, but its noise is calibrated for replacing one, which has twice the sensitivity.
     """
-    added, expected = added_deviation(privatizer), training.clip_norm * deviation
+    added, expected = _internals.added_deviation(privatizer), training.clip_norm * deviation
     if added is None or expected == 0 or abs(added / expected - 1) <= _CLOSE:
         return training
     times, said = added / expected, training.noise_multiplier
