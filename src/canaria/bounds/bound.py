@@ -17,12 +17,7 @@ from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims.families import Family, tested
 from canaria.evidence.base import Evidence, Inversion, Tally
-from canaria.evidence.inversion import (
-    GRID_IN_WORDS,
-    expected_at,
-    last_refuted,
-    weakest_refuted,
-)
+from canaria.evidence.inversion import GRID_IN_WORDS, expected_at, last_refuted, weakest_refuted
 
 if TYPE_CHECKING:
     import pandas as pd

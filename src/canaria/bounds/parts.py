@@ -68,10 +68,7 @@ class Histogram:
             >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
             Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
         """
-        values, included = (
-            checks.vector("scores", scores, infinite=True),
-            checks.two_valued("bits", bits),
-        )
+        values, included = (checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits))
         finite = values[np.isfinite(values)]
         if len(finite) == 0 or finite.max() == finite.min():
             return None

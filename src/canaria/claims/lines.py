@@ -40,11 +40,7 @@ class Lines:
         slopes, allowed = slopes[kept], allowed[kept]
         meet = -np.diff(allowed) / np.diff(slopes)
         checks.assign(
-            self,
-            kappas=slopes,
-            deltas=allowed,
-            corners_q=meet,
-            corners_p=allowed[:-1] + slopes[:-1] * meet,
+            self, kappas=slopes, deltas=allowed, corners_q=meet, corners_p=allowed[:-1] + slopes[:-1] * meet
         )
 
     def largest(self, q: npt.ArrayLike) -> Floats:

@@ -75,8 +75,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def canaria(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Audit differential privacy in one run: valid lower bounds on epsilon.

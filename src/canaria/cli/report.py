@@ -12,8 +12,7 @@ from canaria.cli._progress import working
 
 def report(
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin."),
+        list[str], typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin.")
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write it here: .html, .md or .txt.")

@@ -97,12 +97,7 @@ class Bets(Evidence):
                     f"confidences must be at least 0 and below 1, got {stated[bad][0]:g}; "
                     "after a bet with confidence 1, one wrong guess would lose everything"
                 )
-        checks.assign(
-            self,
-            confidences=stated,
-            hits=seen,
-            elements=checks.elements(elements, len(seen)),
-        )
+        checks.assign(self, confidences=stated, hits=seen, elements=checks.elements(elements, len(seen)))
 
     @property
     def method(self) -> str:

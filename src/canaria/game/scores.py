@@ -128,14 +128,7 @@ def result_of_scores(
     """
     values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
     bound = audit_scores(
-        scores,
-        bits,
-        delta_of(claim, delta),
-        confidence,
-        rule,
-        rng=rng,
-        adjacency=adjacency,
-        family=family,
+        scores, bits, delta_of(claim, delta), confidence, rule, rng=rng, adjacency=adjacency, family=family
     )
     digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
     return replace(

@@ -60,11 +60,7 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
     sees_draws = True
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Attach to the optimizer and loader of the Trainer, with the saved state if training is resumed."""
         optimizer, loader = kwargs["optimizer"], kwargs["train_dataloader"]

@@ -8,12 +8,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria.evidence import Ranking
-from canaria.rules._guesses import (
-    Guesses,
-    OneShot,
-    falling,
-    tails_alternating,
-)
+from canaria.rules._guesses import Guesses, OneShot, falling, tails_alternating
 
 _WIDTH: Final = 1.5
 """Looks range from k / 1.5 to 1.5 k."""

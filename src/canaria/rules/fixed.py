@@ -7,13 +7,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria.evidence import Counts, UncommittedCounts, Weighted
-from canaria.rules._guesses import (
-    Guesses,
-    OneShot,
-    falling,
-    highest,
-    tails_alternating,
-)
+from canaria.rules._guesses import Guesses, OneShot, falling, highest, tails_alternating
 
 
 @dataclass(frozen=True)
@@ -132,10 +126,7 @@ class Threshold:
         taken = np.flatnonzero((np.abs(scores) >= self.t) & (scores != 0))
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         total = len(scores)
-        return OneShot(
-            guesses,
-            lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
-        )
+        return OneShot(guesses, lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total))
 
 
 @dataclass(frozen=True)

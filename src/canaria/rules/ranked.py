@@ -40,15 +40,8 @@ class Ranked:
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
         """Commit to the three orders."""
         order = falling(scores, rng)
-        upward, downward = (
-            np.ones(len(order), dtype=np.int8),
-            np.full(len(order), -1, dtype=np.int8),
-        )
-        orders = (
-            tails_alternating(order),
-            Guesses(order, upward),
-            Guesses(order[::-1], downward),
-        )
+        upward, downward = (np.ones(len(order), dtype=np.int8), np.full(len(order), -1, dtype=np.int8))
+        orders = (tails_alternating(order), Guesses(order, upward), Guesses(order[::-1], downward))
         return RankedOrders(orders)
 
     def looks(self, elements: int) -> Integers:

@@ -115,11 +115,7 @@ class Loop(Recorded):
         return self._leaves.shaped(self._added)
 
     def step(
-        self,
-        clipped_sum: Any,
-        add_noise: Callable[[Any], Any],
-        *,
-        clip: Callable[[Any], Any] | None = None,
+        self, clipped_sum: Any, add_noise: Callable[[Any], Any], *, clip: Callable[[Any], Any] | None = None
     ) -> Any:
         """Do a whole step: `noisy = recorder.step(clipped_sum, add_noise)`, not `add_noise(clipped_sum)`.
 

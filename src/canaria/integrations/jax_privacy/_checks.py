@@ -77,10 +77,7 @@ def stated(
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
     checks.sample_rate(sample_rate)
     return Training(
-        clip_norm=norm,
-        noise_multiplier=float(noise_multiplier),
-        sample_rate=float(sample_rate),
-        steps=steps,
+        clip_norm=norm, noise_multiplier=float(noise_multiplier), sample_rate=float(sample_rate), steps=steps
     )
 
 

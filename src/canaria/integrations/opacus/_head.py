@@ -318,12 +318,7 @@ def _last_layer(model: nn.Module, name: str | None) -> nn.Module:
 
 
 def with_canary_head(
-    model: nn.Module,
-    dataset: Any,
-    canaries: int,
-    per_coordinate: int = 1,
-    *,
-    last_layer: str | None = None,
+    model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1, *, last_layer: str | None = None
 ) -> tuple[nn.Module, MarkedRows]:
     """Add canaries to a model and a data set, for `attach(..., injection="head")`; make both private.
 

@@ -307,12 +307,7 @@ MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows
 
 
 def _spread(
-    optimizer: DPOptimizer,
-    design: Design,
-    seed: int,
-    home: Sequence[int] = (),
-    *,
-    spanning: int = 0,
+    optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: int = 0
 ) -> tuple[Places, float]:
     """The places of canaries, and the norm of a canary in clip norms."""
     norms, across = _internals.layer_norms(optimizer), layers_with_room(optimizer, design)

@@ -37,13 +37,7 @@ _TF32: Final = 2.0**-10
 
 
 def check_isolation(
-    model: nn.Module,
-    optimizer: DPOptimizer,
-    loss: Loss,
-    batch: Any,
-    *,
-    rows: int = 8,
-    rng: seeds.Seed = None,
+    model: nn.Module, optimizer: DPOptimizer, loss: Loss, batch: Any, *, rows: int = 8, rng: seeds.Seed = None
 ) -> Isolation:
     """Check that no row of a batch changes another row's contribution to the clipped sum.
 

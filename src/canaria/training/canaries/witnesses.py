@@ -254,10 +254,7 @@ def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
     ends = np.cumsum(single)
     return [
         np.concatenate(
-            [
-                np.arange(end - own, end),
-                ends[-1] + np.flatnonzero([place in some for some in spanned]),
-            ]
+            [np.arange(end - own, end), ends[-1] + np.flatnonzero([place in some for some in spanned])]
         ).astype(np.int64)
         for place, (own, end) in enumerate(zip(single.tolist(), ends.tolist(), strict=True))
     ]
