@@ -106,7 +106,6 @@ class Bets(Evidence):
 
     @classmethod
     def read(cls, confidences: object, hits: object, elements: int) -> "Bets":  # type: ignore[override]
-        """Evidence from the fields that `to_dict` wrote."""
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 
@@ -123,7 +122,6 @@ class Bets(Evidence):
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "each guess and its stake before its own bit; bits revealed earlier were known"
 
     def progress(self, claim: Claim) -> Progress:

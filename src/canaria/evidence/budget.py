@@ -93,7 +93,6 @@ class Budget(Evidence):
         return cls(correct, taken, taken, elements)
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return f"the budget of {self.budget} guesses, and each guess before its own bit"
 
     def progress(self, claim: Claim) -> Progress:
@@ -106,7 +105,6 @@ class Budget(Evidence):
 
     @property
     def most_guesses(self) -> int:
-        """The budget."""
         return self.budget
 
     def best_of_size(self, guesses: int) -> "Budget":

@@ -41,7 +41,6 @@ class _CountFields(Evidence):
     elements: int
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"
 
     def __post_init__(self) -> None:
@@ -127,7 +126,6 @@ class Counts(_CountFields):
 
     @classmethod
     def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Counts":
-        """The count."""
         return cls(correct, taken, elements, one_sided)
 
     def holds_adaptively(self, guessed: int | None) -> bool:
@@ -279,7 +277,6 @@ class UncommittedCounts(_CountFields):
         return verdict
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "the threshold, and every guess; how many it takes came out of the output"
 
     @property

@@ -231,7 +231,6 @@ class MatchedCounts(Evidence):
         return Progress(self.taken, self.correct)
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         numbers = f"{len(self.taken)} numbers in all, {self.taken[0]} to {self.taken[-1]}"
         return (
             f"for every claim of the family of {self.family}, up to four numbers of guesses and their shares "

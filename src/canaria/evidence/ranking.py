@@ -185,7 +185,6 @@ class Ranking(Evidence):
     read = of_counts  # type: ignore[assignment]
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return (
             f"the number of ranked guesses, {self.committed}, and the {len(self.grid)} of them examined "
             f"({self.grid[0]} to {self.grid[-1]}); every guess and their order"

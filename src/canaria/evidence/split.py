@@ -64,7 +64,6 @@ class Split(Evidence):
 
     @property
     def method(self) -> str:
-        """The methods of the parts."""
         return " + ".join(dict.fromkeys(part.method for part in self.parts))
 
     @property
@@ -79,7 +78,6 @@ class Split(Evidence):
         return Effort(claims, claims + max((part.bound for part in parts), default=0.0))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         parts = dict.fromkeys(part.fixed() for part in self.parts)
         shares = " + ".join(f"{share:g}" for share in self.shares)
         return "; ".join(
@@ -133,7 +131,6 @@ class Split(Evidence):
 
     @classmethod
     def read(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":  # type: ignore[override]
-        """Evidence from the fields that `to_dict` wrote."""
         return cls(tuple(Evidence.from_dict(part) for part in parts), tuple(shares))
 
 

@@ -109,7 +109,6 @@ class Weighted(Evidence):
     def read(  # type: ignore[override]
         cls, hits: object, weights: object, losses: object, elements: int
     ) -> "Weighted":
-        """Evidence from the fields that `to_dict` wrote."""
         return cls(
             _text.hits_from_text(hits),
             weights=_text.numbers_from_json("weights", weights),
@@ -127,7 +126,6 @@ class Weighted(Evidence):
         return Tally(int(right[1:].sum()), int(taken[1:].sum()))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "every guess and its weight"
 
     def progress(self, claim: Claim) -> Progress:

@@ -31,12 +31,10 @@ class Repeated:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of the mechanism."""
         return self.mechanism.epsilon
 
     @property
     def adjacency(self) -> str:
-        """The adjacency of the mechanism."""
         return self.mechanism.adjacency
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Any:

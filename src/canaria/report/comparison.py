@@ -37,7 +37,6 @@ class Row:
 
     @property
     def claim(self) -> str:
-        """The claim, for a table."""
         return "–" if self.result.claimed is None else f"ε = {self.result.claimed:.6g}"
 
     @property
@@ -49,13 +48,11 @@ class Row:
 
     @property
     def guesses(self) -> str:
-        """Right guesses, for a table."""
         right, taken = self.result.bound.tally
         return f"{right} of {taken}"
 
     @property
     def answer(self) -> str:
-        """The verdict, for a table."""
         return brief.answer(self.result)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +89,6 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The default title."""
         return f"{len(self.rows)} audits compared"
 
     @property

@@ -61,7 +61,6 @@ class RankedOrders:
         return self.orders[0]
 
     def reveal(self, bits: Bits) -> Split:
-        """Compare each order with the bits."""
         parts = zip(self.orders, ONE_SIDED, strict=True)
         return Split(
             tuple(Ranking(guesses.hits(bits), one_sided=one_sided) for guesses, one_sided in parts), SHARES

@@ -41,7 +41,6 @@ class Clipper:
         self._clip, self._leaves, self._norm, self._template = clip, leaves, clip_norm, template
 
     def sum_of(self, rows: Sequence[Row]) -> list[Floats]:
-        """The clipped sum of these rows."""
         shapes = self._leaves.shapes
         total = [np.zeros(shape) for shape in shapes]
         at_once = max(1, _MOST_NUMBERS // sum(self._leaves.sizes))

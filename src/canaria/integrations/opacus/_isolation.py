@@ -117,7 +117,6 @@ class _Step:
         return self._loss(self.model, _taken(self._batch, list(rows)))
 
     def clipped(self, rows: Sequence[int]) -> Floats:
-        """The clipped sum of these rows."""
         self.forward(rows).backward()
         parts = [part.detach().flatten().float() for part in _internals.clipped_sum(self._optimizer)]
         return torch.cat(parts).cpu().numpy()
@@ -239,7 +238,6 @@ def _named(module: nn.Module, name: str) -> str:
 
 
 def _taken(batch: Any, rows: list[int]) -> Any:
-    """These rows of a batch."""
     if isinstance(batch, Tensor | np.ndarray):
         return batch[rows] if batch.ndim else batch
     if isinstance(batch, MutableMapping):

@@ -163,7 +163,6 @@ class Places:
         return self.values[self._canaries].float()
 
     def read_witnesses(self) -> Tensor:
-        """The remainders at the witnesses."""
         return self.values[self._witnesses].float()
 
     def norm(self) -> Tensor:

@@ -33,7 +33,6 @@ class Matrix:
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells))
 
     def of(self, auditor: str) -> tuple[Cell, ...]:
-        """The cells of one auditor."""
         return tuple(cell for cell in self.cells if cell.auditor == auditor)
 
     @property

@@ -52,7 +52,6 @@ class Dirac:
 
     @property
     def words(self) -> str:
-        """The design in words."""
         return f"{self.count} unit gradients, {self.per_coordinate} per coordinate"
 
     @property
@@ -104,7 +103,6 @@ class Dense:
 
     @property
     def words(self) -> str:
-        """The design in words."""
         return f"{self.count} random directions over the same {self.coordinates} coordinates"
 
     def gradients(self) -> Floats:

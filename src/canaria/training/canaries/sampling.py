@@ -34,12 +34,10 @@ class Trials(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The expected number of heads."""
         return self.number * self.rate
 
     @property
     def variance(self) -> float:
-        """The variance of the number of heads."""
         return self.mean * (1 - self.rate)
 
     def law(self) -> tuple[Integers, Floats]:
@@ -57,12 +55,10 @@ class Chances(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The expected number."""
         return float(np.arange(len(self.each)) @ self.each)
 
     @property
     def variance(self) -> float:
-        """The variance of the number."""
         return float(np.square(np.arange(len(self.each)) - self.mean) @ self.each)
 
     def law(self) -> tuple[Integers, Floats]:
