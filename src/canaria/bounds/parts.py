@@ -24,13 +24,9 @@ class Histogram:
     """Scores of included and of excluded elements, counted in bins.
 
     Attributes:
-        edges: The edges of the bins, rising.
+        edges: The edges of the bins, rising; at most 401.
         included: The number of included elements in each bin.
         excluded: The number of excluded elements in each bin.
-
-    Raises:
-        InputError: If the edges do not rise, if there are more than 400 bins, or if a count is not an integer
-            of at least 0.
 
     Example:
         >>> from canaria.bounds import Histogram
@@ -116,11 +112,8 @@ class Ladder:
     Attributes:
         top: The name of the first epsilon, such as "the claim".
         epsilon: The epsilon at the top.
-        steps: The steps, from the top down.
+        steps: The steps, from the top down; at most 20, all finite.
         how: Where the numbers come from.
-
-    Raises:
-        InputError: If there are more than 20 steps, or if an epsilon is negative or not finite.
 
     Example:
         >>> from canaria.bounds import Ladder, Step

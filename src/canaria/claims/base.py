@@ -260,9 +260,6 @@ class ApproximateDP(Claim):
         Args:
             delta: The delta of the bound.
             adjacency: The adjacency of the bound.
-
-        Raises:
-            InputError: If the bound is at a smaller delta, or of another adjacency.
         """
         if delta < self.delta:
             raise InputError(

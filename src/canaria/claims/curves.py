@@ -114,10 +114,7 @@ class Composed(Claim):
     Gaussian claims compose to one exactly; the rest by the privacy loss distributions of dp-accounting.
 
     Attributes:
-        parts: The claims.
-
-    Raises:
-        InputError: If there are no claims, or if they are for different adjacencies.
+        parts: The claims, at least one, all for the same neighbours.
 
     Example:
         >>> round(Composed((GaussianDP(3.0), GaussianDP(4.0))).epsilon_at(1e-5), 2)

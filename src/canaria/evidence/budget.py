@@ -51,13 +51,10 @@ class Budget(Evidence):
     the greedy delta rule, which is looser). It is searched on a fixed grid, as B changes with epsilon.
 
     Attributes:
-        correct: The number of right guesses.
-        taken: The number of guesses taken.
-        budget: The number of guesses at which guessing was to stop.
+        correct: The number of right guesses, at most `taken`.
+        taken: The number of guesses taken, at most `budget`.
+        budget: The number of guesses at which guessing was to stop, from 1 to `elements`.
         elements: The number of hidden bits of the audit, guessed or not.
-
-    Raises:
-        InputError: If not 0 <= correct <= taken <= budget <= elements, or if the budget is 0.
 
     Example:
         >>> from canaria.claims import ApproximateDP

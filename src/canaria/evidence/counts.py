@@ -99,14 +99,11 @@ class Counts(_CountFields):
     nearly exact, and by the recursion of Mahloujifar et al. (2024); the smaller counts (Theorem 14).
 
     Attributes:
-        correct: The number of right guesses.
-        taken: The number of guesses.
-        elements: The number of hidden bits of the audit, guessed or not.
+        correct: The number of right guesses, at most `taken`.
+        taken: The number of guesses, at most `elements`.
+        elements: The number of hidden bits of the audit, guessed or not; at least 1.
         one_sided: Whether all guesses have the same sign, fixed before the output was seen. (A sign that was
             chosen from the output does not count.)
-
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
 
     Example:
         >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)

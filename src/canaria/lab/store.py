@@ -70,11 +70,7 @@ class Store:
         return self.path(name).exists()
 
     def load(self, name: str) -> list[dict[str, Any]]:
-        """Load the rows of a finished block.
-
-        Raises:
-            InputError: If the file cannot be read or is damaged.
-        """
+        """Load the rows of a finished block."""
         rows: list[dict[str, Any]] = _read(self.path(name))
         return rows
 

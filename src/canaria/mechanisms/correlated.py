@@ -29,13 +29,10 @@ class Correlated:
     """Training with correlated noise; each canary has a coordinate to itself.
 
     Attributes:
-        strategy: The matrix C.
+        strategy: The matrix C; some laws of participation allow only so many bands.
         participation: The steps in which rows take part: `InOrder`, `BallsInBins`, `CyclicPoisson` or
             `MinSeparation`.
         noise_multiplier: The noise over the sensitivity, positive and finite.
-
-    Raises:
-        InputError: If the noise multiplier is out of range, or if strategy and participation do not fit.
 
     Example:
         >>> from canaria import play

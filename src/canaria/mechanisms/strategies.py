@@ -19,10 +19,7 @@ class Strategy:
     """A lower triangular matrix C with a positive diagonal: training adds the noise C^-1 z.
 
     Args:
-        matrix: The matrix, (T, T).
-
-    Raises:
-        InputError: If it is not square, lower triangular, finite and positive on the diagonal.
+        matrix: The matrix, (T, T), finite.
 
     Example:
         >>> from canaria.mechanisms import Strategy
@@ -53,11 +50,8 @@ class Strategy:
         """The strategy whose entries depend on the distance from the diagonal alone.
 
         Args:
-            column: Its first column without the zeros at its end: one number for each band.
+            column: Its first column without the zeros at its end: one for each band, the first positive.
             steps: The number of steps.
-
-        Raises:
-            InputError: If the column is empty, longer than `steps`, or does not begin with a positive number.
         """
         first = np.asarray(column, dtype=np.float64)
         checks.integer("steps", steps, 1)

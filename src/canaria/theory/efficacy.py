@@ -62,12 +62,9 @@ def efficacy(
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        k: The number of guesses; by default all n.
-        trials: The number of simulated games, if outputs cannot be enumerated and no closed form is known.
+        k: The number of guesses, at most n; by default all n.
+        trials: The number of simulated games, at least 2, if no exact formula is known.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Raises:
-        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import NameAndShame
@@ -112,7 +109,7 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
     Example:
@@ -149,7 +146,7 @@ def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, 
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
     Example:

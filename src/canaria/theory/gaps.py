@@ -102,12 +102,9 @@ def gaps(
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        k: The number of guesses; by default all n.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        k: The number of guesses, at most n; by default all n.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Raises:
-        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import Xor

@@ -191,9 +191,6 @@ class Loop(Recorded):
             real: The clipped sum of your own rows alone, which the auditor knows.
             clipped: After `draw_each`, the clipped sum of rows and canaries before the noise. With it, the
                 report says if your loop clipped a canary to more than the clip norm.
-
-        Raises:
-            InputError: If nothing was drawn for this step, or if an argument has another shape.
         """
         self._see(noisy_sum, real, None if clipped is None else self._leaves.read("clipped", clipped))
 

@@ -47,9 +47,6 @@ class Recorded(ABC):
             score: "likelihood" or "sum".
             adaptive: Whether the bits of a round are revealed after it.
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
-
-        Raises:
-            InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
         """
         run = self.recording()
         summed = "sum of updates" if run.unit == "client" else "gradient sum"
@@ -89,9 +86,6 @@ class Recorded(ABC):
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
             family: The family of claims to test, or its name; "dpsgd" is DP-SGD with the steps and the rate
                 of this run. The rule is then `Matched(family, confidence)` by default.
-
-        Raises:
-            InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
         """
         run = self.recording()
         tested = run.family(family)

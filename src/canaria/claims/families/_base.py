@@ -161,9 +161,6 @@ def tested(family: Family, elements: int) -> Floats:
         family: The family.
         elements: The number of elements of the audit.
 
-    Raises:
-        InputError: If the claims are not a chain.
-
     Example:
         >>> from canaria.claims import families
         >>> found = families.tested(families.Laplace(), elements=1000)
@@ -186,9 +183,6 @@ def require_constant(family: Family) -> None:
 
     Args:
         family: The family.
-
-    Raises:
-        InputError: If it can change.
 
     Example:
         >>> from canaria.claims import families

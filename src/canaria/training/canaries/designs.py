@@ -30,11 +30,8 @@ class Dirac:
 
     Attributes:
         count: The number of canaries.
-        per_coordinate: The number of canaries per coordinate. Some coordinates have fewer if `count` is not a
-                multiple of it.
-
-    Raises:
-        InputError: If not 1 <= per_coordinate <= count.
+        per_coordinate: The number of canaries per coordinate, at most `count`; some coordinates have fewer if
+            `count` is not a multiple of it.
 
     Example:
         >>> from canaria.training import Dirac

@@ -139,12 +139,9 @@ class Sampling(Schedule):
         kind: "poisson": each row takes part in each batch by an independent coin. "shuffled": each row takes
             part once per pass over the data, in random order. "fixed-size": each batch is a fresh random
             subset of one size.
-        accumulated: The number of batches per step.
+        accumulated: The number of batches per step; it divides `batches`.
         batches: The number of batches per pass, if it is not 1 over the sampling rate. An attached audit
             reads it from the data loader.
-
-    Raises:
-        InputError: If the kind is unknown, or if batches cannot be divided into steps.
 
     Example:
         >>> Sampling("poisson", accumulated=4).words

@@ -38,11 +38,8 @@ class Correlation(Schedule):
     """The way rows take part, and the correlation of the noise between steps.
 
     Attributes:
-        mechanism: The strategy, the law of participation and the noise multiplier.
+        mechanism: The strategy, the law of participation and the noise multiplier, which must not be 0.
         planned: The stated number of steps, if `mechanism` covers only the first of them.
-
-    Raises:
-        InputError: If there is no noise.
 
     Example:
         >>> from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
