@@ -6,7 +6,7 @@ revealed bit is -1 or +1 and a hidden one 0.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,20 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
     def epsilon(self) -> float: ...
     def ddp(self, n: int) -> float: ...
     def outcomes(self, n: int) -> Outcomes | None: ...
+
+
+class Unbounded:
+    """A mechanism whose loss has no limit, and whose outputs are not listed unless it says so."""
+
+    epsilon: ClassVar[float] = math.inf
+
+    def ddp(self, n: int) -> float:
+        """Infinite: some output shows an element for certain, or the loss grows with the output."""
+        return math.inf
+
+    def outcomes(self, n: int) -> Outcomes | None:
+        """None: outputs are continuous, or not known."""
+        return None
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:

@@ -19,13 +19,13 @@ import numpy.typing as npt
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output
+from canaria.mechanisms._protocol import Output, Unbounded
 from canaria.mechanisms.participation import Participation
 from canaria.mechanisms.strategies import Strategy
 
 
 @dataclass(frozen=True, eq=False)
-class Correlated:
+class Correlated(Unbounded):
     """Training with correlated noise; each canary has a coordinate to itself.
 
     Attributes:
@@ -49,7 +49,6 @@ class Correlated:
     participation: Participation
     noise_multiplier: float
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
@@ -99,10 +98,3 @@ class Correlated:
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """All at once: revealed bits are of no use."""
         return (np.arange(n),)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""

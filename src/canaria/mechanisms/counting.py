@@ -15,13 +15,13 @@ from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
 from canaria.mechanisms import _sets
-from canaria.mechanisms._protocol import Outcomes, Output, called
+from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, called
 
 _ENUMERABLE: Final = 20_000
 
 
 @dataclass(frozen=True)
-class CountInSets:
+class CountInSets(Unbounded):
     """Releases the number of included elements in each set of consecutive elements.
 
     If k of the s hidden elements of a set are included, the loss of each is ln(k / (s - k)), which is
@@ -39,7 +39,6 @@ class CountInSets:
 
     size: int
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -57,10 +56,6 @@ class CountInSets:
         """The first element of every set, then the second, and so on."""
         return _sets.set_rounds(n, self.size)
 
-    def ddp(self, n: int) -> float:
-        """Infinite: all or none of a set may be included."""
-        return math.inf
-
     def outcomes(self, n: int) -> Outcomes | None:
         """All combinations of counts, if they are few; else None."""
         sizes = _sets.sets_of(n, self.size)
@@ -72,7 +67,7 @@ class CountInSets:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Unbounded):
     """Releases the number of included elements; its efficacy is 1/2 + E|Bin(n, 1/2) - n/2| / n.
 
     Example:
@@ -83,7 +78,6 @@ class Count:
     """
 
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials,)."""
@@ -99,10 +93,6 @@ class Count:
         """One element after the other."""
         return _sets.set_rounds(n, n)
 
-    def ddp(self, n: int) -> float:
-        """Infinite: all or none may be included."""
-        return math.inf
-
     def outcomes(self, n: int) -> Outcomes:
         """Every count."""
         counts = np.arange(n + 1)
@@ -114,7 +104,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class NoisyCountInSets:
+class NoisyCountInSets(Unbounded):
     """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries.
 
     Attributes:
@@ -131,7 +121,6 @@ class NoisyCountInSets:
     size: int
     sigma: float
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -151,13 +140,6 @@ class NoisyCountInSets:
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """The first element of every set, then the second, and so on."""
         return _sets.set_rounds(n, self.size)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
 
 
 @dataclass(frozen=True)

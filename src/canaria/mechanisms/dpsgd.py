@@ -20,7 +20,7 @@ from scipy import interpolate, special
 from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output
+from canaria.mechanisms._protocol import Output, Unbounded
 from canaria.mechanisms._sets import count_loss
 
 SCORES: Final = ("likelihood", "sum")
@@ -29,7 +29,7 @@ _LARGEST_EXPONENT: Final = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubsampledGaussian:
+class SubsampledGaussian(Unbounded):
     """DP-SGD as a mechanism, whose n elements are spread evenly over `dimension` coordinates.
 
     Each step is a subsampled Gaussian.
@@ -63,7 +63,6 @@ class SubsampledGaussian:
     noise_multiplier: float
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("dimension", self.dimension, 1)
@@ -101,13 +100,6 @@ class SubsampledGaussian:
         return tuple(
             np.arange(start, min(start + self.dimension, n)) for start in range(0, n, self.dimension)
         )
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
 
     def _by_coordinate(self, values: Bits, absent: int) -> Bits:
         """(trials, n) as (trials, s, coordinates in use), padded."""

@@ -9,11 +9,11 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
-from canaria.mechanisms._protocol import Outcomes, Output, certain, one_round
+from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, certain, one_round
 
 
 @dataclass(frozen=True)
-class NameAndShame:
+class NameAndShame(Unbounded):
     """Releases one element, chosen at random: the signed, 1-based index of its bit.
 
     Its loss is infinite and all others are 0, so the efficacy with k guesses is 1/2 + 1 / (2 k).
@@ -26,7 +26,6 @@ class NameAndShame:
     """
 
     adjacency: ClassVar[str] = "replace"
-    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The signed index of the element shown."""
@@ -42,10 +41,6 @@ class NameAndShame:
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One round: revealed bits do not help."""
         return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the element shown is certain."""
-        return math.inf
 
     def outcomes(self, n: int) -> Outcomes:
         """One outcome stands for all: the losses are the same up to their order."""
