@@ -82,16 +82,7 @@ class Planted:
         *,
         family: Family | str | None = None,
     ) -> Bound:
-        """The lower bound on epsilon from scores of the canaries; see `audit_scores`.
-
-        Args:
-            scores: One number per canary, higher meaning "trained on".
-            delta: The delta at which epsilon is bounded.
-            confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
-            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-            family: The family of claims to test, or its name; None for epsilon at delta.
-        """
+        """The lower bound on epsilon from one score per canary; arguments as for `audit_scores`."""
         return bound_of_scores(
             scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency, family=family
         )

@@ -147,10 +147,6 @@ class Bound:
 
         If the claim is not refuted, the result has the ladder from the claim down to the bound.
 
-        Args:
-            claim: What was promised, at the delta of the bound or as a curve.
-            name: What was audited.
-
         Example:
             >>> from canaria import Counts, lower_bound
             >>> from canaria.claims import ApproximateDP

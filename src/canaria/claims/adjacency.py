@@ -47,10 +47,6 @@ def require_same_adjacency(measured: str, claimed: str) -> None:
 def common_adjacency(what: str, adjacencies: Iterable[str]) -> str:
     """The adjacency that several claims or bounds share; "unspecified" is read as add-remove.
 
-    Args:
-        what: What they are, for the error.
-        adjacencies: The adjacency of each.
-
     Returns:
         The adjacency, "unspecified" if none is stated.
 

@@ -87,11 +87,7 @@ class Claim(Kind):
         """The epsilon from which on lines add nothing: delta is 0 there, or far below any level."""
 
     def delta_at(self, epsilon: float) -> float:
-        """The delta that the claim promises at this epsilon, for both directions, rounded up.
-
-        Args:
-            epsilon: At least 0.
-        """
+        """The delta that the claim promises at this epsilon, for both directions, rounded up."""
         asked = np.array([checks.nonnegative("epsilon", epsilon)])
         return float(max(side[0] for side in self.profile(asked)))
 
@@ -150,9 +146,6 @@ class Claim(Kind):
 
         If both signs occur, the deltas of the two directions are averaged. Slopes below 1 come from the other
         direction: P <= delta + kappa Q for all events is Q <= 1 - (1 - delta) / kappa + P / kappa.
-
-        Args:
-            signs: The signs that the guesses may have.
         """
         epsilons = self.slopes()
         return lines_of(epsilons, self.profile(epsilons), signs)
@@ -256,10 +249,6 @@ class ApproximateDP(Claim):
 
         A smaller delta promises more, so a bound at a larger delta than the claim's refutes it too. A bound
         at a smaller delta is about something that was never promised.
-
-        Args:
-            delta: The delta of the bound.
-            adjacency: The adjacency of the bound.
         """
         if delta < self.delta:
             raise InputError(

@@ -107,13 +107,8 @@ class LaplaceDP(Claim):
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
+    """The smallest epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
 
-    Args:
-        mu: The parameter of Gaussian DP, at least 0.
-        delta: Between 0 and 1.
-
-    Returns:
-        The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
+    For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
     """
     return min(GaussianDP(mu).epsilon_at(delta), mu * mu / 2 + 40 * mu)

@@ -98,16 +98,7 @@ class MatchedCounts(Evidence):
         correct: npt.ArrayLike,
         independent: bool = False,
     ) -> "MatchedCounts":
-        """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
-
-        Args:
-            family: The family, or its fields.
-            elements: The number of hidden bits of the audit.
-            confidence: The confidence for which looks were chosen.
-            taken: All numbers of guesses at which hits were counted.
-            correct: The number of right guesses at each of them.
-            independent: Whether elements are assumed not to influence each other.
-        """
+        """Rebuild the evidence, without the single hits, from the number of right guesses at each look."""
         total = checks.integer("elements", elements, 1)
         looked, right = checks.integers("taken", taken), checks.integers("correct", correct)
         checks.same_length("correct", len(right), "taken", len(looked))

@@ -155,13 +155,6 @@ class Ranking(Evidence):
         """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
 
         These numbers are all that the p-value uses.
-
-        Args:
-            grid: The numbers of guesses at which the hits were counted.
-            counts: The number of right guesses at each of them.
-            elements: The number of hidden bits of the audit.
-            committed: The number of ranked guesses, fixed before the output was seen.
-            one_sided: Whether all guesses have one sign, fixed in advance.
         """
         looked = _checked_grid(grid, None)
         right = checks.integers("counts", counts)

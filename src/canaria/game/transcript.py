@@ -53,13 +53,7 @@ class Transcript:
     about: str | None = None
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, *, family: Family | None = None) -> Bound:
-        """The lower bound on epsilon that the game proves.
-
-        Args:
-            delta: The delta at which epsilon is bounded.
-            confidence: The confidence of the bound, strictly between 0 and 1.
-            family: The family of claims to test, instead of epsilon at delta; by default that of the rule.
-        """
+        """The lower bound on epsilon that the game proves."""
         return lower_bound(
             self.evidence,
             delta,

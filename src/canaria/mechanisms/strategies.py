@@ -63,13 +63,7 @@ class Strategy:
 
     @classmethod
     def buffered(cls, decays: npt.ArrayLike, scales: npt.ArrayLike, steps: int) -> "Strategy":
-        """A buffered linear Toeplitz strategy (BLT): 1, then the sum of `scales` x `decays`^(k - 1).
-
-        Args:
-            decays: The decay of each buffer.
-            scales: The weight of each buffer.
-            steps: The number of steps.
-        """
+        """A buffered linear Toeplitz strategy (BLT): 1, then the sum of `scales` x `decays`^(k - 1)."""
         rates, weights = np.asarray(decays, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         if rates.shape != weights.shape or rates.ndim != 1:
             raise InputError(

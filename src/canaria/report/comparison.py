@@ -79,11 +79,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several results side by side. Notebooks display it.
-
-    Attributes:
-        rows: The results with their names, in the order in which they were given.
-    """
+    """Several results side by side. Notebooks display it."""
 
     rows: tuple[Row, ...]
 

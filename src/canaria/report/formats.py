@@ -49,13 +49,7 @@ def _require_page(out: Path) -> None:
 
 
 def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:
-    """Write a report in the format of the file's ending, atomically.
-
-    Args:
-        out: The file to write: `.html`, `.md` or `.txt`.
-        sections: The explained results.
-        title: The title; by default the name of the result, or the number of audits.
-    """
+    """Write a report in the format of the file's ending, atomically."""
     require_known(out)
     write_atomically(out, _report(out.suffix.lower(), sections, title).encode())
 

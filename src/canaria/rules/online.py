@@ -103,11 +103,7 @@ class OnlineRounds:
         return self.play(bits)[1]
 
     def play(self, bits: Bits) -> tuple[Guesses, Bets]:
-        """Play all rounds: the guesses in order, and their evidence.
-
-        Args:
-            bits: The hidden bits, -1 or +1.
-        """
+        """Play all rounds: the guesses in order, and their evidence."""
         known = np.zeros_like(bits)
         trust = np.zeros(len(self.features))
         signs, confidences = [], []

@@ -40,14 +40,7 @@ class Recorded(ABC):
         adaptive: bool = False,
         rng: Seed = None,
     ) -> Transcript:
-        """Play the game on the record: guess the bits, in one run or adaptively.
-
-        Args:
-            rule: The rule that turns scores into guesses; by default `Ranked()`, or `Bet()` if `adaptive`.
-            score: "likelihood" or "sum".
-            adaptive: Whether the bits of a round are revealed after it.
-            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
-        """
+        """Play the game on the record: guess the bits, in one run or adaptively; arguments as for `bound`."""
         run = self.recording()
         summed = "sum of updates" if run.unit == "client" else "gradient sum"
         return replay_own(
@@ -117,11 +110,7 @@ class Recorded(ABC):
         )
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
-        """Faults that conformance may miss in this run, one sentence per topic.
-
-        Args:
-            level: The false-alarm rate at which conformance is judged.
-        """
+        """Faults that conformance may miss in this run, one sentence per topic."""
         return not_tested(self.recording(), level)
 
     def contradictions_with(self, claim: Claim | None) -> tuple[str, ...]:

@@ -83,10 +83,6 @@ class Family(Kind):
     def at(self, epsilon: float, delta: float) -> Claim:
         """The weakest claim of the family that implies (epsilon, delta)-DP.
 
-        Args:
-            epsilon: The epsilon that is promised.
-            delta: The delta that is promised with it.
-
         Returns:
             The claim, up to a factor of 1e-6 in its parameter where epsilon is positive, and rounded to the
                 weaker side.

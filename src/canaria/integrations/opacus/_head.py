@@ -169,12 +169,7 @@ def _like(mask: Tensor, other: Tensor) -> Tensor:
 
 
 class CanaryEmbedding(nn.Module):
-    """An embedding in which only canary rows have gradients, in two parameters. Made by `with_canary_head`.
-
-    Args:
-        design: The canaries.
-        like: A weight of the model, which sets precision and device.
-    """
+    """An embedding in which only canary rows have gradients, in two parameters; see `with_canary_head`."""
 
     included: Tensor
     _taking: Tensor

@@ -17,14 +17,7 @@ from canaria.lab.store import Store, source_digest
 
 
 class Plan(NamedTuple):
-    """The experiments to run.
-
-    Attributes:
-        names: The names of the experiments.
-        quick: Whether to use fewer points and repetitions.
-        trials: The number of repetitions; None uses that of each experiment.
-        seed: The seed.
-    """
+    """The experiments to run."""
 
     names: tuple[str, ...]
     quick: bool = False

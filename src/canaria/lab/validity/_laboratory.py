@@ -145,13 +145,7 @@ class Laboratory:
         executor: Executor | None = None,
         on_block: Callable[[int, int], None] = lambda done, total: None,
     ) -> Matrix:
-        """Play all games and count the false claims.
-
-        Args:
-            store: The store for finished blocks, so that only missing ones are played; None stores nothing.
-            executor: The executor to run on; None runs everything in this process.
-            on_block: Called with the numbers of finished and of all blocks, at the start and after each
-                block.
+        """Play all games and count the false claims; arguments as for `run_blocks`.
 
         Raises:
             InputError: If an auditor cannot be sent to other processes.

@@ -93,11 +93,7 @@ def near_ties(fine: Floats) -> Ties | None:
 
 
 def coincidences(firsts: Floats) -> int:
-    """The number of pairs of noise tensors that begin alike, if above chance; else 0.
-
-    Args:
-        firsts: Three values of each tensor, (tensors, 3), in units of the noise.
-    """
+    """The number of pairs of noise tensors that begin alike, if above chance; else 0."""
     sizes = np.abs(firsts)
     sizes = sizes[(sizes > _SAME).all(axis=1)]  # values of missing noise would all agree
     pairs = len(sizes) * (len(sizes) - 1) / 2

@@ -28,12 +28,7 @@ _PRIOR: Final = 2.0
 
 @dataclass(frozen=True)
 class Squares:
-    """The squares of values that are pure noise, in units of the stated noise.
-
-    Attributes:
-        total: The sum of the squares.
-        count: The number of values.
-    """
+    """The squares of values that are pure noise, in units of the stated noise."""
 
     total: float
     count: int

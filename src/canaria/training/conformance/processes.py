@@ -42,12 +42,7 @@ def stretch_of(sample_rate: float, rows: int) -> int:
 
 
 class Stretches:
-    """Fingerprints of the coins that one sampler tosses, one per stretch of coins.
-
-    Args:
-        rows: The number of coins in a batch.
-        length: The number of coins in a stretch.
-    """
+    """Fingerprints of the coins that one sampler tosses, one per stretch of coins."""
 
     def __init__(self, rows: int, length: int) -> None:
         self._rows, self._length, self._tossed = rows, length, 0

@@ -41,13 +41,7 @@ LEAST_NOISE: Final = 1e-3
 
 
 class Totals(NamedTuple):
-    """The totals over all steps.
-
-    Attributes:
-        sums: The sum of all steps, (coordinates).
-        table: The likelihood table, (s, coordinates).
-        witnessed: The observations at witnesses.
-    """
+    """The totals over all steps."""
 
     sums: Floats
     table: Floats
