@@ -85,6 +85,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
+def printable(text: str) -> str:
+    """Text without control characters, which could move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 def nearest(word: object, known: Iterable[str]) -> str:
     """A suggestion to append to an error message; empty if no known word is similar.
 

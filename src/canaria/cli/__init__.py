@@ -135,6 +135,7 @@ def _give_up_output(error: OSError) -> None:
 
 def _complain(message: str) -> None:
     """Print one line without control characters, which could move the cursor of a terminal."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in message)
+    from canaria._core.errors import printable
+
     if message:
-        typer.echo(f"canaria: {' '.join(printable.split())}", err=True)
+        typer.echo(f"canaria: {' '.join(printable(message).split())}", err=True)

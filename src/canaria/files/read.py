@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from canaria._core import checks
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError, printable, shown
 from canaria.bounds import Bound, limits
 from canaria.bounds.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
 from canaria.bounds.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
@@ -32,14 +32,10 @@ class Stored(NamedTuple):
         record: The whole content of the file.
 
     Example:
-        >>> import tempfile, pathlib
-        >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.files import read_result
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
-        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
-        >>> stored = read_result(saved)
-        >>> stored.result.name, stored.record["name"]
-        ('survey', 'survey')
+        ```python
+        stored = read_result("result.json")
+        stored.result.bound, stored.record["checksum"]
+        ```
     """
 
     result: Result
@@ -278,5 +274,4 @@ def _maybe_words(name: str, value: object) -> str | None:
 
 
 def _words(name: str, value: object) -> str:
-    """Text without control characters, which could move the cursor of a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in limits.text(name, value))
+    return printable(limits.text(name, value))

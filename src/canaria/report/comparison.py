@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from canaria._core import markup
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError, printable, shown
 from canaria._core.kinds import plain
 from canaria._core.rounding import percent, rounded_down
 from canaria.bounds.bound import Bound
@@ -176,7 +176,7 @@ def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Co
     if not results:
         raise InputError("a comparison must have at least one result, got none")
     names = told_apart([result.name for result in results], files)
-    rows = (Row(_printable(name), result) for name, result in zip(names, results, strict=True))
+    rows = (Row(printable(name), result) for name, result in zip(names, results, strict=True))
     return Comparison(tuple(rows))
 
 
@@ -247,11 +247,6 @@ def _short(name: str) -> str:
     plain_name = " ".join(name.split()) or "…"
     half = _LONGEST // 2
     return plain_name if len(plain_name) <= _LONGEST else f"{plain_name[:half]}…{plain_name[1 - half :]}"
-
-
-def _printable(name: str) -> str:
-    """A name on one line, without terminal control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
 def _inert(value: object) -> object:

@@ -17,12 +17,7 @@ _COLUMNS: Final = 100
 
 
 def require_known(out: Path) -> None:
-    """Refuse an ending in which no report can be written, before anything is computed.
-
-    Raises:
-        InputError: If the ending is unknown (a page named .pdf would not open), or if it is that of a page
-            and the extra `report` is not installed.
-    """
+    """Refuse an ending in which no report can be written, before anything is computed."""
     if out.suffix.lower() not in _REPORTS:
         raise InputError(
             f"a report is HTML (.html), Markdown (.md) or text (.txt), got {shown(str(out))}; for a PDF, "
