@@ -9,7 +9,7 @@ from canaria._core.errors import InputError, shown
 from canaria._core.kinds import Kind, to_dict
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A field of evidence as plain data."""
     if isinstance(value, np.ndarray) and value.dtype == np.bool_:
         return (value.astype(np.uint8) + ord("0")).tobytes().decode("ascii")

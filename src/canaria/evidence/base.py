@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy.typing as npt
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.kinds import Kind
-from canaria.claims import ApproximateDP, Claim
+from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.families import Family
+from canaria.claims.lines import Lines
 from canaria.evidence import _text
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
@@ -243,3 +245,16 @@ def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
     spaced = np.geomspace(min(first, len(hits)), len(hits), points)
     taken = np.unique(np.rint(spaced).astype(np.int64))
     return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])
+
+
+def lines_of(claim: Claim, signs: Signs = Signs.BOTH) -> Lines:
+    """The lines of a claim, remembered: bounds against a family ask for the same ones again and again."""
+    try:
+        return _remembered(claim, signs)
+    except TypeError:  # a claim that can change has no hash
+        return claim.lines(signs)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(claim: Claim, signs: Signs) -> Lines:
+    return claim.lines(signs)

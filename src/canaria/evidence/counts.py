@@ -18,7 +18,6 @@ from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.lines import Lines
 from canaria.evidence import _sway
-from canaria.evidence._lines import lines_of
 from canaria.evidence.base import (
     ALL_COUNTED,
     COMMITTED,
@@ -28,6 +27,7 @@ from canaria.evidence.base import (
     Inversion,
     Tally,
     elements_for,
+    lines_of,
 )
 
 _PLACES: Final = 32

@@ -15,9 +15,17 @@ from canaria._core.errors import InputError, shown
 from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _independent
-from canaria.evidence._lines import lines_of
 from canaria.evidence._looks import MOST_OF_LOOKS, Look, Stretch, around, planned
-from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
+from canaria.evidence.base import (
+    ALL_COUNTED,
+    FAIR_COINS,
+    NOT_ADAPTIVE,
+    Evidence,
+    Inversion,
+    Progress,
+    Tally,
+    lines_of,
+)
 
 MISFIT: Final = 0.05
 """The false-alarm rate at which the assumption of independent elements is withdrawn."""
