@@ -122,12 +122,9 @@ class Bound:
         """Whether the claim is refuted: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
 
         Args:
-            claim: The claim to compare with. A bound against a family refutes claims of that family alone; a
-                bound without one refutes a curve if it lies above its epsilon at the delta of the bound.
-
-        Returns:
-            Whether the bound lies above the claim; with a family, whether the claim is `self.claim` or a
-                stronger one.
+            claim: The claim to compare with. A bound against a family refutes `self.claim` and all stronger
+                claims of that family; a bound without one refutes a claim if it lies above its epsilon, which
+                for a curve is that at the delta of the bound.
 
         Raises:
             InputError: If it is not a claim, if it is not of the family of the bound, has a larger delta than

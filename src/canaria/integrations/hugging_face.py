@@ -46,9 +46,6 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise, or None.
 
-    Raises:
-        InputError: If training cannot be audited as it is; the message says what to change.
-
     Example:
         ```python
         callback = CanaryAudit(injection="sum", canaries=1000, rng=0)

@@ -37,9 +37,6 @@ class CanaryAudit(AttachesAudit, Callback):
         sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise, or None.
 
-    Raises:
-        InputError: If `injection` is "rows".
-
     Example:
         ```python
         callback = CanaryAudit(injection="sum", canaries=1000, rng=0)
