@@ -3,6 +3,7 @@
 Columns are in the order of guessing, and a score of 0 abstains.
 """
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -88,28 +89,14 @@ def know_the_others(shape: Shape, rng: np.random.Generator, level: float, epsilo
     return guessed(np.repeat(revealed, shape[1], axis=1), size, rng)
 
 
+_earlier = partial(Case, known="earlier")
 ADAPTIVE: Final = (
-    Case("stop-ahead-0", "stop when ahead", stop_when_ahead(0.0), 0.0, known="earlier"),
-    Case("stop-ahead-2", "stop when ahead", stop_when_ahead(2.0), 2.0, known="earlier"),
-    Case(
-        "stop-ahead-0-1000",
-        "stop when ahead, 1,000",
-        stop_when_ahead(0.0),
-        0.0,
-        n=1000,
-        pace=0.2,
-        known="earlier",
-    ),
-    Case("skip-1", "abstain after a miss", abstain_after_a_miss(1.0), 1.0, known="earlier"),
-    Case("winner-1", "revealed bits choose the order", follow_the_winner(1.0), 1.0, known="earlier"),
-    Case(
-        "told-1",
-        "all or nothing; go on only if it told",
-        go_on_if_told(1.0, 0.01),
-        1.0,
-        delta=0.01,
-        known="earlier",
-    ),
-    Case("half-counted", "exactly half are +1; count them", count_cards, 0.0, known="earlier", fair=False),
+    _earlier("stop-ahead-0", "stop when ahead", stop_when_ahead(0.0), 0.0),
+    _earlier("stop-ahead-2", "stop when ahead", stop_when_ahead(2.0), 2.0),
+    _earlier("stop-ahead-0-1000", "stop when ahead, 1,000", stop_when_ahead(0.0), 0.0, n=1000, pace=0.2),
+    _earlier("skip-1", "abstain after a miss", abstain_after_a_miss(1.0), 1.0),
+    _earlier("winner-1", "revealed bits choose the order", follow_the_winner(1.0), 1.0),
+    _earlier("told-1", "all or nothing; go on only if it told", go_on_if_told(1.0, 0.01), 1.0, delta=0.01),
+    _earlier("half-counted", "exactly half are +1; count them", count_cards, 0.0, fair=False),
     Case("xor-1", "noisy XOR, all other bits known", know_the_others(1.0), 1.0, known="others"),
 )

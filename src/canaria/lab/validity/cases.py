@@ -213,9 +213,9 @@ def _gaussian_epsilon(delta: float) -> float:
     return gaussian_epsilon(2 / _GAUSSIAN.sigma, delta)
 
 
-def _large(name: str, about: str, delta: float, draw: Draw) -> Case:
-    """A case with epsilon = 1 and 1,000 elements."""
-    return Case(name, about, draw, 1.0, delta=delta, n=1000, pace=0.2)
+def _large(name: str, about: str, delta: float, draw: Draw, epsilon: float = 1.0) -> Case:
+    """A case with 1,000 elements."""
+    return Case(name, about, draw, epsilon, delta=delta, n=1000, pace=0.2)
 
 
 def _extremal(spent: float) -> Case:
@@ -270,15 +270,7 @@ ONE_RUN: Final = (
     Case("rr-3-2000", "randomized response, 2,000", randomised_response(3.0), 3.0, n=2000, pace=0.1),
     Case("rr-1-10000", "randomized response, 10,000", randomised_response(1.0), 1.0, n=10_000, pace=0.02),
     Case("laplace-2-2000", "Laplace noise, 2,000", laplace(2.0), 2.0, n=2000, pace=0.1),
-    Case(
-        "gaussian-1000",
-        "Gaussian noise, 1,000",
-        gaussian,
-        _gaussian_epsilon(1e-5),
-        delta=1e-5,
-        n=1000,
-        pace=0.2,
-    ),
+    _large("gaussian-1000", "Gaussian noise, 1,000", 1e-5, gaussian, _gaussian_epsilon(1e-5)),
     _large("extremal-1000", "the worst mechanism for 50 guesses of 1,000", 2e-4, extremal(1.0, 2e-4, 50)),
     _large("leaky-1-1000", "each revealed with probability delta, 1,000", 0.02, leaky(1.0, 0.02)),
     _large(
