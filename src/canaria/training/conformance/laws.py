@@ -4,12 +4,14 @@ Counts are discrete. Their p-values are made uniform by adding a random share of
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
+from canaria.bounds.conformance import sidak
 
 
 def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
@@ -35,6 +37,12 @@ def beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
     share = np.clip(share, 0.0, 1.0)
     below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def smallest(tails: Floats | Sequence[float]) -> tuple[float, int]:
+    """The smallest of independent p-values, corrected for their number, and its place."""
+    least = int(np.argmin(tails))
+    return sidak(float(tails[least]), len(tails)), least
 
 
 def binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:

@@ -131,15 +131,14 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
     tails = laws.beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
-    found = _uneven(
-        sidak(float(tails.min()), len(tails)), tails, by_step * steps / (together * max(total, 1e-300))
-    )
+    shares = by_step * steps / (together * max(total, 1e-300))
+    found = _uneven(laws.smallest(tails)[0], tails, shares)
     if len(seen.released) == 0:
         return found
     released = np.array([laws.chi_squared(factor * square, places) for square in seen.released])
     # The two tests share the level unevenly: divide each p-value by its share and take the smaller one
     # (Theorem 35). Missing noise is found in spite of the small share.
-    raw = min(1.0, sidak(float(released.min()), steps) / _OF_RELEASED)
+    raw = min(1.0, laws.smallest(released)[0] / _OF_RELEASED)
     if raw < found.p_value:
         return _uneven(raw, released, factor * seen.released / places)
     return found._replace(p_value=min(1.0, found.p_value / (1 - _OF_RELEASED)))
@@ -192,7 +191,7 @@ def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
         laws.binomial(int(count), int(trials), float(chance), rng)
         for count, trials, chance in zip(cells[1:], left, chances, strict=True)
     ]
-    return Part(sidak(min(tails), len(tails)), "the noise is not normally distributed")
+    return Part(laws.smallest(tails)[0], "the noise is not normally distributed")
 
 
 def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
@@ -221,8 +220,7 @@ def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
     pairs = steps * (steps - 1) // 2
     single = sidak(laws.extreme_sum(most, width, ties, rng), pairs)
     tails = laws.signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
-    lag = int(np.argmin(tails))
-    spread = sidak(float(tails[lag]), len(tails))
+    spread, lag = laws.smallest(tails)
     one, other, agreement = where
     text = f"the noise of step {other + 1} repeats that of step {one + 1}"
     if agreement < 0:
@@ -263,17 +261,15 @@ def _copies(
     if singles:
         sums = np.array([agreed for agreed, *_ in singles])
         tails = laws.signed_sums(sums, np.full(len(sums), steps), rng)
-        least = int(np.argmin(tails))
+        p_value, least = laws.smallest(tails)
         _, first, second = singles[least]
-        text = _shared(int(parameter[first]), int(parameter[second]), names)
-        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+        found.append(Part(p_value, _shared(int(parameter[first]), int(parameter[second]), names)))
     if between:
         keys = list(between)
         sums = np.array([sum(between[key]) for key in keys])
         tails = laws.signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
-        least = int(np.argmin(tails))
-        text = _shared(*keys[least], names)
-        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+        p_value, least = laws.smallest(tails)
+        found.append(Part(p_value, _shared(*keys[least], names)))
     found.append(_common(signs, rng))
     # A separate stream leaves the random numbers of later parts unchanged.
     found.append(_predicted(signs, rng.spawn(1)[0]))
@@ -292,9 +288,8 @@ def _totals(
     steps, count = totals.shape
     squares = np.sum(totals**2, axis=0)
     tails = np.array([laws.chi_squared(factor * float(square), steps) for square in squares])
-    least = int(np.argmin(tails))
-    text = f"noise is used twice in {named(int(parameter[least]), names)}"
-    found = [Part(sidak(float(tails[least]), count), text, LEAKS)]
+    p_value, least = laws.smallest(tails)
+    found = [Part(p_value, f"noise is used twice in {named(int(parameter[least]), names)}", LEAKS)]
     if count > 1:
         # Noise that is smoothed along an axis is twice as large in total, in every parameter alike.
         text = "noise is smoothed, or used twice, in several parameters"
@@ -305,12 +300,12 @@ def _totals(
         first, second = np.triu_indices(count + 1, 1)
         alike = np.minimum((unit.T @ unit)[first, second] ** 2, 1.0)
         angles = special.betaincc(0.5, (steps - 1) / 2, alike)
-        least = int(np.argmin(angles))
+        p_value, least = laws.smallest(angles)
         one, other = int(parameter[first[least]]), int(second[least])
         text = f"noise is the same in every step, in {named(one, names)}"
         if other < count:
             text = _shared(one, int(parameter[other]), names)
-        found.append(Part(sidak(float(angles[least]), len(angles)), text, LEAKS))
+        found.append(Part(p_value, text, LEAKS))
     telling = min(found, key=lambda part: part.p_value)
     missing = np.flatnonzero((squares < _LITTLE * steps) & np.isin(parameter, alone))
     if len(missing):

@@ -32,7 +32,7 @@ from scipy import linalg, special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.errors import InputError, shown
-from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
+from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined
 from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trials
 from canaria.training.conformance import laws
 from canaria.training.conformance.names import named
@@ -289,6 +289,5 @@ def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0
-    tails = [laws.chi_squared(values[one], freedoms[one]) for one in real]
-    least = int(np.argmin(tails))
-    return sidak(tails[least], len(real)), int(real[least])
+    p_value, least = laws.smallest([laws.chi_squared(values[one], freedoms[one]) for one in real])
+    return p_value, int(real[least])
