@@ -14,17 +14,8 @@ from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import Claim
-from canaria.evidence import _mixture, _text
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-    progress_of,
-)
+from canaria.evidence import _mixture, _text, base
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 _ROUND_DOWN: Final = 1e-9
 """Subtracted from log-wealth: the error of one logarithm of a beta function (proofs, Rounding 1)."""
@@ -79,8 +70,8 @@ class Bets(Evidence):
     count_kind: ClassVar[str | None] = "Budget"
     weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
         "each guess and its confidence were decided before its bit was revealed",
     )
 
@@ -127,7 +118,7 @@ class Bets(Evidence):
     def progress(self, claim: Claim) -> Progress:
         """The guesses that were bet on, in the order of guessing."""
         taken = self._taken(claim.point(self.charged).epsilon)
-        return progress_of(self.hits[taken] if taken.any() else self.hits)
+        return base.progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
         """The wealth after each guess, against a claim at delta = 0."""
@@ -235,7 +226,7 @@ class Bets(Evidence):
     def best_of_size(self, guesses: int) -> "Bets":
         """An audit with this many guesses, all right, each staking almost the whole wealth."""
         certain = np.full(guesses, math.nextafter(1, 0))
-        return Bets(certain, np.ones(guesses, bool), elements_for(self, guesses))
+        return Bets(certain, np.ones(guesses, bool), base.elements_for(self, guesses))
 
     def with_all_right(self) -> "Bets":
         """The same stakes with every guess right."""

@@ -17,18 +17,8 @@ from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.lines import Lines
-from canaria.evidence import _sway
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    COMMITTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Tally,
-    elements_for,
-    lines_of,
-)
+from canaria.evidence import _sway, base
+from canaria.evidence.base import Evidence, Inversion, Tally
 
 _PLACES: Final = 32
 _FIRST_CLAIMS: Final = 64
@@ -39,6 +29,13 @@ class _CountFields(Evidence):
     correct: int
     taken: int
     elements: int
+
+    assumptions: ClassVar[tuple[str, ...]] = (
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.COMMITTED,
+        base.NOT_ADAPTIVE,
+    )
 
     def fixed(self) -> str:
         return f"the number of guesses, {self.taken}, and every guess"
@@ -62,7 +59,8 @@ class _CountFields(Evidence):
         """An audit with this many guesses, all right."""
         if guesses == 0:
             return None
-        return replace(self, correct=guesses, taken=guesses, elements=elements_for(self, guesses))
+        elements = base.elements_for(self, guesses)
+        return replace(self, correct=guesses, taken=guesses, elements=elements)
 
     def effort(self, delta: float) -> Effort:
         """A few calls for a claim; a few dozen for the bisection."""
@@ -115,7 +113,6 @@ class Counts(_CountFields):
     method: ClassVar[str] = "exact"
     count_kind: ClassVar[str | None] = "Counts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,7 +155,7 @@ class Counts(_CountFields):
         return _curve_count.refutes(self.charged, self.taken, self.correct, self._lines(claim), level)
 
     def _lines(self, claim: Claim) -> Lines:
-        return lines_of(claim, Signs.ONE if self.one_sided else Signs.BOTH)
+        return base.lines_of(claim, Signs.ONE if self.one_sided else Signs.BOTH)
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,6 @@ class PublishedCounts(_CountFields):
     method: ClassVar[str] = "steinke"
     count_kind: ClassVar[str | None] = "PublishedCounts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
         """The published p-value, or that of `Counts` if it is larger."""
@@ -247,7 +243,7 @@ class UncommittedCounts(_CountFields):
     method: ClassVar[str] = "uncommitted"
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     inversion: ClassVar[Inversion] = Inversion.GRID
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (base.FAIR_COINS, base.ALL_COUNTED, base.NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
         """The smallest level at which the binomial tail and the sway of delta keep to their shares."""

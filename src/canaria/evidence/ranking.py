@@ -15,19 +15,10 @@ from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP, Claim
-from canaria.evidence import _walks
+from canaria.evidence import _walks, base
 from canaria.evidence._enclosures import enclosures
 from canaria.evidence._single_looks import clearly_refuted, surely_refuted
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-)
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 from canaria.evidence.boundaries import MOST_BOUNDARIES, first_counts, scores
 
 FIRST_LOOK: Final = 8
@@ -107,9 +98,9 @@ class Ranking(Evidence):
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = "Counts"
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
-        NOT_ADAPTIVE,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.NOT_ADAPTIVE,
         "the number of ranked guesses, and the numbers examined, were fixed before the output was seen",
     )
 
@@ -194,7 +185,7 @@ class Ranking(Evidence):
 
     def best_of_size(self, guesses: int) -> "Ranking":
         """An audit with this many guesses, all right, at the default looks."""
-        right, total = np.ones(guesses, dtype=np.bool_), elements_for(self, guesses)
+        right, total = np.ones(guesses, dtype=np.bool_), base.elements_for(self, guesses)
         return Ranking(right, total, committed=guesses, one_sided=self.one_sided)
 
     def tally(self, claim: Claim) -> Tally:

@@ -15,20 +15,10 @@ from canaria._core.binomial import NOT_ZERO
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import ApproximateDP, Claim
-from canaria.evidence import _sway, _text
+from canaria.evidence import _sway, _text, base
 from canaria.evidence._caps import FROM_BUDGET, HALFWAY, LATTICE, best_cap
 from canaria.evidence._weighted_law import chernoff, upper_tail
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-    progress_of,
-)
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 _CHERNOFF_ERROR: Final = 1e-13
 """The relative error of Chernoff's bound for each guess: its exponent, at most 400 per guess, is rounded."""
@@ -74,9 +64,9 @@ class Weighted(Evidence):
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
-        NOT_ADAPTIVE,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.NOT_ADAPTIVE,
         "the weights depend on the output alone",
     )
 
@@ -130,7 +120,7 @@ class Weighted(Evidence):
 
     def progress(self, claim: Claim) -> Progress:
         """The hits of the guesses, the heaviest first."""
-        return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
+        return base.progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
     def effort(self, delta: float) -> Effort:
         """A transform for each of 40 weights, for a few claims; Chernoff's bound for hundreds.
@@ -231,7 +221,7 @@ class Weighted(Evidence):
     def best_of_size(self, guesses: int) -> "Weighted":
         """An audit with this many guesses, all right and certain."""
         certain = np.full(guesses, math.inf)
-        return Weighted(np.ones(guesses, bool), losses=certain, elements=elements_for(self, guesses))
+        return Weighted(np.ones(guesses, bool), losses=certain, elements=base.elements_for(self, guesses))
 
     def with_all_right(self) -> "Weighted":
         """The same weights with every guess right."""
