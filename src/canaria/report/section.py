@@ -50,15 +50,12 @@ class Section:
     The curves explain the bound. They must not be used to choose a setting afterwards.
 
     Attributes:
-        result: The result.
         by_confidence: Confidences, and the bound from the same evidence at each.
         by_guesses: Numbers of guesses, right guesses, and the bound if only this number had been fixed in
             advance.
         projected: Whether `by_guesses` extrapolates a single number of guesses to other sizes.
         derivation: The steps from the guesses to the bound, each with its epsilon.
-        drops: The steps of the ladder, with advice.
         fixed: The settings that were fixed before the bits were revealed.
-        checksum: The checksum of the result.
         name: The name of the result in this report.
     """
 

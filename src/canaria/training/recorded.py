@@ -139,11 +139,11 @@ class Recorded(ABC):
                 the stated noise multiplier.
             delta: The delta of the claim, required with an epsilon or a curve; 0 without a claim.
             confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: The rule that turns scores into guesses, as in `bound`.
-            score: "likelihood" or "sum".
-            adaptive: Whether the bits of a round are revealed after it.
+            rule: As in `bound`.
+            score: As in `bound`.
+            adaptive: As in `bound`.
             adjacency: The adjacency of the claim, to compare with that of the audit.
-            family: The family of claims to test, as in `bound`.
+            family: As in `bound`.
             rungs: Whether to show also what follows from more assumptions. This needs a delta, and takes some
                 seconds for the first run with these steps and this rate.
             name: The name of the audited training.
