@@ -58,16 +58,14 @@ def dpsgd_noise_multiplier(
         accountant: "rdp" or "pld".
 
     Raises:
-        InputError: If an argument is out of range, or if no noise multiplier between 1e-5 and 1e5 gives this
-            epsilon.
+        InputError: If no noise multiplier between 1e-5 and 1e5 gives this epsilon.
 
     Example:
         >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
         2.42
     """
     _check(delta, steps, sample_rate, accountant)
-    if not 0 < checks.real("epsilon", epsilon) < math.inf:
-        raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
+    checks.positive("epsilon", epsilon)
 
     def excess(noise: float, orders: Sequence[float] | None) -> float:
         return _epsilon(noise, delta, steps, sample_rate, accountant, orders)[0] - epsilon

@@ -99,9 +99,13 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
 
 
 class Unbounded:
-    """A mechanism whose loss has no limit, and whose outputs are not listed unless it says so."""
+    """A mechanism without a limit of its loss. By default it has one round, and outputs are not listed."""
 
     epsilon: ClassVar[float] = math.inf
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits say nothing about the others."""
+        return one_round(n)
 
     def ddp(self, n: int) -> float:
         """Infinite: some output shows an element for certain, or the loss grows with the output."""

@@ -9,7 +9,6 @@ zeros and ones, adds C u. Its likelihood ratio is the mean of exp((<w, C u> - |C
 of u, and depends on g by m = C' C g alone (Theorem 35). Each coordinate carries one canary.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core import checks
-from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError, shown
 from canaria.mechanisms._protocol import Output, Unbounded
 from canaria.mechanisms.participation import Participation
@@ -51,10 +50,7 @@ class Correlated(Unbounded):
     adjacency: ClassVar[str] = "add-remove"
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
-            raise InputError(
-                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
-            )
+        checks.positive("noise_multiplier", self.noise_multiplier)
         if not isinstance(self.strategy, Strategy):
             raise InputError(f"strategy must be a Strategy, got {shown(self.strategy)}")
         if not isinstance(self.participation, Participation):
@@ -94,7 +90,3 @@ class Correlated(Unbounded):
     def loss(self, output: Output, known: Bits) -> Floats:
         """The losses; coordinates are independent, so revealed bits say nothing about the others."""
         return np.where(known == 0, output, 0.0)
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """All at once: revealed bits are of no use."""
-        return (np.arange(n),)

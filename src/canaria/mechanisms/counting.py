@@ -124,8 +124,7 @@ class NoisyCountInSets(Unbounded):
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
-        if not 0 < checks.real("sigma", self.sigma) < math.inf:
-            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+        checks.positive("sigma", self.sigma)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy counts, (trials, sets)."""

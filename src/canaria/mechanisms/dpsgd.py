@@ -68,10 +68,7 @@ class SubsampledGaussian(Unbounded):
         checks.integer("dimension", self.dimension, 1)
         checks.integer("steps", self.steps, 1)
         checks.sample_rate(self.sample_rate)
-        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
-            raise InputError(
-                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
-            )
+        checks.positive("noise_multiplier", self.noise_multiplier)
         if self.score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(self.score)}")
 

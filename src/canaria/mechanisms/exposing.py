@@ -38,10 +38,6 @@ class NameAndShame(Unbounded):
         losses[np.arange(len(output)), np.abs(output) - 1] = certain(output)
         return np.where(known == 0, losses, 0.0)
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
     def outcomes(self, n: int) -> Outcomes:
         """One outcome stands for all: the losses are the same up to their order."""
         return Outcomes(np.ones(1, dtype=np.int64), np.ones(1))

@@ -82,8 +82,7 @@ class LocalLaplace(_Independent):
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("epsilon", self.epsilon) < math.inf:
-            raise InputError(f"epsilon must be positive and finite, got {self.epsilon!r}")
+        checks.positive("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy bits."""
@@ -118,8 +117,7 @@ class LocalGaussian(_Independent):
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("sigma", self.sigma) < math.inf:
-            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+        checks.positive("sigma", self.sigma)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy bits."""

@@ -63,10 +63,7 @@ def require_private(privatizer: object, *, independent: bool) -> None:
 
 
 def positive_norm(clip_norm: object) -> float:
-    norm = checks.real("clip_norm", _internals.norm_bound(clip_norm))
-    if not 0 < norm < math.inf:
-        raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
-    return norm
+    return checks.positive("clip_norm", _internals.norm_bound(clip_norm))
 
 
 def stated(

@@ -31,7 +31,7 @@ from scipy import linalg, special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError
 from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined
 from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trials
 from canaria.training.conformance import laws
@@ -88,10 +88,7 @@ class Stated:
 
     def __post_init__(self) -> None:
         checks.sample_rate(self.sample_rate)
-        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
-            raise InputError(
-                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
-            )
+        checks.positive("noise_multiplier", self.noise_multiplier)
 
     def seen(self, sums: npt.ArrayLike) -> tuple[Floats, Floats]:
         """The sums without the known part of their rounding, and the variance that rounding adds."""
