@@ -131,8 +131,7 @@ def combine(
             shares must be fixed before looking, and add up to at most 1.
 
     Raises:
-        InputError: If an argument is not usable, if the bounds have different deltas and none is given, or if
-            the adjacencies differ.
+        InputError: If the bounds have different deltas and none is given, or if the adjacencies differ.
 
     Example:
         >>> from canaria import Counts, combine

@@ -82,8 +82,7 @@ def many_runs(
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
     Raises:
-        InputError: If an argument is not usable, or if `pair` and `score` are missing for a function or given
-            for a mechanism.
+        InputError: If `pair` and `score` are missing for a function or given for a mechanism.
 
     Example:
         >>> from canaria import many_runs

@@ -49,8 +49,8 @@ def play(
             pairs, each element is either included or not (add-remove).
 
     Raises:
-        InputError: If an argument is not usable, if `rule` is not valid in an adaptive game, or if the given
-            function or score raises an exception.
+        InputError: If `rule` is not valid in an adaptive game, or if the given function or score raises an
+            exception.
 
     Example:
         >>> from canaria import play

@@ -55,8 +55,8 @@ def replay(
         about: Which release is audited, if that needs saying.
 
     Raises:
-        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
-            the order of the rounds is practically impossible for an order made without sight of the bits.
+        InputError: If the bits are practically impossible for fair coins, or if the order of the rounds is
+            practically impossible for an order made without sight of the bits.
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.

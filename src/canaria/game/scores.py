@@ -67,8 +67,8 @@ def audit_scores(
             for epsilon at delta, for every mechanism.
 
     Raises:
-        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
-            both are pandas Series with different row labels.
+        InputError: If the bits are practically impossible for fair coins, or if both are pandas Series with
+            different row labels.
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.

@@ -68,7 +68,7 @@ def assert_private(
 
     Raises:
         AssertionError: If the claim is refuted; the message is the sentence of the bound.
-        InputError: If an argument is not usable, or if no outcome could have refuted the claim.
+        InputError: If no outcome could have refuted the claim.
 
     Warns:
         AuditWarning: If the test passed but was weaker than it looks.
@@ -117,7 +117,7 @@ def assert_private_training(
 
     Raises:
         AssertionError: If the claim is refuted or training does not conform.
-        InputError: If an argument is not usable, or if no outcome could have made the test fail.
+        InputError: If no outcome could have made the test fail.
 
     Warns:
         AuditWarning: If the test passed but did not test everything.
@@ -158,7 +158,6 @@ def assert_private_release(
 
     Raises:
         AssertionError: If the claim is refuted; the message says what told neighbours apart.
-        InputError: If an argument is not usable.
 
     Example:
         >>> import numpy as np

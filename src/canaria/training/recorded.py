@@ -147,9 +147,6 @@ class Recorded(ABC):
             rungs: Whether to show also what follows from more assumptions. This needs a delta, and takes some
                 seconds for the first run with these steps and this rate.
             name: The name of the audited training.
-
-        Raises:
-            InputError: If an argument is not usable, or if a claim is given without its delta.
         """
         run = self.recording()
         tested = run.family(family)

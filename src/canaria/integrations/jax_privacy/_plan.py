@@ -55,9 +55,6 @@ def attach_plan(
         injection: The way canaries enter: "sum", drawn by the plan's sampling, or "head"; see `attach`.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
-    Raises:
-        InputError: If the plan does not state all settings, or cannot be audited.
-
     Example:
         >>> import jax
         >>> import jax.numpy as jnp

@@ -82,7 +82,7 @@ class Audit(Recorded):
             **how: The arguments of a new `Watch`. Its `every` is at most 16.
 
         Raises:
-            InputError: If an argument is not usable, or if no weight shows its noise alone.
+            InputError: If no weight shows its noise alone.
 
         Example:
             ```python

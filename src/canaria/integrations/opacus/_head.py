@@ -330,9 +330,6 @@ def with_canary_head(
             bias, and nothing may be trained after it or beside it. By default the model's output
             embeddings.
 
-    Raises:
-        InputError: If a number is out of range, or if the model or its rows cannot hold canaries.
-
     Example:
         >>> import torch
         >>> from torch.utils.data import TensorDataset

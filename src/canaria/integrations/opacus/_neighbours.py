@@ -56,9 +56,8 @@ def check_neighbours(
         rng: A seed for the batches and for all randomness of the program; fixed by default.
 
     Raises:
-        InputError: If an argument is not usable; if `train` makes no private step, does not use Poisson
-            sampling, clips adaptively, or trains in several processes; or if two runs on the same data
-            differ.
+        InputError: If `train` makes no private step, does not use Poisson sampling, clips adaptively, or
+            trains in several processes; or if two runs on the same data differ.
         Exception: Any exception that `train` raises on the data as given.
 
     Example:
