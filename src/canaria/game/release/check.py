@@ -80,6 +80,7 @@ def check_release(
         ...     return np.mean(ages) + rng.laplace(scale=100 / len(ages))
         >>> check_release(average, np.arange(20.0, 60.0), epsilon=1.0, rng=0).answer
         'refuted'
+
     """
     claim = ApproximateDP(epsilon, delta, checks.adjacency(adjacency))
     if adjacency == "unspecified":

@@ -36,6 +36,7 @@ class Sign:
         name: The name of the number.
         threshold: The threshold; `-inf` if the sign is that there is such a number.
         above: Whether runs above it look like the second data set; if not, runs below do.
+
     """
 
     name: str
@@ -65,6 +66,7 @@ class Learner:
 
     Attributes:
         ranks: For each number, its place among those that moved most when the data changed; the first is 0.
+
     """
 
     ranks: dict[str, int]

@@ -65,6 +65,7 @@ class Pair:
         >>> pair = neighbours_of([2.0, 5.0, 3.0], rng=0)[0][1]
         >>> pair.first(), pair.second()
         ([2.0, 5.0, 3.0], [2.0, 5.0, 3.0, 5.0])
+
     """
 
     words: str
@@ -81,6 +82,7 @@ class Rows:
     Attributes:
         data: The data set.
         columns: The values of each column, by its name or place.
+
     """
 
     def __init__(self, data: DataSet) -> None:
@@ -193,10 +195,14 @@ def neighbours_of(
     Returns:
         The pairs, and for each kind of difference the reason why there is none; empty if there is.
 
+    Raises:
+        InputError: If an argument is not usable.
+
     Example:
         >>> pairs, _ = neighbours_of([2.0, 5.0, 3.0], rng=0)
         >>> pairs[1].words, pairs[1].second()[-1]
         ('a row with the largest numbers is added to all 3 rows', 5.0)
+
     """
     rows = Rows(data)
     if unit is not None and unit not in rows.columns:

@@ -64,6 +64,7 @@ def numbers_of(output: Any) -> dict[str, float]:
     Example:
         >>> numbers_of({"mean": 0.5, "seen": ["a", "b", "b"]})
         {'.size': 2, "['mean']": 0.5, "['seen'].size": 3, "['seen'] has 'a'": 1, "['seen'] has 'b'": 2}
+
     """
     found: dict[str, float] = {}
     _Reader(found).read("", output)

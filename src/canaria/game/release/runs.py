@@ -29,6 +29,7 @@ class Runner:
         >>> run = Runner(lambda data, rng: {"largest": max(data)})
         >>> run([2.0, 5.0], np.random.SeedSequence(0))
         {'.size': 1, "['largest']": 5.0}
+
     """
 
     def __init__(self, fit: Callable[..., Any]) -> None:

@@ -40,6 +40,7 @@ class Trial:
         gained: The nats that its guesses have shown against a coin.
         guesses: The number of guesses.
         in_a_row: The number of last guesses that were right.
+
     """
 
     pair: Pair
@@ -73,6 +74,7 @@ class Check:
         until: The time when no further run begins.
         coins: Tosses the coins.
         seeds: Draws the seed of each run. The function sees it, so it must not come from the coins' stream.
+
     """
 
     run: Runner

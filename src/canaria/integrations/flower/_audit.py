@@ -41,6 +41,7 @@ class Audit(flower.Strategy, Recorded):
         result = audit.start(grid=grid, initial_arrays=arrays, num_rounds=50)
         print(audit.report(claimed=8.0, delta=1e-5))
         ```
+
     """
 
     def __init__(
@@ -275,6 +276,12 @@ def audited(
             it is larger than any client may have, the bound is too high.
         rng: A seed for the hidden bits, the places and the draws.
 
+    Returns:
+        The audit, which is a strategy.
+
+    Raises:
+        InputError: If the strategy cannot be audited, or if an argument is not usable.
+
     Example:
         ```python
         strategy = DifferentialPrivacyServerSideFixedClipping(
@@ -284,6 +291,7 @@ def audited(
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=50)
         print(strategy.report(claimed=8.0, delta=1e-5))
         ```
+
     """
     private = require_private(strategy)
     if sample_rate is not None:

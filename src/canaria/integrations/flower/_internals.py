@@ -25,6 +25,7 @@ class Stated(NamedTuple):
         noise_multiplier: The noise, in clip norms.
         clip_norm: The norm to which an update is clipped.
         clients: The number of clients by which the noise of the mean is divided.
+
     """
 
     noise_multiplier: float

@@ -24,6 +24,7 @@ class Hooks:
             before other hooks, because changes by them are no longer part of the mechanism.
         last: At the same point, after all other hooks.
         updated: After the wrapped optimizer has used the gradients, before other hooks.
+
     """
 
     def __init__(

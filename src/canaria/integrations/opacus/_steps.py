@@ -67,6 +67,7 @@ class Program:
     Attributes:
         required: Whether training must not begin if it cannot be audited.
         shares_accountant: Whether the accountant also counts the steps of other optimizers.
+
     """
 
     required: bool = False
