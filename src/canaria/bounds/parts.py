@@ -153,11 +153,6 @@ class Ladder:
 
         None if the bound lies above the claim, or the claim is infinite.
 
-        Args:
-            claimed: The claimed epsilon, at the top of the ladder.
-            estimate: The epsilon at which the observed accuracy is the expected one.
-            bound: The bound at the end of the ladder.
-
         Example:
             >>> from canaria.bounds import Ladder
             >>> [step.gap for step in Ladder.of_scores(3.0, estimate=2.2, bound=1.6).steps]

@@ -31,12 +31,7 @@ def reach(
 
     None if the size of the audit is not known: no guess was made, or the kind does not say.
 
-    Args:
-        evidence: Evidence of the kind and size in question.
-        delta: The delta of the bound.
-        confidence: The confidence of the bound.
-        guesses: The number of guesses, if it is not that of the evidence.
-        family: The family of claims to test, as in `lower_bound`.
+    The evidence is of the kind and size in question; other `guesses` replace its number of guesses.
 
     Example:
         >>> from canaria import Counts

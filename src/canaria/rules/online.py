@@ -77,10 +77,7 @@ class OnlineRounds:
     def guess(self, known: Bits, block: Integers, trust: Floats) -> tuple[Guesses, Floats, Floats]:
         """Guess a block from the known bits alone.
 
-        Args:
-            known: The revealed bits, -1 or +1, and 0 where hidden.
-            block: The elements to guess.
-            trust: The log likelihood of each fit on the earlier blocks.
+        `trust` is the log likelihood of each fit on the earlier blocks.
 
         Returns:
             The guesses, their confidences, and Pr[+1] according to each fit.

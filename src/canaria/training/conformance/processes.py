@@ -101,10 +101,8 @@ def compared_rows(rows: int) -> Integers:
 def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -> tuple[str, ...]:
     """The contradiction that two processes draw from the same row; () if that is not known.
 
-    Args:
-        pools: For each process, whether it draws from each of `compared_rows`.
-        prints: For each process, fingerprints of distinct rows of its data set; 0 if there is none.
-        sizes: The number of rows in each data set.
+    For each process, `pools` says whether it draws from each of `compared_rows`, and `prints` has
+    fingerprints of distinct rows of its data set, which has `sizes` rows; 0 if there is none.
     """
     most, many = 1, most_in_common(prints)
     for one in range(len(prints)):
