@@ -10,9 +10,20 @@ from scipy import integrate, special, stats
 
 from canaria import InputError
 from canaria._core import effort
-from canaria.claims import ApproximateDP, Claim, Composed, Curve, DpSgd, GaussianDP, LaplaceDP, Signs, to_dict
+from canaria.claims import (
+    ApproximateDP,
+    Claim,
+    Composed,
+    Curve,
+    DpSgd,
+    GaussianDP,
+    LaplaceDP,
+    Signs,
+    families,
+    to_dict,
+)
 from canaria.claims.lines import Lines
-from canaria.claims.noise import gaussian_epsilon, gaussian_mu
+from canaria.claims.noise import gaussian_epsilon
 
 CLAIMS: list[Claim] = [
     ApproximateDP(1.0, 1e-3),
@@ -46,7 +57,7 @@ def test_gaussian_epsilon_is_the_known_curve() -> None:
     delta = special.ndtr(-epsilon + 0.5) - math.exp(epsilon) * special.ndtr(-epsilon - 0.5)
     assert delta == pytest.approx(1e-5, rel=1e-6)
     assert gaussian_epsilon(0.0, 0.0) == 0.0
-    assert gaussian_mu(epsilon, 1e-5) == pytest.approx(1.0, rel=1e-9)
+    assert families.Gaussian().at(epsilon, 1e-5).mu == pytest.approx(1.0, rel=1e-6)
 
 
 def test_laplace_noise_is_the_integral() -> None:

@@ -28,8 +28,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from canaria import InputError, play
-from canaria.claims import DpSgd
-from canaria.claims.noise import gaussian_mu
+from canaria.claims import DpSgd, families
 from canaria.integrations.jax_privacy import Audit, AuditState, Dense, attach, attach_plan
 from canaria.mechanisms import (
     BallsInBins,
@@ -243,7 +242,7 @@ def of_epochs(kind: str) -> tuple[Correlated, Any]:
         decays, scales = [0.999, 0.784], [0.035, 0.538]
         buffers = buffered_toeplitz.BufferedToeplitz.build(decays, scales, dtype=jnp.float32)
         strategy, matrix = Strategy.buffered(decays, scales, 64), buffers.inverse_as_streaming_matrix()
-    return Correlated(strategy, InOrder(8), 1 / gaussian_mu(8.0, DELTA)), matrix
+    return Correlated(strategy, InOrder(8), 1 / families.Gaussian().at(8.0, DELTA).mu), matrix
 
 
 def in_order(kind: str, seed: int) -> Recording:
@@ -306,7 +305,7 @@ def test_epochs_for_epsilon_8() -> None:
 def test_epochs_in_order_show_the_share_of_a_plain_gaussian(name: str, seeds: int) -> None:
     """Epsilon 8, 600 canaries; the mean bound is that of 40 simulated ones, up to 4 standard errors."""
     records = [TRAININGS[name](seed) for seed in range(seeds)]
-    plain = LocalGaussian(2 / gaussian_mu(8.0, DELTA))
+    plain = LocalGaussian(2 / families.Gaussian().at(8.0, DELTA).mu)
     for rule in (None, Soft()):
         games = [play(plain, n=600, rule=rule, rng=seed).bound(DELTA).epsilon for seed in range(40)]
         error = np.std(games, ddof=1) * np.sqrt(1 / seeds + 1 / len(games))
@@ -320,7 +319,7 @@ def test_how_much_a_plain_gaussian_shows() -> None:
     Soft guesses at delta 0 are the most powerful test of every claim, so no valid bound has a larger mean.
     Ranked guesses come close to it, if their number is planned.
     """
-    plain = LocalGaussian(2 / gaussian_mu(8.0, DELTA))
+    plain = LocalGaussian(2 / families.Gaussian().at(8.0, DELTA).mu)
 
     def mean(rule: Around | Ranked | Soft, delta: float) -> float:
         games = [play(plain, n=600, rule=rule, rng=seed) for seed in range(200)]
@@ -328,7 +327,9 @@ def test_how_much_a_plain_gaussian_shows() -> None:
 
     most = mean(Soft(), 0.0)
     planned = planned_rule(
-        DpSgd(steps=1, sample_rate=1.0, noise_multiplier=1 / gaussian_mu(8.0, DELTA)), 600, delta=DELTA
+        DpSgd(steps=1, sample_rate=1.0, noise_multiplier=1 / families.Gaussian().at(8.0, DELTA).mu),
+        600,
+        delta=DELTA,
     )
     assert 2.75 < most < 2.95
     assert 0 < most - mean(planned, DELTA) < 0.15

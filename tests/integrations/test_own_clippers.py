@@ -17,7 +17,7 @@ from canaria import InputError
 from canaria.integrations.opacus import attach
 from canaria.integrations.opacus._probes import faults_of_clipper
 from canaria.training import Dense
-from canaria.training.canaries.designs import PROBES
+from canaria.training.conformance.clipping import PROBES
 from tests.integrations.digits import DELTA, audited, private
 from tests.integrations.samplers import Poisson, Shuffled
 

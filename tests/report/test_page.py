@@ -12,9 +12,8 @@ from canaria.bounds.parts import Ladder, Step
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
 from canaria.report import page_of as page_of_results
-from canaria.report.names import told_apart
 from canaria.report.page import page as page_of
-from canaria.report.section import explain
+from canaria.report.section import explain, told_apart
 from canaria.training.canaries.designs import Dirac
 from tests.report.browser import MISFITS, UNFOLD, launched, opened, watched
 from tests.report.samples import NASTY, of_every_kind, of_every_verdict, scored

@@ -16,7 +16,7 @@ from canaria.training.canaries.designs import hidden_bits
 from canaria.training.canaries.sampling import Sampling, Trials
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.draws import Batches, contradictions, part_of
-from canaria.training.conformance.sums import of_dirac
+from canaria.training.conformance.sums import Stated, of_dirac
 from canaria.training.likelihood.accumulator import Accumulator, table_of
 
 POISSON, SHUFFLED, FIXED = Sampling(), Sampling("shuffled"), Sampling("fixed-size")
@@ -138,7 +138,11 @@ def test_sums_of_correct_trainings_conform(sampling: Sampling, steps: int) -> No
         sums = (_taking(sampling, 400, steps, 0.1, rng) * included).sum(axis=0) + rng.normal(
             0, steps**0.5, 400
         )
-        found.append(of_dirac(sums, included, steps, 0.1, 1.0, sampling=sampling).p_value)
+        found.append(
+            of_dirac(
+                sums, included, Stated(steps=steps, sample_rate=0.1, noise_multiplier=1.0), sampling
+            ).p_value
+        )
     assert stats.kstest(found, "uniform", alternative="greater").pvalue > 1e-4
     assert min(found) > 1e-5
 
@@ -328,9 +332,9 @@ def test_settings_are_checked() -> None:
         Sampling(accumulated=0)
     with pytest.raises(InputError, match="for Poisson sampling, not for shuffled batches"):
         _recorded(SHUFFLED, 0).family()
-    assert of_dirac(np.zeros(10), np.arange(10) % 2, 10, 0.1, 1.0, sampling=SHUFFLED).weight == pytest.approx(
-        0
-    )
+    assert of_dirac(
+        np.zeros(10), np.arange(10) % 2, Stated(steps=10, sample_rate=0.1, noise_multiplier=1.0), SHUFFLED
+    ).weight == pytest.approx(0)
 
 
 @pytest.mark.parametrize("length", [2, 3, 10])

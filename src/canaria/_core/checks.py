@@ -44,6 +44,14 @@ def nonnegative(name: str, value: object) -> float:
     return abs(number)
 
 
+def positive(name: str, value: object) -> float:
+    """Check that `value` is a number above 0, and not infinite."""
+    number = real(name, value)
+    if not 0 < number < math.inf:
+        raise InputError(f"{name} must be positive and finite, got {shown(value)}")
+    return number
+
+
 def delta(value: object) -> float:
     """Check a delta: a number in [0, 1]."""
     number = real("delta", value)
@@ -52,11 +60,11 @@ def delta(value: object) -> float:
     return number
 
 
-def sample_rate(value: object) -> float:
+def sample_rate(value: object, name: str = "sample_rate") -> float:
     """Check the probability that an element is in a batch: above 0 and at most 1."""
-    number = real("sample_rate", value)
+    number = real(name, value)
     if not 0 < number <= 1:
-        raise InputError(f"sample_rate must be above 0 and at most 1, got {shown(value)}")
+        raise InputError(f"{name} must be above 0 and at most 1, got {shown(value)}")
     return number
 
 

@@ -47,7 +47,6 @@ class CoinWarning(UserWarning):
         ...     bound = audit_scores(np.random.default_rng(0).normal(size=200), included, rng=0)
         >>> [warning.category.__name__ for warning in caught]
         ['CoinWarning']
-
     """
 
     __module__ = "canaria.game"

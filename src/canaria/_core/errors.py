@@ -15,6 +15,9 @@ class CanariaError(Exception):
 class InputError(CanariaError, ValueError):
     """Raised for an argument, a file or a command that cannot be used.
 
+    Every function raises it for arguments that are not what its documentation asks for. `Raises` lists only
+    further reasons.
+
     Example:
         >>> from canaria import Counts, InputError
         >>> try:
@@ -22,7 +25,6 @@ class InputError(CanariaError, ValueError):
         ... except InputError as error:
         ...     print(error)
         correct must be an integer between 0 and taken = 10, got 12
-
     """
 
     __module__ = "canaria"
@@ -38,7 +40,6 @@ class TrainingDivergedError(CanariaError, ArithmeticError):
         except TrainingDivergedError as error:
             print(error)  # train again, with a smaller learning rate
         ```
-
     """
 
     __module__ = "canaria.training"
@@ -55,7 +56,6 @@ class NoiseAlarmError(CanariaError, RuntimeError):
         except NoiseAlarmError as alarm:
             print(alarm)  # the noise that was seen, and the noise that was stated
         ```
-
     """
 
     __module__ = "canaria.training"
@@ -74,7 +74,6 @@ class AuditWarning(UserWarning):
         ...     bound = audit_scores(-1.0 * included, included, rng=0)  # losses, not scores: upside down
         >>> bound.epsilon, [warning.category.__name__ for warning in caught]
         (0.0, ['AuditWarning'])
-
     """
 
     __module__ = "canaria.evidence"
@@ -84,6 +83,11 @@ def shown(value: object) -> str:
     """Render a value on one line, cut to a length that fits in an error message."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text without control characters, which could move the cursor of a terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def nearest(word: object, known: Iterable[str]) -> str:

@@ -12,13 +12,9 @@ class MissingExtraError(InputError, ImportError):
 
 @contextmanager
 def needed_for(use: str, extra: str) -> Iterator[None]:
-    """Import packages of an extra within this context.
+    """Import packages of an extra within this context; `use` is the start of a sentence.
 
     If a package is installed but fails to load, its own error is raised, because it says more.
-
-    Args:
-        use: The feature that needs them, as the start of a sentence.
-        extra: The extra that installs them.
 
     Raises:
         MissingExtraError: If one of them is not installed.
@@ -28,7 +24,6 @@ def needed_for(use: str, extra: str) -> Iterator[None]:
         ...     import no_such_package
         Traceback (most recent call last):
         canaria._core.extras.MissingExtraError: a table needs no_such_package: pip install "canaria[arrow]"
-
     """
     try:
         yield

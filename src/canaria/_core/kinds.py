@@ -57,17 +57,10 @@ class Kind(ABC):  # noqa: B024 - claims, families and evidence have the abstract
         Args:
             data: Plain data, with the name of the kind.
 
-        Returns:
-            The object.
-
-        Raises:
-            InputError: If the data are anything else.
-
         Example:
             >>> from canaria.claims import ApproximateDP, Claim, to_dict
             >>> Claim.from_dict(to_dict(ApproximateDP(1.0, delta=0)))
             ApproximateDP(epsilon=1.0, delta=0.0, adjacency='unspecified')
-
         """
         record, sort, known = data if isinstance(data, dict) else {}, cls.__name__.lower(), cls.kinds()
         name = record.get("kind")
@@ -107,7 +100,6 @@ def to_dict(thing: Kind) -> dict[str, Any]:
         {'kind': 'GaussianDP', 'mu': 1.0, 'adjacency': 'unspecified'}
         >>> to_dict(Counts(90, 100, 1000))["correct"]
         90
-
     """
     return {"kind": name_of(type(thing)), **thing.to_dict()}
 

@@ -26,18 +26,11 @@ def mislabelled(
         count: The number of canaries, at most the number of rows.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> import numpy as np
         >>> rows, wrong = mislabelled(np.arange(8.0).reshape(4, 2), [0, 1, 2, 1], 3, rng=0)
         >>> rows.shape
         (3, 2)
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.same_length("labels", len(classes), "features", len(values))
@@ -62,17 +55,10 @@ def noise(
         count: The number of canaries.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If `count` is not a positive integer.
-
     Example:
         >>> rows, classes = noise([[0.0, 5.0], [1.0, 6.0]], [0, 1], 10, rng=0)
         >>> bool(rows.min() >= 0 and rows[:, 1].min() >= 5)
         True
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -94,17 +80,10 @@ def blank(
         count: The number of canaries.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The features of the canaries, and their labels.
-
-    Raises:
-        InputError: If `count` is not a positive integer.
-
     Example:
         >>> rows, classes = blank([[0.0, 5.0], [1.0, 6.0]], [0, 1], 2, rng=0)
         >>> rows.tolist()
         [[1.0, 0.0], [0.0, 6.0]]
-
     """
     values, classes = np.asarray(features), np.asarray(labels)
     checks.integer("count", count, 1)
@@ -116,7 +95,7 @@ def blank(
 
 
 def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) -> Integers:
-    """Texts of random tokens.
+    """Texts of random tokens, as an array of shape (count, length).
 
     Args:
         count: The number of texts.
@@ -124,16 +103,9 @@ def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) ->
         vocabulary: The size of the vocabulary, at least 2; tokens are integers from 0 to `vocabulary - 1`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The tokens, as an array of shape (count, length).
-
-    Raises:
-        InputError: If an argument is not an integer in its range.
-
     Example:
         >>> random_tokens(2, 3, 1000, rng=0).shape
         (2, 3)
-
     """
     checks.integer("count", count, 1)
     checks.integer("length", length, 1)

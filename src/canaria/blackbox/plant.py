@@ -59,7 +59,6 @@ class Planted:
         >>> print(planted.bound(scores, rng=0))
         ε ≥ 4.890 at δ = 0, with 95% confidence: 450 of 450 guesses right, 500 elements
         all of the 450 surest guesses are right: only more of them can show more
-
     """
 
     dataset: Any
@@ -83,23 +82,7 @@ class Planted:
         *,
         family: Family | str | None = None,
     ) -> Bound:
-        """The lower bound on epsilon from scores of the canaries; see `audit_scores`.
-
-        Args:
-            scores: One number per canary, higher meaning "trained on".
-            delta: The delta at which epsilon is bounded.
-            confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: How scores become guesses; by default `Ranked()`, or `Matched(family, confidence)`.
-            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-            family: The family of claims to test, or its name; None for epsilon at delta.
-
-        Returns:
-            The bound, with its evidence.
-
-        Raises:
-            InputError: If an argument is not usable, or if there is not one score per canary.
-
-        """
+        """The lower bound on epsilon from one score per canary; arguments as for `audit_scores`."""
         return bound_of_scores(
             scores, self.bits, delta, confidence, rule, rng, adjacency=self.adjacency, family=family
         )
@@ -126,12 +109,6 @@ def plant(
         form: "replace": a canary either replaces its stand-in or is left out. "zero-out": all canaries are
             added, and `weights` says which of them count.
 
-    Returns:
-        The data set to train on, with the coins and the places of the canaries.
-
-    Raises:
-        InputError: If an argument is not usable, or if the canaries do not fit the data set.
-
     Example:
         >>> import numpy as np
         >>> planted = plant((np.zeros((50, 3)), np.zeros(50)), (np.ones((4, 3)), np.ones(4)), rng=0)
@@ -139,7 +116,6 @@ def plant(
         ((50, 3), 'replace')
         >>> bool(np.all(planted.dataset[1][planted.indices] == (planted.bits > 0)))
         True
-
     """
     if form not in _FORMS:
         tell = (

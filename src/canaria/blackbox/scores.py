@@ -17,17 +17,9 @@ def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool =
         labels: The label of each canary, as the index of a column.
         logits: Whether the answers are logits.
 
-    Returns:
-        One score per canary.
-
-    Raises:
-        InputError: If the answers are not finite, not a table, or (without `logits`) not probabilities, or if
-            the labels are not columns of it.
-
     Example:
         >>> loss_scores([[0.5, 0.5], [0.1, 0.9]], [0, 1]).round(3).tolist()
         [-0.693, -0.105]
-
     """
     table, columns = _checked(answers, labels)
     if logits:
@@ -48,16 +40,9 @@ def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
         logits: One row per canary and one column per class.
         labels: The label of each canary, as the index of a column.
 
-    Returns:
-        One score per canary.
-
-    Raises:
-        InputError: If the logits are not finite or not a table, or if the labels are not columns of it.
-
     Example:
         >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
         [1.5, -3.0]
-
     """
     table, columns = _checked(logits, labels)
     rows = np.arange(len(columns))
@@ -73,16 +58,9 @@ def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats
         scores: One score per canary.
         reference: The score that the reference model gives to each canary.
 
-    Returns:
-        One score per canary.
-
-    Raises:
-        InputError: If the arguments are not finite numbers, or not equally long.
-
     Example:
         >>> difference_scores([1.0, 2.0], [0.5, 2.5]).tolist()
         [0.5, -0.5]
-
     """
     own, other = checks.vector("scores", scores), checks.vector("reference", reference)
     checks.same_length("reference", len(other), "scores", len(own))

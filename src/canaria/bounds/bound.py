@@ -17,12 +17,7 @@ from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, families, require_same_adjacency
 from canaria.claims.families import Family, tested
 from canaria.evidence.base import Evidence, Inversion, Tally
-from canaria.evidence.inversion import (
-    GRID_IN_WORDS,
-    expected_at,
-    last_refuted,
-    weakest_refuted,
-)
+from canaria.evidence.inversion import GRID_IN_WORDS, expected_at, last_refuted, weakest_refuted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +50,6 @@ class Bound:
         ε ≥ 1.630 at δ = 1e-05, with 95% confidence: 90 of 100 guesses right, 1000 elements
         >>> bound.refutes(ApproximateDP(1.0, delta=1e-5)), bound.refutes(ApproximateDP(2.0, delta=1e-5))
         (True, False)
-
     """
 
     epsilon: float
@@ -128,17 +122,13 @@ class Bound:
         """Whether the claim is refuted: `bound.refutes(ApproximateDP(2.0, delta=1e-5))`.
 
         Args:
-            claim: The claim to compare with. A bound against a family refutes claims of that family alone; a
-                bound without one refutes a curve if it lies above its epsilon at the delta of the bound.
-
-        Returns:
-            Whether the bound lies above the claim; with a family, whether the claim is `self.claim` or a
-                stronger one.
+            claim: The claim to compare with. A bound against a family refutes `self.claim` and all stronger
+                claims of that family; a bound without one refutes a claim if it lies above its epsilon, which
+                for a curve is that at the delta of the bound.
 
         Raises:
             InputError: If it is not a claim, if it is not of the family of the bound, has a larger delta than
                 the bound, no finite epsilon at its delta, or another adjacency.
-
         """
         require_comparable(self, claim)
         if self.family is not None:
@@ -152,20 +142,13 @@ class Bound:
     def result(self, claim: Claim | None = None, *, name: str = "audit") -> Result:
         """The bound with a claim, to be saved and reported: `bound.result(claim).report("report.html")`.
 
-        Args:
-            claim: What was promised, at the delta of the bound or as a curve.
-            name: What was audited.
-
-        Returns:
-            The result; where the claim is not refuted, with the ladder from it down to the bound. The command
-            line makes the same one from the same bound.
+        If the claim is not refuted, the result has the ladder from the claim down to the bound.
 
         Example:
             >>> from canaria import Counts, lower_bound
             >>> from canaria.claims import ApproximateDP
             >>> lower_bound(Counts(73, 100, 1000), 1e-5).result(ApproximateDP(1.0, delta=1e-5)).answer
             'not refuted'
-
         """
         made = Result(self, claim, name=name)
         if made.claimed is None:
@@ -313,9 +296,6 @@ def lower_bound(
         family: The family of claims to test, instead of epsilon at this delta; by default the one that the
             evidence was made for, if any.
 
-    Returns:
-        The bound, with its evidence.
-
     Raises:
         InputError: If delta or confidence is out of range, the adjacency is unknown, or claims of the family
             have no epsilon at this delta.
@@ -324,7 +304,6 @@ def lower_bound(
         >>> from canaria import Counts
         >>> print(lower_bound(Counts(73, 100, 1000), delta=1e-5).epsilon_text)
         0.606
-
     """
     delta, level = checks.delta(delta), 1 - checks.confidence(confidence)
     against = family or evidence.family

@@ -39,7 +39,6 @@ class Combined:
         {'histogram': '1.542', 'mean': '0.000'}
         >>> both.best, both.bound.confidence
         ('histogram', 0.95)
-
     """
 
     bounds: dict[str, Bound]
@@ -51,41 +50,31 @@ class Combined:
         return max(self.bounds, key=lambda name: self.bounds[name].epsilon)
 
     def refutes(self, claim: Claim) -> bool:
-        """Whether the joint bound lies above the claim; see `Bound.refutes`.
-
-        Args:
-            claim: The claim to compare with.
-
-        Returns:
-            Whether the joint bound is larger than the epsilon of the claim.
-
-        Raises:
-            InputError: If the claim cannot be compared with the bound.
-
-        """
+        """Whether the joint bound lies above the claim; see `Bound.refutes`."""
         return self.bound.refutes(claim)
 
     def result(self, claim: Claim | None = None, *, name: str = "several audits") -> "Result":
-        """The joint bound with a claim, to be saved and reported; it names every audit.
-
-        Args:
-            claim: What was promised, at the delta of the bounds or as a curve.
-            name: What was audited.
-
-        Returns:
-            The result.
-
-        """
+        """The joint bound with a claim, to be saved and reported; it names every audit."""
         made = self.bound.result(claim, name=name)
-        listed = {f"audit {place}": line for place, line in enumerate(self._listed(), start=1)}
+        lines = (
+            f"{name}: ε ≥ {epsilon} with {sure} confidence, {right} guesses right, {elements} elements "
+            f"({method})"
+            for name, epsilon, sure, right, elements, method in self._rows()
+        )
+        listed = {f"audit {place}": line for place, line in enumerate(lines, start=1)}
         return replace(made, facts={**listed, **made.facts})
 
-    def _listed(self) -> list[str]:
-        """A line for each audit."""
+    def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
+        """Each audit with its bound, confidence, right guesses, elements and method."""
         return [
-            f"{name}: ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence, "
-            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
-            f"({bound.method})"
+            (
+                name,
+                bound.epsilon_text,
+                f"{percent(bound.confidence)}%",
+                f"{bound.tally.correct} of {bound.tally.taken}",
+                str(bound.evidence.elements),
+                bound.method,
+            )
             for name, bound in self.bounds.items()
         ]
 
@@ -99,10 +88,9 @@ class Combined:
         joint, width = self.bound, max(map(len, self.bounds))
         shows = f"as {self.best} shows" if joint.epsilon > 0 else "none shows more"
         lines = [
-            f"  {name:<{width}}  ε ≥ {bound.epsilon_text} with {percent(bound.confidence)}% confidence: "
-            f"{bound.tally.correct} of {bound.tally.taken} guesses right, {bound.evidence.elements} elements "
-            f"({bound.method})"
-            for name, bound in self.bounds.items()
+            f"  {name:<{width}}  ε ≥ {epsilon} with {sure} confidence: {right} guesses right, {elements} "
+            f"elements ({method})"
+            for name, epsilon, sure, right, elements, method in self._rows()
         ]
         if len(self.bounds) == 1:
             return "\n".join([f"{joint.short}, {shows}", *lines])
@@ -110,18 +98,7 @@ class Combined:
 
     def _repr_html_(self) -> str:
         head = ("audit", "ε ≥", "confidence", "guesses right", "elements", "method")
-        rows = [
-            (
-                name,
-                bound.epsilon_text,
-                f"{percent(bound.confidence)}%",
-                f"{bound.tally.correct} of {bound.tally.taken}",
-                str(bound.evidence.elements),
-                bound.method,
-            )
-            for name, bound in self.bounds.items()
-        ]
-        return markup.paragraph(f"{self.bound.short}.") + markup.tabulated(head, rows)
+        return markup.paragraph(f"{self.bound.short}.") + markup.tabulated(head, self._rows())
 
     @property
     def explanation(self) -> str:
@@ -153,12 +130,8 @@ def combine(
         shares: The share of the error probability that each audit gets, by name; equal by default. Other
             shares must be fixed before looking, and add up to at most 1.
 
-    Returns:
-        The bounds of all audits, and the largest of them.
-
     Raises:
-        InputError: If an argument is not usable, if the bounds have different deltas and none is given, or if
-            the adjacencies differ.
+        InputError: If the bounds have different deltas and none is given, or if the adjacencies differ.
 
     Example:
         >>> from canaria import Counts, combine
@@ -166,7 +139,6 @@ def combine(
         >>> seen = combine({"white box": Counts(90, 100, 1000), "black box": Counts(60, 100, 1000)})
         >>> seen.best, seen.bound.epsilon_text, seen.refutes(ApproximateDP(1.0, delta=0))
         ('white box', '1.542', True)
-
     """
     if not isinstance(audits, Mapping) or not audits or not all(isinstance(name, str) for name in audits):
         raise InputError(f"audits must be a dict from names to audits, got {shown(audits)}")

@@ -64,7 +64,6 @@ class Part(NamedTuple):
         cause: What is wrong if it fails, as a clause.
         effect: What that does to privacy: `LEAKS`, `SAFE` or `OPEN`.
         missing: Whether noise is missing altogether, so that ε is unbounded.
-
     """
 
     p_value: float
@@ -86,7 +85,6 @@ class Cause:
         >>> from canaria.bounds import Cause
         >>> Cause(text="batches are too small", effect="costs accuracy, not privacy").unbounded
         False
-
     """
 
     text: str
@@ -115,7 +113,6 @@ class Conformance:
         >>> found = Conformance(p_value=1e-9, noise=0.5, stated_noise=1.0, weight=0.99, parts=parts)
         >>> found.conforms
         False
-
     """
 
     p_value: float

@@ -31,15 +31,7 @@ _PATIENCE: Final = 1.0
 
 
 def diagnosis(bound: "Bound") -> str:
-    """Name the first cause that keeps the bound low.
-
-    Args:
-        bound: The bound.
-
-    Returns:
-        One sentence for people, without its full stop; empty if the bound is near what its guesses estimate.
-
-    """
+    """The first cause that keeps the bound low, in one sentence; empty if it is near the estimate."""
     if bound.evidence.withdrawn or 0 < bound.epsilon >= _LOW * bound.estimate:
         return ""
     causes = (

@@ -24,20 +24,15 @@ class Histogram:
     """Scores of included and of excluded elements, counted in bins.
 
     Attributes:
-        edges: The edges of the bins, rising.
+        edges: The edges of the bins, rising; at most 401.
         included: The number of included elements in each bin.
         excluded: The number of excluded elements in each bin.
-
-    Raises:
-        InputError: If the edges do not rise, if there are more than 400 bins, or if a count is not an integer
-            of at least 0.
 
     Example:
         >>> from canaria.bounds import Histogram
         >>> histogram = Histogram(edges=(0.0, 1.0, 2.0), included=(10, 40), excluded=(35, 15))
         >>> sum(histogram.included), sum(histogram.excluded)
         (50, 50)
-
     """
 
     edges: tuple[float, ...]
@@ -55,7 +50,7 @@ class Histogram:
 
     @classmethod
     def of(cls, scores: npt.ArrayLike, bits: npt.ArrayLike, bins: int = 50) -> "Histogram | None":
-        """Count scores in bins of equal width.
+        """Count scores in bins of equal width; None if all scores are equal, or bins would be too narrow.
 
         With more than 2,000 scores the bins span the 0.1% to 99.9% quantiles, and scores beyond are counted
         in the outermost bins.
@@ -65,21 +60,11 @@ class Histogram:
             bits: Which elements were included (booleans, 0/1 or -1/+1).
             bins: The number of bins.
 
-        Returns:
-            The histogram, or None if all scores are equal or no bins can be made.
-
-        Raises:
-            InputError: If scores or bits are not usable.
-
         Example:
             >>> Histogram.of([0.0, 1.0, 2.0, 3.0], [0, 0, 1, 1], bins=2)
             Histogram(edges=(0.0, 1.5, 3.0), included=(0, 2), excluded=(2, 0))
-
         """
-        values, included = (
-            checks.vector("scores", scores, infinite=True),
-            checks.two_valued("bits", bits),
-        )
+        values, included = (checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits))
         finite = values[np.isfinite(values)]
         if len(finite) == 0 or finite.max() == finite.min():
             return None
@@ -114,7 +99,6 @@ class Step(NamedTuple):
         >>> from canaria.bounds import Step
         >>> Step("chance", 1.2)
         Step(gap='chance', epsilon=1.2)
-
     """
 
     gap: str
@@ -128,18 +112,14 @@ class Ladder:
     Attributes:
         top: The name of the first epsilon, such as "the claim".
         epsilon: The epsilon at the top.
-        steps: The steps, from the top down.
+        steps: The steps, from the top down; at most 20, all finite.
         how: Where the numbers come from.
-
-    Raises:
-        InputError: If there are more than 20 steps, or if an epsilon is negative or not finite.
 
     Example:
         >>> from canaria.bounds import Ladder, Step
         >>> ladder = Ladder("the claim", 2.0, (Step("outputs", 1.5), Step("chance", 1.2)), how="simulated")
         >>> [step.epsilon for step in ladder.steps]
         [1.5, 1.2]
-
     """
 
     top: str
@@ -171,19 +151,12 @@ class Ladder:
     def of_scores(cls, claimed: float, estimate: float, bound: float) -> Self | None:
         """The ladder if only scores are known, so that the three gaps cannot be told apart.
 
-        Args:
-            claimed: The claimed epsilon, at the top of the ladder.
-            estimate: The epsilon at which the observed accuracy is the expected one.
-            bound: The bound at the end of the ladder.
-
-        Returns:
-            The ladder, or None if the bound lies above the claim or the claim is infinite.
+        None if the bound lies above the claim, or the claim is infinite.
 
         Example:
             >>> from canaria.bounds import Ladder
             >>> [step.gap for step in Ladder.of_scores(3.0, estimate=2.2, bound=1.6).steps]
             ['elements, outputs, interference', 'chance']
-
         """
         if not bound <= claimed < math.inf:
             return None

@@ -29,25 +29,14 @@ def reach(
 ) -> float | None:
     """The epsilon that perfect guesses would prove; no audit of this size can show more.
 
-    Args:
-        evidence: Evidence of the kind and size in question.
-        delta: The delta of the bound.
-        confidence: The confidence of the bound.
-        guesses: The number of guesses, if it is not that of the evidence.
-        family: The family of claims to test, as in `lower_bound`.
+    None if the size of the audit is not known: no guess was made, or the kind does not say.
 
-    Returns:
-        The epsilon, or None if the size of the audit is not known (no guess was made, or the kind does not
-            say).
-
-    Raises:
-        InputError: If delta or confidence is out of range.
+    The evidence is of the kind and size in question; other `guesses` replace its number of guesses.
 
     Example:
         >>> from canaria import Counts
         >>> round(reach(Counts(0, 10, 10), 0.0, 0.95), 3)
         1.052
-
     """
     asked = evidence.most_guesses if guesses is None else guesses
     best = evidence.best_of_size(asked) if asked else None

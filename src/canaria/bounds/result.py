@@ -58,7 +58,6 @@ class Result:
         >>> from canaria.claims import ApproximateDP
         >>> Result(lower_bound(Counts(90, 100, 100)), ApproximateDP(1.0, delta=0), name="survey").verdict
         'The claim ε = 1 is refuted: with 95% confidence ε is at least 1.630 at δ = 0.'
-
     """
 
     bound: "Bound"
@@ -245,13 +244,6 @@ class Result:
         Args:
             path: Where to write it; the ending says how: `.html`, `.md` or `.txt`.
             title: The title of the report; the name of the result by default.
-
-        Returns:
-            The path.
-
-        Raises:
-            InputError: If the ending is another one, or if the file cannot be written.
-
         """
         from canaria.report import write_report_of
 
@@ -269,12 +261,8 @@ class Result:
                 "confidence", "guesses", "scores" or "gaps". By default "rungs" for a training audit, and
                 "claim" for any other.
 
-        Returns:
-            The chart.
-
         Raises:
             InputError: If the result has no such chart.
-
         """
         from canaria.report import chart_of
 

@@ -30,14 +30,10 @@ class Rung:
         measured: What was measured for it, in words.
         withdrawn: Why nothing is shown; empty if something is.
 
-    Raises:
-        InputError: If a number is out of range, or if they do not fit together.
-
     Example:
         >>> from canaria.bounds import Rung
         >>> Rung(name="any mechanism", assumes="for any mechanism", least=1.37).epsilon
         'ε ≥ 1.370'
-
     """
 
     name: str

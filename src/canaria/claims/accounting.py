@@ -31,16 +31,9 @@ def dpsgd_epsilon(
         sample_rate: The sampling rate, above 0 and at most 1.
         accountant: "rdp" or "pld".
 
-    Returns:
-        The epsilon.
-
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> round(dpsgd_epsilon(2.4224, 1e-5, steps=100, sample_rate=0.1), 3)
         2.0
-
     """
     _check(delta, steps, sample_rate, accountant)
     if not checks.real("noise_multiplier", noise_multiplier) > 0:
@@ -52,7 +45,7 @@ def dpsgd_epsilon(
 def dpsgd_noise_multiplier(
     epsilon: float, delta: float, steps: int, sample_rate: float, accountant: str = "rdp"
 ) -> float:
-    """The noise multiplier at which an accountant gives this epsilon.
+    """The noise multiplier at which an accountant gives this epsilon, rounded up by at most 1e-6 of itself.
 
     For "rdp", a first search with few integer orders finds the best order. The second one uses the orders of
     dp-accounting near it, where its minimum lies: all orders would take many times as long.
@@ -64,21 +57,15 @@ def dpsgd_noise_multiplier(
         sample_rate: The sampling rate, above 0 and at most 1.
         accountant: "rdp" or "pld".
 
-    Returns:
-        The noise multiplier, rounded up by at most 1e-6 of itself.
-
     Raises:
-        InputError: If an argument is out of range, or if no noise multiplier between 1e-5 and 1e5 gives this
-            epsilon.
+        InputError: If no noise multiplier between 1e-5 and 1e5 gives this epsilon.
 
     Example:
         >>> round(dpsgd_noise_multiplier(2.0, 1e-5, steps=100, sample_rate=0.1), 2)
         2.42
-
     """
     _check(delta, steps, sample_rate, accountant)
-    if not 0 < checks.real("epsilon", epsilon) < math.inf:
-        raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
+    checks.positive("epsilon", epsilon)
 
     def excess(noise: float, orders: Sequence[float] | None) -> float:
         return _epsilon(noise, delta, steps, sample_rate, accountant, orders)[0] - epsilon

@@ -28,7 +28,6 @@ def require_same_adjacency(measured: str, claimed: str) -> None:
         ... except InputError as error:
         ...     print(str(error).partition(";")[0])
         adjacency of the bound (replace) and of the claim (add-remove) must be the same
-
     """
     stated = {measured, claimed} - {"unspecified"}
     if len(stated) > 1:
@@ -48,10 +47,6 @@ def require_same_adjacency(measured: str, claimed: str) -> None:
 def common_adjacency(what: str, adjacencies: Iterable[str]) -> str:
     """The adjacency that several claims or bounds share; "unspecified" is read as add-remove.
 
-    Args:
-        what: What they are, for the error.
-        adjacencies: The adjacency of each.
-
     Returns:
         The adjacency, "unspecified" if none is stated.
 
@@ -62,7 +57,6 @@ def common_adjacency(what: str, adjacencies: Iterable[str]) -> str:
         >>> from canaria.claims.adjacency import common_adjacency
         >>> common_adjacency("parts", ["add-remove", "unspecified"])
         'add-remove'
-
     """
     found = set(adjacencies)
     if "replace" in found and len(found) > 1:

@@ -31,7 +31,6 @@ class Signs(Enum):
         >>> from canaria.claims import Signs
         >>> [sign.value for sign in Signs]
         ['both', 'included', 'excluded', 'one']
-
     """
 
     BOTH = "both"
@@ -50,7 +49,6 @@ class Profile(NamedTuple):
     Attributes:
         included: The largest Pr[event with the element] - e^epsilon Pr[event without it].
         excluded: The same with the two exchanged.
-
     """
 
     included: Floats
@@ -73,7 +71,6 @@ class Claim(Kind):
         True
         >>> round(claim.delta_at(1.0), 3), round(claim.epsilon_at(1e-5), 3)
         (0.127, 4.377)
-
     """
 
     adjacency: str
@@ -90,15 +87,7 @@ class Claim(Kind):
         """The epsilon from which on lines add nothing: delta is 0 there, or far below any level."""
 
     def delta_at(self, epsilon: float) -> float:
-        """The delta that the claim promises at this epsilon.
-
-        Args:
-            epsilon: At least 0.
-
-        Returns:
-            The delta, for both directions, rounded up.
-
-        """
+        """The delta that the claim promises at this epsilon, for both directions, rounded up."""
         asked = np.array([checks.nonnegative("epsilon", epsilon)])
         return float(max(side[0] for side in self.profile(asked)))
 
@@ -111,7 +100,6 @@ class Claim(Kind):
         Returns:
             The smallest epsilon with `delta_at(epsilon) <= delta`, up to rounding; infinite if there is none
             up to 700.
-
         """
         asked = checks.delta(delta)
         if self.delta_at(0.0) <= asked:
@@ -125,19 +113,11 @@ class Claim(Kind):
         return float(optimize.brentq(lambda epsilon: self.delta_at(epsilon) - asked, 0.0, top, xtol=1e-12))
 
     def least_epsilon_at(self, delta: float) -> float:
-        """`epsilon_at`, rounded down: a lower limit for a mechanism that has exactly this profile.
-
-        Args:
-            delta: Between 0 and 1.
-
-        Returns:
-            The epsilon.
-
-        """
+        """`epsilon_at`, rounded down: a lower limit for a mechanism that has exactly this profile."""
         return self.epsilon_at(delta) * (1 - _EPSILON_ERROR)
 
     def point(self, charged: float, flips: float = FLIPS_AT_POINT) -> "ApproximateDP":
-        """The point of the curve at which it is tested by evidence that knows (epsilon, delta) alone.
+        """The point, a weaker claim, at which evidence that knows (epsilon, delta) alone tests the curve.
 
         A mechanism that keeps the claim is (epsilon, delta)-DP for every epsilon and `delta_at(epsilon)`, so
         any point that is fixed in advance is valid (Theorem 28). The point depends on the claim, on the
@@ -147,10 +127,6 @@ class Claim(Kind):
             charged: The number of elements that delta is charged for.
             flips: The flips that delta buys at the point, fixed in advance; the default suits tests of level
                 0.05.
-
-        Returns:
-            The point, which is a weaker claim.
-
         """
 
         # B = n delta (1 - p) falls with epsilon. Without delta a smaller epsilon would be easier to refute,
@@ -170,13 +146,6 @@ class Claim(Kind):
 
         If both signs occur, the deltas of the two directions are averaged. Slopes below 1 come from the other
         direction: P <= delta + kappa Q for all events is Q <= 1 - (1 - delta) / kappa + P / kappa.
-
-        Args:
-            signs: The signs that the guesses may have.
-
-        Returns:
-            The lines.
-
         """
         epsilons = self.slopes()
         return lines_of(epsilons, self.profile(epsilons), signs)
@@ -198,13 +167,9 @@ class ApproximateDP(Claim):
         delta: The promised delta, between 0 and 1.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If epsilon or delta is out of range, or the adjacency is unknown.
-
     Example:
         >>> ApproximateDP(2.0, delta=1e-5)
         ApproximateDP(epsilon=2.0, delta=1e-05, adjacency='unspecified')
-
     """
 
     epsilon: float
@@ -246,18 +211,11 @@ class ApproximateDP(Claim):
         The worst mechanism under the claim is known (Kairouz, Oh, Viswanath 2015): with probability delta it
         reveals the element, else it is randomized response. This is its profile.
 
-        Args:
-            epsilon: At least 0.
-
-        Returns:
-            The smallest delta for which every mechanism that keeps the claim is (epsilon, delta)-DP.
-
         Example:
             >>> ApproximateDP(1.0, delta=1e-5).delta_at(1.0)
             1e-05
             >>> round(ApproximateDP(1.0, delta=0).delta_at(0.0), 3)
             0.462
-
         """
         other = checks.nonnegative("epsilon", epsilon)
         if other >= self.epsilon:
@@ -268,19 +226,11 @@ class ApproximateDP(Claim):
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that the claim promises at another delta.
 
-        Args:
-            delta: Between 0 and 1.
-
-        Returns:
-            The smallest epsilon for which every mechanism that keeps the claim is (epsilon, delta)-DP;
-            infinite below the claim's own delta.
-
         Example:
             >>> ApproximateDP(1.0, delta=1e-5).epsilon_at(0.0)
             inf
             >>> round(ApproximateDP(1.0, delta=0).epsilon_at(0.2), 3)
             0.68
-
         """
         other = checks.delta(delta)
         if other < self.delta:
@@ -299,14 +249,6 @@ class ApproximateDP(Claim):
 
         A smaller delta promises more, so a bound at a larger delta than the claim's refutes it too. A bound
         at a smaller delta is about something that was never promised.
-
-        Args:
-            delta: The delta of the bound.
-            adjacency: The adjacency of the bound.
-
-        Raises:
-            InputError: If the bound is at a smaller delta, or of another adjacency.
-
         """
         if delta < self.delta:
             raise InputError(

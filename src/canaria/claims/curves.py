@@ -34,13 +34,9 @@ class Curve(Claim):
         reverse: The promised deltas in the other direction; by default equal to `deltas`.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If the lists are not usable.
-
     Example:
         >>> Curve([0.0, 1.0, 2.0], [0.3, 0.05, 1e-3]).delta_at(1.5)
         0.05
-
     """
 
     epsilons: npt.ArrayLike
@@ -118,15 +114,11 @@ class Composed(Claim):
     Gaussian claims compose to one exactly; the rest by the privacy loss distributions of dp-accounting.
 
     Attributes:
-        parts: The claims.
-
-    Raises:
-        InputError: If there are no claims, or if they are for different adjacencies.
+        parts: The claims, at least one, all for the same neighbours.
 
     Example:
         >>> round(Composed((GaussianDP(3.0), GaussianDP(4.0))).epsilon_at(1e-5), 2)
         33.1
-
     """
 
     parts: tuple[Claim, ...]

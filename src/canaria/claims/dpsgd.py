@@ -34,13 +34,9 @@ class DpSgd(Claim):
         sample_rate: The probability with which an element is in a batch, above 0 and at most 1.
         steps: The number of steps.
 
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> round(DpSgd(noise_multiplier=2.4224, sample_rate=0.1, steps=100).epsilon_at(1e-5), 2)
         1.81
-
     """
 
     noise_multiplier: float

@@ -22,7 +22,6 @@ class Lines:
         deltas: The largest P that each line allows at Q = 0, falling.
         corners_q: The Q at which each line meets the next steeper one.
         corners_p: The P at which it does.
-
     """
 
     kappas: Floats
@@ -41,11 +40,7 @@ class Lines:
         slopes, allowed = slopes[kept], allowed[kept]
         meet = -np.diff(allowed) / np.diff(slopes)
         checks.assign(
-            self,
-            kappas=slopes,
-            deltas=allowed,
-            corners_q=meet,
-            corners_p=allowed[:-1] + slopes[:-1] * meet,
+            self, kappas=slopes, deltas=allowed, corners_q=meet, corners_p=allowed[:-1] + slopes[:-1] * meet
         )
 
     def largest(self, q: npt.ArrayLike) -> Floats:

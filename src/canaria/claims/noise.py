@@ -32,13 +32,9 @@ class GaussianDP(Claim):
         mu: The parameter, at least 0.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If mu or the adjacency is out of range.
-
     Example:
         >>> round(GaussianDP(1.0).epsilon_at(1e-5), 3)
         4.377
-
     """
 
     mu: float
@@ -84,13 +80,9 @@ class LaplaceDP(Claim):
         epsilon: The epsilon of the noise, at least 0.
         adjacency: "add-remove", "replace" or "unspecified".
 
-    Raises:
-        InputError: If epsilon or the adjacency is out of range.
-
     Example:
         >>> round(LaplaceDP(1.0).delta_at(0.0), 4)
         0.3935
-
     """
 
     epsilon: float
@@ -114,41 +106,9 @@ class LaplaceDP(Claim):
         return self.epsilon
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu at which mu-Gaussian DP is (epsilon, delta)-DP, rounded down.
-
-    Args:
-        epsilon: At least 0.
-        delta: Strictly between 0 and 1.
-
-    Returns:
-        The mu.
-
-    """
-    asked, limit = checks.nonnegative("epsilon", epsilon), checks.delta(delta)
-    if not 0 < limit < 1:
-        raise InputError(f"delta must be strictly between 0 and 1, got {shown(delta)}")
-    low, high = 0.0, 1.0
-    while GaussianDP(high).delta_at(asked) <= limit:
-        low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if GaussianDP(middle).delta_at(asked) <= limit else (low, middle)
-    return low
-
-
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
+    """The smallest epsilon at which a mu-Gaussian-DP mechanism is (epsilon, delta)-DP.
 
-    Args:
-        mu: The parameter of Gaussian DP, at least 0.
-        delta: Between 0 and 1.
-
-    Returns:
-        The smallest such epsilon. For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
-
-    Raises:
-        InputError: If mu or delta is out of range.
-
+    For deltas that are extremely small it is cut at mu^2 / 2 + 40 mu.
     """
     return min(GaussianDP(mu).epsilon_at(delta), mu * mu / 2 + 40 * mu)

@@ -75,8 +75,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def canaria(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Audit differential privacy in one run: valid lower bounds on epsilon.
@@ -136,6 +135,7 @@ def _give_up_output(error: OSError) -> None:
 
 def _complain(message: str) -> None:
     """Print one line without control characters, which could move the cursor of a terminal."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in message)
+    from canaria._core.errors import printable
+
     if message:
-        typer.echo(f"canaria: {' '.join(printable.split())}", err=True)
+        typer.echo(f"canaria: {' '.join(printable(message).split())}", err=True)

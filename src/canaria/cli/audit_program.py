@@ -21,18 +21,14 @@ def audit_program(
         list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments for the script.")
     ] = None,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as of python -m.")] = False,
-    canaries: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of canaries; 1000 if they fit."),
-    ] = None,
+    canaries: Annotated[int | None, typer.Option(min=1, help="Number of canaries; 1000 if they fit.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Delta of the claim. Default: what the script asks for, or 1e-5.")
     ] = None,
     claimed: Claimed = None,
     confidence: Confidence = 0.95,
     changes_weights: Annotated[
-        bool,
-        typer.Option("--changes-weights", help="SCRIPT clamps weights, or the like."),
+        bool, typer.Option("--changes-weights", help="SCRIPT clamps weights, or the like.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the hidden bits.")] = 0,
     out: Out = None,

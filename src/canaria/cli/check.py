@@ -12,8 +12,7 @@ from canaria.cli._progress import working
 
 def check(
     function: Annotated[
-        str,
-        typer.Argument(metavar="MODULE:FUNCTION", help="fit(data, rng), in a module or a file here."),
+        str, typer.Argument(metavar="MODULE:FUNCTION", help="fit(data, rng), in a module or a file here.")
     ],
     data: Annotated[str, typer.Option("--data", metavar="FILE", help="CSV, Parquet or .npy.")],
     epsilon: Annotated[float, typer.Option(min=0, help="Claimed epsilon.")],

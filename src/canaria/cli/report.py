@@ -12,8 +12,7 @@ from canaria.cli._progress import working
 
 def report(
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin."),
+        list[str], typer.Argument(metavar="FILE", help="Result files (from --json or save()); - for stdin.")
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write it here: .html, .md or .txt.")
@@ -32,8 +31,7 @@ def report(
     from canaria._core.errors import shown
     from canaria.files.verify import read_checked
     from canaria.report.formats import require_known, write_report
-    from canaria.report.names import told_apart
-    from canaria.report.section import explain
+    from canaria.report.section import explain, told_apart
 
     require_free(out, files)
     if out is not None:

@@ -34,8 +34,7 @@ def run(
         bool, typer.Option("--adaptive", help="Tell the guesser past bits (built-in mechanisms only).")
     ] = False,
     rule: Annotated[
-        str | None,
-        typer.Option(help="See canaria scores; plus: all, bet, budget:K[:T]."),
+        str | None, typer.Option(help="See canaria scores; plus: all, bet, budget:K[:T].")
     ] = None,
     trials: Annotated[int, typer.Option(help="Games to play; prints the mean bound.")] = 1,
     delta: Delta = None,

@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 
-def schema(
-    as_json: Annotated[bool, typer.Option("--json", help="Print it on one line.")] = False,
-) -> None:
+def schema(as_json: Annotated[bool, typer.Option("--json", help="Print it on one line.")] = False) -> None:
     """Print the JSON Schema of result files.
 
     Example: canaria schema > result.schema.json

@@ -17,11 +17,7 @@ HigherMeans = Literal["included", "excluded"]
 
 def scores(
     file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="CSV, TSV, JSON, .npz, .npy, Parquet; - for stdin.",
-        ),
+        str, typer.Argument(metavar="FILE", help="CSV, TSV, JSON, .npz, .npy, Parquet; - for stdin.")
     ],
     delta: Delta = None,
     confidence: Confidence = 0.95,
@@ -36,20 +32,16 @@ def scores(
     family: Family = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for breaking ties.")] = 0,
     adjacency: Annotated[
-        Adjacency,
-        typer.Option(metavar="KIND", help="Of audit and claim: add-remove or replace."),
+        Adjacency, typer.Option(metavar="KIND", help="Of audit and claim: add-remove or replace.")
     ] = "add-remove",
     score_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column with the scores, if not guessed."),
+        str | None, typer.Option(metavar="NAME", help="Column with the scores, if not guessed.")
     ] = None,
     included_column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column with who was included."),
+        str | None, typer.Option(metavar="NAME", help="Column with who was included.")
     ] = None,
     higher_means: Annotated[
-        HigherMeans | None,
-        typer.Option(metavar="KIND", help="included (default), or excluded: losses."),
+        HigherMeans | None, typer.Option(metavar="KIND", help="included (default), or excluded: losses.")
     ] = None,
     out: Out = None,
     as_json: AsJson = False,

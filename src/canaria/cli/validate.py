@@ -16,15 +16,11 @@ def validate(
         int | None, typer.Option(help="Audits per case. Default: 1000; without AUDITOR: 100.")
     ] = None,
     claims: Annotated[
-        int | None,
-        typer.Option(help="True claims tested per case. Default: 0; without AUDITOR: 2000."),
+        int | None, typer.Option(help="True claims tested per case. Default: 0; without AUDITOR: 2000.")
     ] = None,
     known: Annotated[
         Literal["nothing", "earlier", "others"],
-        typer.Option(
-            metavar="BITS",
-            help="Bits the auditor's scores may use: nothing, earlier or others.",
-        ),
+        typer.Option(metavar="BITS", help="Bits the auditor's scores may use: nothing, earlier or others."),
     ] = "nothing",
     case: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Run only this case; repeatable.")

@@ -17,8 +17,7 @@ from canaria._core.kept import kept
 from canaria.claims import Claim
 from canaria.claims.families import Family, tested, written
 from canaria.claims.lines import Lines
-from canaria.evidence._lines import lines_of
-from canaria.evidence.base import Tally
+from canaria.evidence.base import Tally, lines_of
 
 _MAIN, _SIDE, _ALL = 0.86, 0.05, 0.04
 """The shares of the main look, of each one three times as small or large, and of all guesses."""

@@ -12,13 +12,7 @@ import numpy as np
 from canaria._core import binomial
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.binomial import NOT_ZERO
-from canaria.evidence.boundaries import (
-    PER_EXCESS,
-    counts_below,
-    first_counts,
-    most_likely,
-    scores,
-)
+from canaria.evidence.boundaries import PER_EXCESS, counts_below, first_counts, most_likely, scores
 
 _LIKELY: Final = 0.4
 """The largest level for which `counts_below` is good."""

@@ -66,17 +66,9 @@ def of_count(correct: int, taken: int, epsilon: float) -> float:
 
 
 def of_weights(groups: Integers, statistic: int, epsilon: float, enough: float = 0.0) -> float:
-    """The sway of the weight of the right guesses, from above.
+    """The sway, from above, of reaching the weight t = `statistic` with right guesses.
 
-    Args:
-        groups: How many guesses have the integer weights 0, 1, ....
-        statistic: The weight t that is to be reached.
-        epsilon: The epsilon of the claim.
-        enough: A bound at which to stop looking for a smaller one.
-
-    Returns:
-        The sway, at most 1.
-
+    `groups` counts the guesses with the integer weights 0, 1, .... No bound below `enough` is looked for.
     """
     used = np.flatnonzero(groups[1:]) + 1
     if len(used) == 0 or statistic <= 0:

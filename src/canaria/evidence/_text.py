@@ -1,14 +1,23 @@
-"""Arrays of evidence as JSON: hits as a string of 0 and 1, numbers as lists, infinities as words."""
+"""Fields of evidence as JSON: hits as a string of 0 and 1, numbers as lists, infinities as words."""
+
+from typing import Any
 
 import numpy as np
 
 from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
+from canaria._core.kinds import Kind, to_dict
 
 
-def hits_to_text(hits: Hits) -> str:
-    """Write hits as a string of 0 and 1."""
-    return (hits.astype(np.uint8) + ord("0")).tobytes().decode("ascii")
+def plain(value: object) -> Any:
+    """A field of evidence as plain data."""
+    if isinstance(value, np.ndarray) and value.dtype == np.bool_:
+        return (value.astype(np.uint8) + ord("0")).tobytes().decode("ascii")
+    if isinstance(value, np.ndarray):
+        return [number if np.isfinite(number) else str(number) for number in value.tolist()]
+    if isinstance(value, tuple):
+        return [plain(part) for part in value]
+    return to_dict(value) if isinstance(value, Kind) else value
 
 
 def hits_from_text(text: object) -> Hits:
@@ -18,15 +27,8 @@ def hits_from_text(text: object) -> Hits:
     return np.asarray(np.frombuffer(text.encode("ascii"), dtype=np.uint8) == ord("1"))
 
 
-def numbers_to_json(values: Floats | None) -> list[float | str] | None:
-    """Write numbers as a list, infinite ones as the words "inf" and "-inf"."""
-    if values is None:
-        return None
-    return [value if np.isfinite(value) else str(value) for value in values.tolist()]
-
-
 def numbers_from_json(name: str, values: object) -> Floats | None:
-    """Read what `numbers_to_json` wrote."""
+    """Read a list of numbers, infinite ones as the words "inf" and "-inf"; None stays None."""
     if values is None:
         return None
     if not isinstance(values, list):

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,10 @@ import numpy.typing as npt
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria._core.effort import Effort
 from canaria._core.kinds import Kind
-from canaria.claims import ApproximateDP, Claim
+from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.families import Family
+from canaria.claims.lines import Lines
+from canaria.evidence import _text
 
 FAIR_COINS: Final = "the hidden bits are independent fair coins"
 COMMITTED: Final = "the number of guesses was fixed before the output was seen"
@@ -31,7 +34,6 @@ class Inversion(Enum):
         >>> from canaria import Counts
         >>> Counts(90, 100, 100).inversion.value
         'bisection'
-
     """
 
     BISECTION = "bisection"
@@ -55,7 +57,6 @@ class Tally(NamedTuple):
         >>> from canaria import Counts, lower_bound
         >>> lower_bound(Counts(90, 100, 1000)).tally
         Tally(correct=90, taken=100)
-
     """
 
     correct: int
@@ -74,7 +75,6 @@ class Progress(NamedTuple):
         >>> from canaria.evidence import Progress
         >>> Progress(taken=np.array([10, 20]), correct=np.array([9, 16])).correct.tolist()
         [9, 16]
-
     """
 
     taken: Integers
@@ -85,9 +85,10 @@ class Evidence(Kind):
     """The observations of an audit, with their p-value against a claim.
 
     A new kind is one frozen dataclass that defines `method`, `assumptions`, `elements`, `p_value` and
-    `tally`. `Evidence.from_dict` reads it back as soon as the class is defined. Fields that are not plain
-    data need a `to_dict`. Every other member has a default that is valid for any kind, though it may be slow
-    or say little: no formula is used that was proved for another kind (the grid of Theorem 17 suits all).
+    `tally`. `Evidence.from_dict` reads it back as soon as the class is defined. Fields that are arrays or
+    evidence are written by `to_dict`, and need a `read`. Every other member has a default that is valid for
+    any kind, though it may be slow or say little: no formula is used that was proved for another kind (the
+    grid of Theorem 17 suits all).
 
     Attributes:
         elements: The number of hidden bits of the audit.
@@ -107,7 +108,6 @@ class Evidence(Kind):
         True
         >>> round(lower_bound(evidence).epsilon, 2)
         1.63
-
     """
 
     elements: int
@@ -141,6 +141,7 @@ class Evidence(Kind):
     def p_value(self, claim: Claim) -> float:
         """A bound on the probability that a mechanism that keeps the claim lets a guesser do as well.
 
+        It is rounded up, so that numerical errors never refute a claim.
         A kind that knows (epsilon, delta) alone tests `claim.point(self.charged)`.
         """
 
@@ -179,6 +180,10 @@ class Evidence(Kind):
         order.
         """
         return False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data for JSON; arrays and other evidence too."""
+        return {name: _text.plain(value) for name, value in super().to_dict().items()}
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.to_dict() == other.to_dict()
@@ -240,3 +245,16 @@ def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
     spaced = np.geomspace(min(first, len(hits)), len(hits), points)
     taken = np.unique(np.rint(spaced).astype(np.int64))
     return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])
+
+
+def lines_of(claim: Claim, signs: Signs = Signs.BOTH) -> Lines:
+    """The lines of a claim, remembered: bounds against a family ask for the same ones again and again."""
+    try:
+        return _remembered(claim, signs)
+    except TypeError:  # a claim that can change has no hash
+        return claim.lines(signs)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(claim: Claim, signs: Signs) -> Lines:
+    return claim.lines(signs)

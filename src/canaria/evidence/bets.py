@@ -14,17 +14,8 @@ from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import Claim
-from canaria.evidence import _mixture, _text
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-    progress_of,
-)
+from canaria.evidence import _mixture, _text, base
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 _ROUND_DOWN: Final = 1e-9
 """Subtracted from log-wealth: the error of one logarithm of a beta function (proofs, Rounding 1)."""
@@ -66,18 +57,9 @@ class Bets(Evidence):
         hits: Whether each guess was right (booleans, 0/1 or -1/+1), in the order of guessing.
         elements: The number of hidden bits of the audit; by default one per hit.
 
-    Attributes:
-        confidences: The stated confidences, or None.
-        hits: Whether each guess was right.
-        elements: The number of hidden bits of the audit.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> Bets([0.9, 0.8, 0.6], [1, 0, 1]).wealth(0.5).round(6).tolist()
         [1.445878, 0.765945, 0.765945]
-
     """
 
     confidences: Floats | None
@@ -88,8 +70,8 @@ class Bets(Evidence):
     count_kind: ClassVar[str | None] = "Budget"
     weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
         "each guess and its confidence were decided before its bit was revealed",
     )
 
@@ -106,29 +88,15 @@ class Bets(Evidence):
                     f"confidences must be at least 0 and below 1, got {stated[bad][0]:g}; "
                     "after a bet with confidence 1, one wrong guess would lose everything"
                 )
-        checks.assign(
-            self,
-            confidences=stated,
-            hits=seen,
-            elements=checks.elements(elements, len(seen)),
-        )
+        checks.assign(self, confidences=stated, hits=seen, elements=checks.elements(elements, len(seen)))
 
     @property
     def method(self) -> str:
         """The name of the method: "mixture bets" if no confidences are stated, else "bets"."""
         return "mixture bets" if self.confidences is None else "bets"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Confidences and hits, for JSON."""
-        return {
-            "confidences": _text.numbers_to_json(self.confidences),
-            "hits": _text.hits_to_text(self.hits),
-            "elements": self.elements,
-        }
-
     @classmethod
     def read(cls, confidences: object, hits: object, elements: int) -> "Bets":  # type: ignore[override]
-        """Evidence from the fields that `to_dict` wrote."""
         stated = _text.numbers_from_json("confidences", confidences)
         return cls(stated, _text.hits_from_text(hits), elements)
 
@@ -145,40 +113,20 @@ class Bets(Evidence):
         return Tally(int((self.hits & taken).sum()), int(taken.sum()))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "each guess and its stake before its own bit; bits revealed earlier were known"
 
     def progress(self, claim: Claim) -> Progress:
         """The guesses that were bet on, in the order of guessing."""
         taken = self._taken(claim.point(self.charged).epsilon)
-        return progress_of(self.hits[taken] if taken.any() else self.hits)
+        return base.progress_of(self.hits[taken] if taken.any() else self.hits)
 
     def wealth(self, epsilon: float) -> Floats:
-        """The wealth after each guess, against a claim at delta = 0.
-
-        Args:
-            epsilon: The epsilon of the claim.
-
-        Returns:
-            One number per guess.
-
-        Raises:
-            InputError: If epsilon is negative or not a number.
-
-        """
+        """The wealth after each guess, against a claim at delta = 0."""
         with np.errstate(over="ignore"):
             return np.exp(self._log_wealth(checks.nonnegative("epsilon", epsilon)))
 
     def p_value(self, claim: Claim) -> float:
-        """The level at which the largest wealth ever reached is significant, whatever delta adds to it.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The level at which the largest wealth ever reached is significant, whatever delta adds to it."""
         point = claim.point(self.charged)
         epsilon, spent = point.epsilon, self.elements * point.delta
         cap = _cap(epsilon, spent)
@@ -278,7 +226,7 @@ class Bets(Evidence):
     def best_of_size(self, guesses: int) -> "Bets":
         """An audit with this many guesses, all right, each staking almost the whole wealth."""
         certain = np.full(guesses, math.nextafter(1, 0))
-        return Bets(certain, np.ones(guesses, bool), elements_for(self, guesses))
+        return Bets(certain, np.ones(guesses, bool), base.elements_for(self, guesses))
 
     def with_all_right(self) -> "Bets":
         """The same stakes with every guess right."""

@@ -51,19 +51,15 @@ class Budget(Evidence):
     the greedy delta rule, which is looser). It is searched on a fixed grid, as B changes with epsilon.
 
     Attributes:
-        correct: The number of right guesses.
-        taken: The number of guesses taken.
-        budget: The number of guesses at which guessing was to stop.
+        correct: The number of right guesses, at most `taken`.
+        taken: The number of guesses taken, at most `budget`.
+        budget: The number of guesses at which guessing was to stop, from 1 to `elements`.
         elements: The number of hidden bits of the audit, guessed or not.
-
-    Raises:
-        InputError: If not 0 <= correct <= taken <= budget <= elements, or if the budget is 0.
 
     Example:
         >>> from canaria.claims import ApproximateDP
         >>> round(Budget(80, 100, 100, 64_000).p_value(ApproximateDP(0.717, delta=1e-5)), 3)
         0.05
-
     """
 
     correct: int
@@ -94,7 +90,6 @@ class Budget(Evidence):
         return cls(correct, taken, taken, elements)
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return f"the budget of {self.budget} guesses, and each guess before its own bit"
 
     def progress(self, claim: Claim) -> Progress:
@@ -107,7 +102,6 @@ class Budget(Evidence):
 
     @property
     def most_guesses(self) -> int:
-        """The budget."""
         return self.budget
 
     def best_of_size(self, guesses: int) -> "Budget":
@@ -127,15 +121,7 @@ class Budget(Evidence):
         return Effort(tails + 2 * price, 10 * tails + 12 * price)
 
     def p_value(self, claim: Claim) -> float:
-        """An upper bound on the probability of as many right guesses within the budget.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """An upper bound on the probability of as many right guesses within the budget."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))
@@ -146,16 +132,7 @@ class Budget(Evidence):
         return binomial.rounded_up(self._hedged(epsilon, flips))
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; this may need fewer prices than the p-value itself.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; this may need fewer prices than the p-value itself."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         flips = float(binomial.flip_budget(self.elements, epsilon, delta))

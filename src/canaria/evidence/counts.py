@@ -17,18 +17,8 @@ from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria.claims import ApproximateDP, Claim, Signs
 from canaria.claims.lines import Lines
-from canaria.evidence import _sway
-from canaria.evidence._lines import lines_of
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    COMMITTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Tally,
-    elements_for,
-)
+from canaria.evidence import _sway, base
+from canaria.evidence.base import Evidence, Inversion, Tally
 
 _PLACES: Final = 32
 _FIRST_CLAIMS: Final = 64
@@ -40,8 +30,14 @@ class _CountFields(Evidence):
     taken: int
     elements: int
 
+    assumptions: ClassVar[tuple[str, ...]] = (
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.COMMITTED,
+        base.NOT_ADAPTIVE,
+    )
+
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return f"the number of guesses, {self.taken}, and every guess"
 
     def __post_init__(self) -> None:
@@ -63,7 +59,8 @@ class _CountFields(Evidence):
         """An audit with this many guesses, all right."""
         if guesses == 0:
             return None
-        return replace(self, correct=guesses, taken=guesses, elements=elements_for(self, guesses))
+        elements = base.elements_for(self, guesses)
+        return replace(self, correct=guesses, taken=guesses, elements=elements)
 
     def effort(self, delta: float) -> Effort:
         """A few calls for a claim; a few dozen for the bisection."""
@@ -100,19 +97,15 @@ class Counts(_CountFields):
     nearly exact, and by the recursion of Mahloujifar et al. (2024); the smaller counts (Theorem 14).
 
     Attributes:
-        correct: The number of right guesses.
-        taken: The number of guesses.
-        elements: The number of hidden bits of the audit, guessed or not.
+        correct: The number of right guesses, at most `taken`.
+        taken: The number of guesses, at most `elements`.
+        elements: The number of hidden bits of the audit, guessed or not; at least 1.
         one_sided: Whether all guesses have the same sign, fixed before the output was seen. (A sign that was
             chosen from the output does not count.)
-
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
 
     Example:
         >>> round(Counts(73, 100, 1000).p_value(ApproximateDP(0.607, delta=1e-5)), 3)
         0.05
-
     """
 
     one_sided: bool = False
@@ -120,7 +113,6 @@ class Counts(_CountFields):
     method: ClassVar[str] = "exact"
     count_kind: ClassVar[str | None] = "Counts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +120,6 @@ class Counts(_CountFields):
 
     @classmethod
     def of_count(cls, correct: int, taken: int, elements: int, one_sided: bool) -> "Counts":
-        """The count."""
         return cls(correct, taken, elements, one_sided)
 
     def holds_adaptively(self, guessed: int | None) -> bool:
@@ -138,13 +129,7 @@ class Counts(_CountFields):
     def p_value(self, claim: Claim) -> float:
         """The largest probability of as many right guesses under any mechanism that keeps the claim.
 
-        Args:
-            claim: The claim to test: (epsilon, delta), or a curve.
-
-        Returns:
-            The p-value, rounded up; against a curve mostly less than 0.1% above the largest probability, and
-            at least 1e-9.
-
+        Against a curve it is mostly less than 0.1% too large, and at least 1e-9.
         """
         if self.correct == 0:
             return 1.0
@@ -162,16 +147,7 @@ class Counts(_CountFields):
         return binomial.rounded_up(upper + self.charged * delta * spread / self.correct)
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; against a curve for less than a p-value costs.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; against a curve for less than a p-value costs."""
         if isinstance(claim, ApproximateDP) or self.correct == 0:
             return super().refutes(claim, level)
         from canaria.evidence import _curve_count
@@ -179,7 +155,7 @@ class Counts(_CountFields):
         return _curve_count.refutes(self.charged, self.taken, self.correct, self._lines(claim), level)
 
     def _lines(self, claim: Claim) -> Lines:
-        return lines_of(claim, Signs.ONE if self.one_sided else Signs.BOTH)
+        return base.lines_of(claim, Signs.ONE if self.one_sided else Signs.BOTH)
 
 
 @dataclass(frozen=True)
@@ -197,30 +173,17 @@ class PublishedCounts(_CountFields):
         taken: The number of guesses, fixed before the output was seen.
         elements: The number of hidden bits of the audit, guessed or not.
 
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
-
     Example:
         >>> round(PublishedCounts(80, 100, 64_000).p_value(ApproximateDP(0.516, delta=1e-5)), 3)
         0.05
-
     """
 
     method: ClassVar[str] = "steinke"
     count_kind: ClassVar[str | None] = "PublishedCounts"
     inversion: ClassVar[Inversion] = Inversion.BISECTION
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, COMMITTED, NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
-        """The published p-value, or that of `Counts` if it is larger.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The published p-value, or that of `Counts` if it is larger."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         if self.correct == 0:
@@ -271,31 +234,19 @@ class UncommittedCounts(_CountFields):
         taken: The number of guesses.
         elements: The number of hidden bits of the audit, guessed or not.
 
-    Raises:
-        InputError: If not 0 <= correct <= taken <= elements, or if there are no elements.
-
     Example:
         >>> claim = ApproximateDP(0.6, delta=0)
         >>> UncommittedCounts(73, 100, 1000).p_value(claim) == Counts(73, 100, 1000).p_value(claim)
         True
-
     """
 
     method: ClassVar[str] = "uncommitted"
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     inversion: ClassVar[Inversion] = Inversion.GRID
-    assumptions: ClassVar[tuple[str, ...]] = (FAIR_COINS, ALL_COUNTED, NOT_ADAPTIVE)
+    assumptions: ClassVar[tuple[str, ...]] = (base.FAIR_COINS, base.ALL_COUNTED, base.NOT_ADAPTIVE)
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest level at which the binomial tail and the sway of delta keep to their shares.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The smallest level at which the binomial tail and the sway of delta keep to their shares."""
         point = claim.point(self.charged)
         epsilon, delta = point.epsilon, point.delta
         effort.spend(effort.CALL)
@@ -319,7 +270,6 @@ class UncommittedCounts(_CountFields):
         return verdict
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "the threshold, and every guess; how many it takes came out of the output"
 
     @property

@@ -20,9 +20,8 @@ from canaria._core.binomial import NOT_ZERO
 from canaria._core.rounding import significant
 from canaria.claims import ApproximateDP, Claim
 from canaria.claims.families import Family, tested
-from canaria.evidence._lines import lines_of
 from canaria.evidence._looks import around
-from canaria.evidence.base import Evidence, Inversion, Tally
+from canaria.evidence.base import Evidence, Inversion, Tally, lines_of
 from canaria.evidence.split import Split
 
 EPSILON_GRID: Final[Floats] = np.concatenate(

@@ -12,13 +12,20 @@ from canaria._core import binomial, checks, effort
 from canaria._core.arrays import Floats, Integers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria._core.kinds import to_dict
 from canaria.claims import Claim
 from canaria.claims.families import Family
 from canaria.evidence import _independent
-from canaria.evidence._lines import lines_of
 from canaria.evidence._looks import MOST_OF_LOOKS, Look, Stretch, around, planned
-from canaria.evidence.base import ALL_COUNTED, FAIR_COINS, NOT_ADAPTIVE, Evidence, Inversion, Progress, Tally
+from canaria.evidence.base import (
+    ALL_COUNTED,
+    FAIR_COINS,
+    NOT_ADAPTIVE,
+    Evidence,
+    Inversion,
+    Progress,
+    Tally,
+    lines_of,
+)
 
 MISFIT: Final = 0.05
 """The false-alarm rate at which the assumption of independent elements is withdrawn."""
@@ -50,22 +57,15 @@ class MatchedCounts(Evidence):
             product of mechanisms (Theorem 30), and 1 if the hits contradict the assumption (`withdrawn`).
 
     Attributes:
-        family: The family of claims.
         elements: The number of hidden bits of the audit.
-        confidence: The confidence for which looks are chosen.
         taken: All numbers of guesses at which hits are counted.
         correct: The number of right guesses at each of them.
-        independent: Whether elements are assumed not to influence each other.
-
-    Raises:
-        InputError: If an argument is not usable.
 
     Example:
         >>> hits = [1] * 40 + [1, 0] * 80
         >>> from canaria.claims import GaussianDP, families
         >>> MatchedCounts(families.Gaussian(), hits).refutes(GaussianDP(0.3), 0.05)
         True
-
     """
 
     family: Family
@@ -106,23 +106,7 @@ class MatchedCounts(Evidence):
         correct: npt.ArrayLike,
         independent: bool = False,
     ) -> "MatchedCounts":
-        """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
-
-        Args:
-            family: The family, or its fields.
-            elements: The number of hidden bits of the audit.
-            confidence: The confidence for which looks were chosen.
-            taken: All numbers of guesses at which hits were counted.
-            correct: The number of right guesses at each of them.
-            independent: Whether elements are assumed not to influence each other.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            InputError: If an argument is not usable, or if they do not fit together.
-
-        """
+        """Rebuild the evidence, without the single hits, from the number of right guesses at each look."""
         total = checks.integer("elements", elements, 1)
         looked, right = checks.integers("taken", taken), checks.integers("correct", correct)
         checks.same_length("correct", len(right), "taken", len(looked))
@@ -144,17 +128,6 @@ class MatchedCounts(Evidence):
         return evidence
 
     read = of_counts  # type: ignore[assignment]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts at the looks, for JSON."""
-        return {
-            "family": to_dict(self.family),
-            "elements": self.elements,
-            "confidence": self.confidence,
-            "taken": self.taken.tolist(),
-            "correct": self.correct.tolist(),
-            "independent": self.independent,
-        }
 
     @property
     def method(self) -> str:
@@ -211,15 +184,7 @@ class MatchedCounts(Evidence):
         return np.asarray(low + min(max(place, 0.0), 1.0) * (high - low))
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest p-value of a look, each divided by its share.
-
-        Args:
-            claim: The claim to test, which must be of the family.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The smallest p-value of a look, each divided by its share; the claim must be of the family."""
         from canaria.evidence import _curve_count
 
         looks, lines = self._looks(claim), lines_of(claim)
@@ -230,16 +195,7 @@ class MatchedCounts(Evidence):
         return min([1.0, *(p_value * MOST_OF_LOOKS for p_value in found)])
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level, for less than a p-value costs.
-
-        Args:
-            claim: The claim to test, which must be of the family.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level, for less than a p-value costs."""
         from canaria.evidence import _curve_count
 
         if self.independent:
@@ -274,7 +230,6 @@ class MatchedCounts(Evidence):
         return Progress(self.taken, self.correct)
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         numbers = f"{len(self.taken)} numbers in all, {self.taken[0]} to {self.taken[-1]}"
         return (
             f"for every claim of the family of {self.family}, up to four numbers of guesses and their shares "

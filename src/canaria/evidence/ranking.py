@@ -15,19 +15,10 @@ from canaria._core.arrays import Floats, Hits, Integers, Numbers
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
 from canaria.claims import ApproximateDP, Claim
-from canaria.evidence import _walks
+from canaria.evidence import _walks, base
 from canaria.evidence._enclosures import enclosures
 from canaria.evidence._single_looks import clearly_refuted, surely_refuted
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-)
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 from canaria.evidence.boundaries import MOST_BOUNDARIES, first_counts, scores
 
 FIRST_LOOK: Final = 8
@@ -88,23 +79,15 @@ class Ranking(Evidence):
 
     Attributes:
         hits: The hits; None if the evidence was read from a file.
-        elements: The number of hidden bits of the audit.
-        grid: The numbers of guesses at which the hits are counted.
-        counts: The number of right guesses at each of them.
-        committed: The number of ranked guesses, fixed before the output was seen.
-        one_sided: Whether all guesses have one sign, fixed in advance.
-
-    Raises:
-        InputError: If an argument is not usable, or if elements are left out and `committed` is not given.
+        counts: The number of right guesses at each look.
 
     Example:
         >>> hits = [1, 1, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0]
         >>> round(Ranking(hits, grid=[4, 6, 9, 12]).p_value(ApproximateDP(0.3, delta=0)), 6)
         0.147496
-
     """
 
-    hits: Hits | None = field(repr=False)
+    hits: Hits | None = field(init=False, repr=False)
     elements: int
     grid: Integers
     counts: Integers
@@ -115,9 +98,9 @@ class Ranking(Evidence):
     inversion: ClassVar[Inversion] = Inversion.GRID
     count_kind: ClassVar[str | None] = "Counts"
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
-        NOT_ADAPTIVE,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.NOT_ADAPTIVE,
         "the number of ranked guesses, and the numbers examined, were fixed before the output was seen",
     )
 
@@ -163,20 +146,6 @@ class Ranking(Evidence):
         """Rebuild the evidence, without the single hits, from the number of right guesses at each look.
 
         These numbers are all that the p-value uses.
-
-        Args:
-            grid: The numbers of guesses at which the hits were counted.
-            counts: The number of right guesses at each of them.
-            elements: The number of hidden bits of the audit.
-            committed: The number of ranked guesses, fixed before the output was seen.
-            one_sided: Whether all guesses have one sign, fixed in advance.
-
-        Returns:
-            The evidence.
-
-        Raises:
-            InputError: If the arguments are not integers, or do not fit together.
-
         """
         looked = _checked_grid(grid, None)
         right = checks.integers("counts", counts)
@@ -199,18 +168,7 @@ class Ranking(Evidence):
 
     read = of_counts  # type: ignore[assignment]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The counts at the looks, for JSON."""
-        return {
-            "grid": self.grid.tolist(),
-            "counts": self.counts.tolist(),
-            "elements": self.elements,
-            "committed": self.committed,
-            "one_sided": self.one_sided,
-        }
-
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return (
             f"the number of ranked guesses, {self.committed}, and the {len(self.grid)} of them examined "
             f"({self.grid[0]} to {self.grid[-1]}); every guess and their order"
@@ -227,7 +185,7 @@ class Ranking(Evidence):
 
     def best_of_size(self, guesses: int) -> "Ranking":
         """An audit with this many guesses, all right, at the default looks."""
-        right, total = np.ones(guesses, dtype=np.bool_), elements_for(self, guesses)
+        right, total = np.ones(guesses, dtype=np.bool_), base.elements_for(self, guesses)
         return Ranking(right, total, committed=guesses, one_sided=self.one_sided)
 
     def tally(self, claim: Claim) -> Tally:
@@ -244,15 +202,7 @@ class Ranking(Evidence):
         return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
     def p_value(self, claim: Claim) -> float:
-        """The probability that some look would be as extreme under (epsilon, delta)-DP.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
         for low, high in self.closer(claim.point(self.charged), rough=False):
             if low == high:
@@ -260,16 +210,7 @@ class Ranking(Evidence):
         return high
 
     def refutes(self, claim: Claim, level: float) -> bool:
-        """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this.
-
-        Args:
-            claim: The claim to test.
-            level: The level of the test.
-
-        Returns:
-            Whether the claim is refuted at this level.
-
-        """
+        """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this."""
         point = claim.point(self.charged)
         if self._smallest_tail(point.epsilon) > level:
             return False

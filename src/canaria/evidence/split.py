@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 from canaria._core import checks
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError, shown
-from canaria._core.kinds import to_dict
 from canaria.claims import Claim
 from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
@@ -31,10 +30,6 @@ class Split(Evidence):
         shares: The share of the error probability that each part gets.
         elements: The largest number of elements of a part.
 
-    Raises:
-        InputError: If there are no parts, if they are not evidence, or if the shares are not positive or add
-            up to more than 1.
-
     Example:
         >>> from canaria import Counts
         >>> from canaria.claims import ApproximateDP
@@ -42,7 +37,6 @@ class Split(Evidence):
         >>> parts = Split((Counts(73, 100, 1000), Counts(40, 50, 1000)), (0.5, 0.5))
         >>> parts.tally(ApproximateDP(0.0, delta=0))
         Tally(correct=73, taken=100)
-
     """
 
     parts: tuple[Evidence, ...]
@@ -70,7 +64,6 @@ class Split(Evidence):
 
     @property
     def method(self) -> str:
-        """The methods of the parts."""
         return " + ".join(dict.fromkeys(part.method for part in self.parts))
 
     @property
@@ -85,7 +78,6 @@ class Split(Evidence):
         return Effort(claims, claims + max((part.bound for part in parts), default=0.0))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         parts = dict.fromkeys(part.fixed() for part in self.parts)
         shares = " + ".join(f"{share:g}" for share in self.shares)
         return "; ".join(
@@ -118,15 +110,7 @@ class Split(Evidence):
         return "; ".join(dict.fromkeys(one for one in reasons if one)) if all(reasons) else None
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest p-value of a part after dividing each by its share.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, at most 1.
-
-        """
+        """The smallest p-value of a part after dividing each by its share."""
         pairs = zip(self.parts, self.shares, strict=True)
         return min(1.0, *(part.p_value(claim) / share * MOST_SHARES for part, share in pairs))
 
@@ -145,13 +129,8 @@ class Split(Evidence):
         known = tuple(part for part in parts if part is not None)
         return Split(known, self.shares) if len(known) == len(parts) else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The parts and their shares, for JSON."""
-        return {"parts": [to_dict(part) for part in self.parts], "shares": list(self.shares)}
-
     @classmethod
     def read(cls, parts: Iterable[object], shares: Iterable[float]) -> "Split":  # type: ignore[override]
-        """Evidence from the fields that `to_dict` wrote."""
         return cls(tuple(Evidence.from_dict(part) for part in parts), tuple(shares))
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +15,10 @@ from canaria._core.binomial import NOT_ZERO
 from canaria._core.effort import Effort
 from canaria._core.errors import InputError
 from canaria.claims import ApproximateDP, Claim
-from canaria.evidence import _sway, _text
+from canaria.evidence import _sway, _text, base
 from canaria.evidence._caps import FROM_BUDGET, HALFWAY, LATTICE, best_cap
 from canaria.evidence._weighted_law import chernoff, upper_tail
-from canaria.evidence.base import (
-    ALL_COUNTED,
-    FAIR_COINS,
-    NOT_ADAPTIVE,
-    Evidence,
-    Inversion,
-    Progress,
-    Tally,
-    elements_for,
-    progress_of,
-)
+from canaria.evidence.base import Evidence, Inversion, Progress, Tally
 
 _CHERNOFF_ERROR: Final = 1e-13
 """The relative error of Chernoff's bound for each guess: its exponent, at most 400 per guess, is rounded."""
@@ -58,20 +48,10 @@ class Weighted(Evidence):
         losses: The privacy loss of each guess; infinite losses are allowed.
         elements: The number of hidden bits of the audit; by default one per hit.
 
-    Attributes:
-        hits: Whether each guess was right.
-        weights: The weights; None if losses were given.
-        losses: The losses; None if weights were given.
-        elements: The number of hidden bits of the audit.
-
-    Raises:
-        InputError: If an argument is not usable, or if not exactly one of weights and losses is given.
-
     Example:
         >>> claim = ApproximateDP(0.7, delta=0)
         >>> round(Weighted([1, 0, 1, 1, 0], weights=[5, 3, 2, 2, 1]).p_value(claim), 6)
         0.529153
-
     """
 
     hits: Hits
@@ -84,9 +64,9 @@ class Weighted(Evidence):
     count_kind: ClassVar[str | None] = "UncommittedCounts"
     weighs: ClassVar[bool] = True
     assumptions: ClassVar[tuple[str, ...]] = (
-        FAIR_COINS,
-        ALL_COUNTED,
-        NOT_ADAPTIVE,
+        base.FAIR_COINS,
+        base.ALL_COUNTED,
+        base.NOT_ADAPTIVE,
         "the weights depend on the output alone",
     )
 
@@ -115,20 +95,10 @@ class Weighted(Evidence):
             elements=checks.elements(elements, len(seen)),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Hits and weights or losses, for JSON."""
-        return {
-            "hits": _text.hits_to_text(self.hits),
-            "weights": _text.numbers_to_json(self.weights),
-            "losses": _text.numbers_to_json(self.losses),
-            "elements": self.elements,
-        }
-
     @classmethod
     def read(  # type: ignore[override]
         cls, hits: object, weights: object, losses: object, elements: int
     ) -> "Weighted":
-        """Evidence from the fields that `to_dict` wrote."""
         return cls(
             _text.hits_from_text(hits),
             weights=_text.numbers_from_json("weights", weights),
@@ -137,15 +107,7 @@ class Weighted(Evidence):
         )
 
     def lattice_weights(self, claim: ApproximateDP) -> Integers:
-        """The integer weight of each guess against a claim.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            One integer from 0 to 40 per guess.
-
-        """
+        """The integer weight of each guess against a claim, 0 to 40."""
         return np.asarray(np.searchsorted(self._edges(claim), self._sizes, side="right"))
 
     def tally(self, claim: Claim) -> Tally:
@@ -154,12 +116,11 @@ class Weighted(Evidence):
         return Tally(int(right[1:].sum()), int(taken[1:].sum()))
 
     def fixed(self) -> str:
-        """The choices that were fixed before the bits were revealed."""
         return "every guess and its weight"
 
     def progress(self, claim: Claim) -> Progress:
         """The hits of the guesses, the heaviest first."""
-        return progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
+        return base.progress_of(self.hits[np.argsort(-self._sizes, kind="stable")])
 
     def effort(self, delta: float) -> Effort:
         """A transform for each of 40 weights, for a few claims; Chernoff's bound for hundreds.
@@ -173,15 +134,7 @@ class Weighted(Evidence):
         return Effort(transforms + passed + sways, 5 * transforms + 1000 * effort.CALL + passed + 50 * sways)
 
     def p_value(self, claim: Claim) -> float:
-        """The smallest level at which the chance of as much right weight and the sway keep to their shares.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The p-value, rounded up.
-
-        """
+        """The least level at which the chance of as much right weight and the sway keep to their shares."""
         effort.spend(5 * effort.CALL)
         point = claim.point(self.charged)
         groups, right = self._groups(point)
@@ -253,15 +206,7 @@ class Weighted(Evidence):
         return claim.epsilon + _steps(self.top(claim) - claim.epsilon)
 
     def top(self, claim: ApproximateDP) -> float:
-        """The cap of the losses against a claim, chosen from the losses alone; see `_caps`.
-
-        Args:
-            claim: The claim to test.
-
-        Returns:
-            The cap.
-
-        """
+        """The cap of the losses against a claim, chosen from the losses alone; see `_caps`."""
         budget = float(binomial.flip_budget(self.elements, claim.epsilon, claim.delta))
         sizes = self._sorted[0]
         if budget <= FROM_BUDGET or sizes[-1] - claim.epsilon < NOT_ZERO:
@@ -276,7 +221,7 @@ class Weighted(Evidence):
     def best_of_size(self, guesses: int) -> "Weighted":
         """An audit with this many guesses, all right and certain."""
         certain = np.full(guesses, math.inf)
-        return Weighted(np.ones(guesses, bool), losses=certain, elements=elements_for(self, guesses))
+        return Weighted(np.ones(guesses, bool), losses=certain, elements=base.elements_for(self, guesses))
 
     def with_all_right(self) -> "Weighted":
         """The same weights with every guess right."""

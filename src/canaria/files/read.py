@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import date
 from functools import lru_cache
 from importlib.resources import files
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from canaria._core import checks
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError, printable, shown
 from canaria.bounds import Bound, limits
 from canaria.bounds.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
 from canaria.bounds.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
@@ -32,15 +32,10 @@ class Stored(NamedTuple):
         record: The whole content of the file.
 
     Example:
-        >>> import tempfile, pathlib
-        >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.files import read_result
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
-        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
-        >>> stored = read_result(saved)
-        >>> stored.result.name, stored.record["name"]
-        ('survey', 'survey')
-
+        ```python
+        stored = read_result("result.json")
+        stored.result.bound, stored.record["checksum"]
+        ```
     """
 
     result: Result
@@ -53,9 +48,6 @@ def read_result(source: str | Path) -> Stored:
     Args:
         source: The path of the file; `-` is standard input.
 
-    Returns:
-        The result and the whole content of the file.
-
     Raises:
         InputError: If the file cannot be read, is not a result, or would take too long to check.
 
@@ -67,7 +59,6 @@ def read_result(source: str | Path) -> Stored:
         >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
         >>> print(read_result(saved).result.bound)
         ε ≥ 1.630 at δ = 0, with 95% confidence: 90 of 100 guesses right, 100 elements
-
     """
     name = "standard input" if str(source) == "-" else str(source)
     try:
@@ -180,96 +171,85 @@ def _claim(record: dict[str, Any]) -> Claim | None:
 def _histogram(data: object) -> Histogram | None:
     if data is None:
         return None
-    names = ("edges", "included", "excluded")
-    _require_only("histogram", data, names)
-    return Histogram(*(tuple(_list(name, _field("histogram", data, name))) for name in names))
+    return Histogram(**_fields_of("histogram", data, edges=_tuple, included=_tuple, excluded=_tuple))
 
 
 def _ladder(data: object) -> Ladder | None:
     if data is None:
         return None
-    steps = tuple(
-        Step(
-            _words("gap", _field("step", step, "gap")),
-            limits.epsilon("epsilon", _field("step", step, "epsilon")),
-        )
-        for step in _list("steps", _field("ladder", data, "steps"), MOST_STEPS)
-    )
-    _require_only("ladder", data, ("top", "epsilon", "steps", "how"))
-    top, how = (_words(name, _field("ladder", data, name)) for name in ("top", "how"))
-    return Ladder(top, limits.epsilon("epsilon", _field("ladder", data, "epsilon")), steps, how)
+    return Ladder(**_fields_of("ladder", data, top=_words, epsilon=limits.epsilon, steps=_steps, how=_words))
+
+
+def _steps(name: str, value: object) -> tuple[Step, ...]:
+    steps = _list(name, value, MOST_STEPS)
+    return tuple(Step(**_fields_of("step", step, gap=_words, epsilon=limits.epsilon)) for step in steps)
 
 
 def _rung(data: object) -> Rung:
-    _require_only("a rung", data, tuple(Rung.__dataclass_fields__))
-    name, assumes, measured, withdrawn = (
-        _words(field, _field("a rung", data, field)) for field in ("name", "assumes", "measured", "withdrawn")
-    )
-    least, most = (
-        None if (value := _field("a rung", data, field)) is None else limits.epsilon(field, value)
-        for field in ("least", "most")
-    )
-    return Rung(name=name, assumes=assumes, least=least, most=most, measured=measured, withdrawn=withdrawn)
+    texts = dict.fromkeys(("name", "assumes", "measured", "withdrawn"), _words)
+    return Rung(**_fields_of("a rung", data, **texts, least=_maybe_epsilon, most=_maybe_epsilon))
 
 
 def _conformance(data: object) -> Conformance | None:
     if data is None:
         return None
-    p_value, noise, stated, weight, level = (
-        checks.real(name, _field("conformance", data, name))
-        for name in ("p_value", "noise", "stated_noise", "weight", "level")
-    )
-    parts = _field("conformance", data, "parts")
-    if not isinstance(parts, dict) or len(parts) > MOST_LINES:
-        raise InputError(f"parts of conformance must be p-values by name, got {shown(parts)}")
-    named = {_words("parts", name): checks.real("parts", value) for name, value in parts.items()}
-    if not all(map(math.isfinite, (noise, stated, weight))) or noise < 0 or stated <= 0:
+    numbers = dict.fromkeys(("p_value", "noise", "stated_noise", "weight", "level"), checks.real)
+    named = {"parts": _p_values, "causes": _causes, "explained_by": _words}
+    fields = _fields_of("conformance", data, **numbers, **named, conforms=lambda _, value: value)
+    del fields["conforms"]  # it follows from the rest
+    found = Conformance(**fields)
+    if not all(map(math.isfinite, (found.noise, found.stated_noise, found.weight))) or (
+        found.noise < 0 or found.stated_noise <= 0
+    ):
         raise InputError("noise, stated_noise and weight of conformance must be finite, noise not negative")
-    if not LEAST_LEVEL <= level < 1:
+    if not LEAST_LEVEL <= found.level < 1:
         raise InputError(
-            f"level of conformance must be at least {LEAST_LEVEL:g} and below 1, got {shown(level)}"
+            f"level of conformance must be at least {LEAST_LEVEL:g} and below 1, got {shown(found.level)}"
         )
-    for value in (p_value, *named.values()):
+    for value in (found.p_value, *found.parts.values()):
         if not 0 <= value <= 1:
             raise InputError(f"p-values of conformance must be between 0 and 1, got {shown(value)}")
-    explained = _words("explained_by", _field("conformance", data, "explained_by"))
-    if explained and explained not in named:
+    if (explained := found.explained_by) and explained not in found.parts:
         raise InputError(f"explained_by of conformance must be one of its parts, got {shown(explained)}")
-    causes = _field("conformance", data, "causes")
-    if not isinstance(causes, dict) or len(causes) > MOST_LINES:
-        raise InputError(f"causes of conformance must be objects by name, got {shown(causes)}")
-    _field("conformance", data, "conforms")
-    _require_only("conformance", data, (*Conformance.__dataclass_fields__, "conforms"))
-    return Conformance(
-        p_value=p_value,
-        noise=noise,
-        stated_noise=stated,
-        weight=weight,
-        parts=named,
-        causes={_words("causes", name): _cause(cause) for name, cause in causes.items()},
-        explained_by=explained,
-        level=level,
-    )
+    return found
+
+
+def _p_values(name: str, value: object) -> dict[str, float]:
+    if not isinstance(value, dict) or len(value) > MOST_LINES:
+        raise InputError(f"{name} of conformance must be p-values by name, got {shown(value)}")
+    return {_words(name, part): checks.real(name, number) for part, number in value.items()}
+
+
+def _causes(name: str, value: object) -> dict[str, Cause]:
+    if not isinstance(value, dict) or len(value) > MOST_LINES:
+        raise InputError(f"{name} of conformance must be objects by name, got {shown(value)}")
+    return {_words(name, part): _cause(cause) for part, cause in value.items()}
 
 
 def _cause(data: object) -> Cause:
-    _require_only("a cause", data, tuple(Cause.__dataclass_fields__))
-    text, effect = (_words(name, _field("a cause", data, name)) for name in ("text", "effect"))
-    unbounded = _field("a cause", data, "unbounded")
-    if effect not in EFFECTS or not isinstance(unbounded, bool):
-        raise InputError(f"effect of a cause must be one of {', '.join(EFFECTS)}, got {shown(effect)}")
-    return Cause(text=text, effect=effect, unbounded=unbounded)
+    found = Cause(**_fields_of("a cause", data, text=_words, effect=_words, unbounded=lambda _, value: value))
+    if found.effect not in EFFECTS or not isinstance(found.unbounded, bool):
+        raise InputError(f"effect of a cause must be one of {', '.join(EFFECTS)}, got {shown(found.effect)}")
+    return found
 
 
-def _require_only(what: str, data: object, names: Sequence[str]) -> None:
-    if more := sorted(set(data if isinstance(data, dict) else ()) - set(names)):
-        raise InputError(f"{what} must hold nothing more than {', '.join(names)}, got {shown(more)}")
+def _fields_of(what: str, data: object, **readers: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """The fields of a record, each by its reader; none may be missing, and there may be no others."""
+    record = data if isinstance(data, dict) else {}
+    for name in readers:
+        if name not in record:
+            raise InputError(f"{what} must be an object with {name}, got {shown(data)}")
+    if more := sorted(set(record) - set(readers)):
+        raise InputError(f"{what} must hold nothing more than {', '.join(readers)}, got {shown(more)}")
+    return {name: read(name, record[name]) for name, read in readers.items()}
 
 
-def _field(what: str, data: object, name: str) -> Any:
-    if not isinstance(data, dict) or name not in data:
-        raise InputError(f"{what} must be an object with {name}, got {shown(data)}")
-    return data[name]
+def _tuple(name: str, value: object) -> tuple[Any, ...]:
+    return tuple(_list(name, value))
+
+
+def _maybe_epsilon(name: str, value: object) -> float | None:
+    return None if value is None else limits.epsilon(name, value)
 
 
 def _list(name: str, value: object, most: int = _LONGEST_LIST) -> list[Any]:
@@ -294,5 +274,4 @@ def _maybe_words(name: str, value: object) -> str | None:
 
 
 def _words(name: str, value: object) -> str:
-    """Text without control characters, which could move the cursor of a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in limits.text(name, value))
+    return printable(limits.text(name, value))

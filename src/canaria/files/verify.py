@@ -53,7 +53,6 @@ class Check(NamedTuple):
         >>> from canaria.files import Check
         >>> Check(stored=1.63, recomputed=1.63, faults=()).holds
         True
-
     """
 
     stored: float
@@ -89,9 +88,6 @@ def load(source: str | Path) -> Result:
     Args:
         source: The file that `Result.save` or the command line wrote; `-` is standard input.
 
-    Returns:
-        The result.
-
     Raises:
         InputError: If the file cannot be read, is not a result, was changed, or does not hold.
 
@@ -102,7 +98,6 @@ def load(source: str | Path) -> Result:
         ...     made = lower_bound(Counts(90, 100, 100)).result(name="survey")
         ...     load(made.save(f"{folder}/survey.json"))
         <Result survey: ε ≥ 1.630 at δ = 0, with 95% confidence; no claim>
-
     """
     return read_checked(source).result
 
@@ -113,21 +108,13 @@ def read_checked(source: str | Path) -> Stored:
     Args:
         source: The path of the file; `-` is standard input.
 
-    Returns:
-        The result with the recomputed bound, and the whole content of the file.
-
     Raises:
         InputError: If the file cannot be read, is not a result, or does not hold.
 
     Example:
-        >>> import tempfile, pathlib
-        >>> from canaria import Counts, Result, lower_bound
-        >>> from canaria.files import read_checked
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.json"
-        >>> saved = Result(lower_bound(Counts(90, 100, 100)), name="survey").save(path)
-        >>> print(read_checked(saved).result.verdict)
-        With 95% confidence ε is at least 1.630 at δ = 0.
-
+        ```python
+        read_checked("result.json").result.verdict  # of the bound as it was recomputed
+        ```
     """
     stored = read_result(source)
     again, faults, changed = _recomputed(stored)
@@ -146,9 +133,6 @@ def check(stored: Stored) -> Check:
     Args:
         stored: A result as `read_result` returns it.
 
-    Returns:
-        The stored and the recomputed epsilon, and the differences.
-
     Raises:
         InputError: If the computation takes too long.
 
@@ -161,7 +145,6 @@ def check(stored: Stored) -> Check:
         >>> found = check(read_result(saved))
         >>> found.holds, found.stored == found.recomputed
         (True, True)
-
     """
     again, faults, changed = _recomputed(stored)
     family = str(again.family) if again.condition else ""

@@ -33,14 +33,11 @@ _MOST_GAMES: Final = 50
 
 
 def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
-    """The ladder of a mechanism whose gaps are known.
+    """The ladder of a mechanism whose gaps are known; None if its epsilon or the bound is infinite.
 
     Args:
         found: The gaps of the mechanism, from `canaria.theory.gaps`.
         bound: The bound at the end of the ladder.
-
-    Returns:
-        The ladder, or None if the epsilon of the mechanism or the bound is infinite.
 
     Example:
         >>> from canaria import play
@@ -51,7 +48,6 @@ def ladder_of_gaps(found: Gaps, bound: Bound) -> Ladder | None:
         >>> ladder = ladder_of_gaps(gaps(RandomizedResponse(2.0), n=500, k=bound.tally.taken), bound)
         >>> {step.gap: round(step.epsilon, 2) for step in ladder.steps}
         {'interference': 2.0, 'outputs': 2.0, 'elements': 2.0, 'chance': 1.6}
-
     """
     if not np.isfinite(found.epsilon):
         return None
@@ -69,15 +65,14 @@ def ladder_of_dpsgd(
 ) -> Ladder | None:
     """The ladder of DP-SGD, from simulated runs with the stated noise.
 
+    None if the bound lies above the claim, or the claim is infinite.
+
     Args:
         mechanism: DP-SGD with its stated settings.
         n: The number of canaries.
         claimed: The claimed epsilon, at the top of the ladder.
         bound: The bound at the end of the ladder.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
-
-    Returns:
-        The ladder, or None if the bound lies above the claim or the claim is infinite.
 
     Example:
         >>> from canaria import play
@@ -86,7 +81,6 @@ def ladder_of_dpsgd(
         >>> bound = play(mechanism, n=1000, rng=0).bound(1e-5)
         >>> [step.gap for step in ladder_of_dpsgd(mechanism, 1000, 2.0, bound).steps]
         ['outputs', 'interference', 'elements', 'chance']
-
     """
     if not bound.epsilon <= claimed < np.inf:
         return None

@@ -31,12 +31,10 @@ class Repeated:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of the mechanism."""
         return self.mechanism.epsilon
 
     @property
     def adjacency(self) -> str:
-        """The adjacency of the mechanism."""
         return self.mechanism.adjacency
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Any:
@@ -69,7 +67,7 @@ def many_runs(
     rule: Rule | AdaptiveRule | None = None,
     rng: Seed = None,
 ) -> Transcript:
-    """Classic auditing: run the mechanism many times on neighbouring data sets.
+    """Classic auditing: run the mechanism many times on neighbouring data sets, each run an element.
 
     Args:
         mechanism: A mechanism of `canaria.mechanisms`, whose privacy loss is the score, or a function
@@ -83,19 +81,14 @@ def many_runs(
         rule: How scores become guesses; by default `Ranked()`.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The transcript of a game with one element per run.
-
     Raises:
-        InputError: If an argument is not usable, or if `pair` and `score` are missing for a function or given
-            for a mechanism.
+        InputError: If `pair` and `score` are missing for a function or given for a mechanism.
 
     Example:
         >>> from canaria import many_runs
         >>> from canaria.mechanisms import Xor
         >>> many_runs(Xor(), base=[1, -1, 1], index=0, repetitions=100, rng=0).bound().epsilon > 2
         True
-
     """
     checks.integer("repetitions", repetitions, 1)
     if not isinstance(base, Sequence | np.ndarray):

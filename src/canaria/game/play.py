@@ -48,12 +48,9 @@ def play(
         pairs: The two candidate elements of each place (replace-one), for a function as mechanism. Without
             pairs, each element is either included or not (add-remove).
 
-    Returns:
-        The transcript of the game.
-
     Raises:
-        InputError: If an argument is not usable, if `rule` is not valid in an adaptive game, or if the given
-            function or score raises an exception.
+        InputError: If `rule` is not valid in an adaptive game, or if the given function or score raises an
+            exception.
 
     Example:
         >>> from canaria import play
@@ -63,7 +60,6 @@ def play(
         0.0
         >>> play(blind, n=200, rounds=seeing, rng=0).bound().epsilon > 3
         True
-
     """
     return play_many(mechanism, score, rule, n, 1, rounds, rng, pairs=pairs)[0]
 
@@ -91,19 +87,12 @@ def play_many(
         rng: As in `play`.
         pairs: As in `play`.
 
-    Returns:
-        One transcript per game.
-
-    Raises:
-        InputError: As in `play`, or if `trials` is not a positive integer.
-
     Example:
         >>> from canaria.game import play_many
         >>> from canaria.mechanisms import RandomizedResponse
         >>> games = play_many(RandomizedResponse(2.0), n=200, trials=10, rng=0)
         >>> sum(game.bound().epsilon > 2.0 for game in games)  # how many bounds are too high
         0
-
     """
     checks.integer("trials", trials, 1)
     audited = _as_mechanism(mechanism, pairs)

@@ -54,12 +54,9 @@ def replay(
         adjacency: "add-remove", "replace" or "unspecified".
         about: Which release is audited, if that needs saying.
 
-    Returns:
-        The transcript of the game.
-
     Raises:
-        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
-            the order of the rounds is practically impossible for an order made without sight of the bits.
+        InputError: If the bits are practically impossible for fair coins, or if the order of the rounds is
+            practically impossible for an order made without sight of the bits.
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.
@@ -71,7 +68,6 @@ def replay(
         >>> output = 3 * bits + np.random.default_rng(1).normal(size=500)
         >>> replay(bits, output, lambda output, known: output, rng=2).bound().epsilon > 3
         True
-
     """
     hidden, losses = coins.checked_bits(bits), batched(score)
     if rounds is not None:

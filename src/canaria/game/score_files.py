@@ -63,7 +63,6 @@ def read_scores(
         >>> _ = path.write_text("Loss;Member\n1.5;no\n-0.5;yes\n")
         >>> read_scores(path, higher_means="excluded")
         Scores(scores=array([-1.5,  0.5]), included=array([False,  True]))
-
     """
     if higher_means not in (None, *get_args(HigherMeans)):
         raise InputError(f"higher_means must be 'included' or 'excluded', got {shown(higher_means)}")

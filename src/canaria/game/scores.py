@@ -66,12 +66,9 @@ def audit_scores(
         family: The family of claims to test, or its name, such as `families.Gaussian()` or "gaussian"; None
             for epsilon at delta, for every mechanism.
 
-    Returns:
-        The bound, with its evidence.
-
     Raises:
-        InputError: If an argument is not usable, if the bits are practically impossible for fair coins, or if
-            both are pandas Series with different row labels.
+        InputError: If the bits are practically impossible for fair coins, or if both are pandas Series with
+            different row labels.
 
     Warns:
         CoinWarning: If the bits are unlikely for fair coins.
@@ -86,7 +83,6 @@ def audit_scores(
         True
         >>> audit_scores(scores, bits, 1e-5, family="gaussian", rng=1).epsilon > 4.5
         True
-
     """
     checks.same_index("scores", scores, "bits", bits)
     return bound_of_scores(
@@ -121,9 +117,6 @@ def result_of_scores(
         family: The family of claims to test, as in `audit_scores`.
         name: What was audited.
 
-    Returns:
-        The bound with its claim, the histogram of the scores and their digest.
-
     Example:
         >>> import numpy as np
         >>> from canaria.claims import ApproximateDP
@@ -132,18 +125,10 @@ def result_of_scores(
         >>> scores = np.random.default_rng(1).normal(2.0 * bits)
         >>> result_of_scores(scores, bits, ApproximateDP(1.0, delta=0), rng=0).refuted
         True
-
     """
     values, included = checks.vector("scores", scores, infinite=True), checks.two_valued("bits", bits)
     bound = audit_scores(
-        scores,
-        bits,
-        delta_of(claim, delta),
-        confidence,
-        rule,
-        rng=rng,
-        adjacency=adjacency,
-        family=family,
+        scores, bits, delta_of(claim, delta), confidence, rule, rng=rng, adjacency=adjacency, family=family
     )
     digest = sha256(values.tobytes() + included.tobytes()).hexdigest()
     return replace(

@@ -41,7 +41,6 @@ class Transcript:
         ([-1, -1, 1, -1, -1], [-1, -1, 1, -1, -1])
         >>> print(game.bound())
         ε ≥ 1.650 at δ = 0, with 95% confidence: 424 of 476 guesses right, 1000 elements
-
     """
 
     bits: Bits
@@ -54,20 +53,7 @@ class Transcript:
     about: str | None = None
 
     def bound(self, delta: float = 0.0, confidence: float = 0.95, *, family: Family | None = None) -> Bound:
-        """The lower bound on epsilon that the game proves.
-
-        Args:
-            delta: The delta at which epsilon is bounded.
-            confidence: The confidence of the bound, strictly between 0 and 1.
-            family: The family of claims to test, instead of epsilon at delta; by default that of the rule.
-
-        Returns:
-            The bound, with the evidence, the adjacency and the rule of the game.
-
-        Raises:
-            InputError: If delta or confidence is out of range.
-
-        """
+        """The lower bound on epsilon that the game proves."""
         return lower_bound(
             self.evidence,
             delta,
@@ -98,7 +84,6 @@ class Transcript:
 
         Returns:
             The result; of a known mechanism of moderate size also how far apart the losses are.
-
         """
         made = self.bound(delta_of(claim, delta), confidence).result(claim, name=name)
         if not hasattr(mechanism, "loss") or len(self.bits) > LARGEST_EXPLAINED:

@@ -46,26 +46,18 @@ class CanaryAudit(AttachesAudit, TrainerCallback):
         sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise, or None.
 
-    Raises:
-        InputError: If training cannot be audited as it is; the message says what to change.
-
     Example:
         ```python
         callback = CanaryAudit(injection="sum", canaries=1000, rng=0)
         PrivateTrainer(model=model, args=arguments, callbacks=[callback]).train()
         print(callback.audit.report(claimed=2.0, delta=1e-5))
         ```
-
     """
 
     sees_draws = True
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Attach to the optimizer and loader of the Trainer, with the saved state if training is resumed."""
         optimizer, loader = kwargs["optimizer"], kwargs["train_dataloader"]

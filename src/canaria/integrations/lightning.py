@@ -37,16 +37,12 @@ class CanaryAudit(AttachesAudit, Callback):
         sampling: The claimed sampling; schemes other than "poisson" need `injection="head"`.
         watch: An alarm that watches the noise, or None.
 
-    Raises:
-        InputError: If `injection` is "rows".
-
     Example:
         ```python
         callback = CanaryAudit(injection="sum", canaries=1000, rng=0)
         Trainer(callbacks=[callback], max_epochs=5).fit(module, loader)
         print(callback.audit.report(claimed=2.0, delta=1e-5))
         ```
-
     """
 
     sees_draws = False

@@ -27,7 +27,6 @@ class WorkerLostError(CanariaError, RuntimeError):
         >>> from canaria.lab.engines import WorkerLostError
         >>> issubclass(WorkerLostError, RuntimeError)
         True
-
     """
 
 
@@ -50,7 +49,6 @@ def run_tasks(
         >>> from canaria.lab.engines import run_tasks
         >>> list(run_tasks(pow, [(2, 3), (2, 4)], executor=None))
         [((2, 3), 8), ((2, 4), 16)]
-
     """
     if executor is None:
         for task in tasks:
@@ -69,7 +67,7 @@ def run_blocks(
     executor: Executor | None,
     on_block: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Rows]:
-    """Run every block that the store does not have, and save each as it finishes.
+    """Run every block that the store does not have, save each as it finishes, and return the rows by name.
 
     Args:
         function: The function to call; it returns the rows of a block.
@@ -78,19 +76,12 @@ def run_blocks(
         executor: The executor to run on; None runs one block after the other in this process.
         on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
 
-    Returns:
-        The rows of every block, by its name.
-
-    Raises:
-        InputError: If a block cannot be written.
-
     Example:
         >>> from canaria.lab.engines import run_blocks
         >>> def square(x):
         ...     return [{"x": x, "value": x * x}]
         >>> run_blocks(square, {"two": (2,), "three": (3,)}, store=None, executor=None)["three"]
         [{'x': 3, 'value': 9}]
-
     """
     found = {name: store.load(name) for name in blocks if store is not None and store.has(name)}
     on_block(len(found), len(blocks))
@@ -127,7 +118,6 @@ def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Exec
         >>> with engine(workers=1) as executor:
         ...     print(executor)
         None
-
     """
     if dask is not None:
         with _dask_client(dask) as client:

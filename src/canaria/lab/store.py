@@ -32,7 +32,6 @@ class Store:
         >>> store.save("first", [{"x": 1}])
         >>> store.has("first"), store.has("second")
         (True, False)
-
     """
 
     folder: Path
@@ -46,13 +45,9 @@ class Store:
             settings: All settings that affect the results, as plain data for JSON.
             resume: Whether an earlier run with the same settings may be resumed.
 
-        Returns:
-            The store.
-
         Raises:
             InputError: If the folder cannot be used, contains other files or another run, or contains this
                 run and `resume` is False. The folder is then not changed.
-
         """
         store = cls(made_folder(folder))
         if (store.folder / _SETTINGS).exists():
@@ -75,49 +70,17 @@ class Store:
         return self.path(name).exists()
 
     def load(self, name: str) -> list[dict[str, Any]]:
-        """Load the rows of a finished block.
-
-        Args:
-            name: The name of the block.
-
-        Returns:
-            The rows.
-
-        Raises:
-            InputError: If the file cannot be read or is damaged.
-
-        """
+        """Load the rows of a finished block."""
         rows: list[dict[str, Any]] = _read(self.path(name))
         return rows
 
     def save(self, name: str, rows: list[dict[str, Any]]) -> None:
-        """Write a finished block, either completely or not at all.
-
-        Args:
-            name: The name of the block.
-            rows: Its rows, as plain data for JSON.
-
-        Raises:
-            InputError: If the file cannot be written.
-
-        """
+        """Write a finished block, either completely or not at all."""
         made_folder(self.path(name).parent)
         write_atomically(self.path(name), json.dumps(rows, allow_nan=False).encode())
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file of the result, either completely or not at all.
-
-        Args:
-            name: The name of the file.
-            content: Its content.
-
-        Returns:
-            The path of the file.
-
-        Raises:
-            InputError: If the file cannot be written.
-
-        """
+        """Write a file of the result, either completely or not at all."""
         write_atomically(self.folder / name, content)
         return self.folder / name
 

@@ -32,16 +32,9 @@ def parse_mechanism(name: str, **options: float | int | None) -> AnalysedMechani
         name: A name in `MECHANISMS`.
         **options: The parameters of the mechanism; those that are None were not given.
 
-    Returns:
-        The mechanism.
-
-    Raises:
-        InputError: If there is no such mechanism, or if the options are not the ones that it takes.
-
     Example:
         >>> parse_mechanism("noisy-count-in-sets", size=8, sigma=2.0, epsilon=None)
         NoisyCountInSets(size=8, sigma=2.0)
-
     """
     if name not in MECHANISMS:
         meant = nearest(name, MECHANISMS)

@@ -6,7 +6,7 @@ revealed bit is -1 or +1 and a hidden one 0.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ class Outcomes(NamedTuple):
         >>> found = Count().outcomes(2)
         >>> found.outputs.ravel().tolist(), found.chances.round(3).tolist()
         ([0, 1, 2], [0.25, 0.5, 0.25])
-
     """
 
     outputs: Output
@@ -51,7 +50,6 @@ class Mechanism(Protocol):
         >>> bits = np.array([[1, -1, 1]], dtype=np.int8)
         >>> mechanism.sample(bits, np.random.default_rng(0)).tolist()
         [2]
-
     """
 
     @property
@@ -72,7 +70,6 @@ class ScoredMechanism(Mechanism, Protocol):
         >>> from canaria.mechanisms import Count
         >>> Count().loss(np.array([3]), np.zeros((1, 4), dtype=np.int8)).round(3).tolist()
         [[1.099, 1.099, 1.099, 1.099]]
-
     """
 
     def loss(self, output: Output, known: Bits) -> Floats: ...
@@ -93,13 +90,30 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
         >>> mechanism = CountInSets(4)
         >>> mechanism.epsilon, mechanism.ddp(8)
         (inf, inf)
-
     """
 
     @property
     def epsilon(self) -> float: ...
     def ddp(self, n: int) -> float: ...
     def outcomes(self, n: int) -> Outcomes | None: ...
+
+
+class Unbounded:
+    """A mechanism without a limit of its loss. By default it has one round, and outputs are not listed."""
+
+    epsilon: ClassVar[float] = math.inf
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """One round: revealed bits say nothing about the others."""
+        return one_round(n)
+
+    def ddp(self, n: int) -> float:
+        """Infinite: some output shows an element for certain, or the loss grows with the output."""
+        return math.inf
+
+    def outcomes(self, n: int) -> Outcomes | None:
+        """None: outputs are continuous, or not known."""
+        return None
 
 
 def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:

@@ -9,7 +9,6 @@ zeros and ones, adds C u. Its likelihood ratio is the mean of exp((<w, C u> - |C
 of u, and depends on g by m = C' C g alone (Theorem 35). Each coordinate carries one canary.
 """
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,25 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from canaria._core import checks
-from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output
+from canaria.mechanisms._protocol import Output, Unbounded
 from canaria.mechanisms.participation import Participation
 from canaria.mechanisms.strategies import Strategy
 
 
 @dataclass(frozen=True, eq=False)
-class Correlated:
+class Correlated(Unbounded):
     """Training with correlated noise; each canary has a coordinate to itself.
 
     Attributes:
-        strategy: The matrix C.
+        strategy: The matrix C; some laws of participation allow only so many bands.
         participation: The steps in which rows take part: `InOrder`, `BallsInBins`, `CyclicPoisson` or
             `MinSeparation`.
         noise_multiplier: The noise over the sensitivity, positive and finite.
-
-    Raises:
-        InputError: If the noise multiplier is out of range, or if strategy and participation do not fit.
 
     Example:
         >>> from canaria import play
@@ -46,20 +42,15 @@ class Correlated:
         9.34
         >>> print(play(training, n=500, rng=0).bound(delta=1e-5))
         ε ≥ 1.660 at δ = 1e-05, with 95% confidence: 77 of 82 guesses right, 500 elements
-
     """
 
     strategy: Strategy
     participation: Participation
     noise_multiplier: float
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
-            raise InputError(
-                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
-            )
+        checks.positive("noise_multiplier", self.noise_multiplier)
         if not isinstance(self.strategy, Strategy):
             raise InputError(f"strategy must be a Strategy, got {shown(self.strategy)}")
         if not isinstance(self.participation, Participation):
@@ -99,14 +90,3 @@ class Correlated:
     def loss(self, output: Output, known: Bits) -> Floats:
         """The losses; coordinates are independent, so revealed bits say nothing about the others."""
         return np.where(known == 0, output, 0.0)
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """All at once: revealed bits are of no use."""
-        return (np.arange(n),)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""

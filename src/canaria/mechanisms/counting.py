@@ -14,21 +14,14 @@ from scipy import special
 from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
-from canaria.mechanisms._protocol import Outcomes, Output, called
-from canaria.mechanisms._sets import (
-    count_loss,
-    included_in_sets,
-    revealed_in_sets,
-    set_rounds,
-    sets_of,
-    spread,
-)
+from canaria.mechanisms import _sets
+from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, called
 
 _ENUMERABLE: Final = 20_000
 
 
 @dataclass(frozen=True)
-class CountInSets:
+class CountInSets(Unbounded):
     """Releases the number of included elements in each set of consecutive elements.
 
     If k of the s hidden elements of a set are included, the loss of each is ln(k / (s - k)), which is
@@ -42,36 +35,30 @@ class CountInSets:
         >>> from canaria.theory import efficacy
         >>> [round(efficacy(CountInSets(size), n=8).value, 3) for size in (1, 2, 4)]
         [1.0, 0.75, 0.688]
-
     """
 
     size: int
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials, sets)."""
-        return included_in_sets(bits, self.size)
+        return _sets.included_in_sets(bits, self.size)
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the count of the hidden elements of the set."""
-        included, hidden = revealed_in_sets(known, self.size)
-        return spread(_odds(output - included, hidden), known, self.size)
+        included, hidden = _sets.revealed_in_sets(known, self.size)
+        return _sets.spread(_odds(output - included, hidden), known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """The first element of every set, then the second, and so on."""
-        return set_rounds(n, self.size)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: all or none of a set may be included."""
-        return math.inf
+        return _sets.set_rounds(n, self.size)
 
     def outcomes(self, n: int) -> Outcomes | None:
         """All combinations of counts, if they are few; else None."""
-        sizes = sets_of(n, self.size)
+        sizes = _sets.sets_of(n, self.size)
         if np.prod(sizes + 1.0) > _ENUMERABLE:
             return None
         outputs = np.stack(np.meshgrid(*(np.arange(s + 1) for s in sizes), indexing="ij"), -1)
@@ -80,7 +67,7 @@ class CountInSets:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Unbounded):
     """Releases the number of included elements; its efficacy is 1/2 + E|Bin(n, 1/2) - n/2| / n.
 
     Example:
@@ -88,11 +75,9 @@ class Count:
         >>> from canaria.theory import efficacy
         >>> round(efficacy(Count(), n=2).value, 3)
         0.75
-
     """
 
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials,)."""
@@ -101,16 +86,12 @@ class Count:
     def loss(self, output: Output, known: Bits) -> Floats:
         """ln(k / (h - k)) with k of the h hidden ones included."""
         n = known.shape[1]
-        included, hidden = revealed_in_sets(known, n)
-        return spread(_odds(output[:, None] - included, hidden), known, n)
+        included, hidden = _sets.revealed_in_sets(known, n)
+        return _sets.spread(_odds(output[:, None] - included, hidden), known, n)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One element after the other."""
-        return set_rounds(n, n)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: all or none may be included."""
-        return math.inf
+        return _sets.set_rounds(n, n)
 
     def outcomes(self, n: int) -> Outcomes:
         """Every count."""
@@ -123,7 +104,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class NoisyCountInSets:
+class NoisyCountInSets(Unbounded):
     """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries.
 
     Attributes:
@@ -135,39 +116,29 @@ class NoisyCountInSets:
         >>> from canaria.mechanisms import NoisyCountInSets
         >>> play(NoisyCountInSets(size=1, sigma=0.5), n=500, rng=0).bound(delta=1e-5).epsilon > 2
         True
-
     """
 
     size: int
     sigma: float
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
-        if not 0 < checks.real("sigma", self.sigma) < math.inf:
-            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+        checks.positive("sigma", self.sigma)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy counts, (trials, sets)."""
-        counts = included_in_sets(bits, self.size)
+        counts = _sets.included_in_sets(bits, self.size)
         return counts + rng.normal(scale=self.sigma, size=counts.shape)
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the Gaussian likelihood of every count."""
         distance = (output[..., None] - np.arange(self.size + 1)) / self.sigma
-        return count_loss(-0.5 * distance**2, known, self.size)
+        return _sets.count_loss(-0.5 * distance**2, known, self.size)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """The first element of every set, then the second, and so on."""
-        return set_rounds(n, self.size)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
+        return _sets.set_rounds(n, self.size)
 
 
 @dataclass(frozen=True)
@@ -190,7 +161,6 @@ class Symmetric:
         ... )
         >>> noisy.sample(np.ones((1, 100), dtype=np.int8), np.random.default_rng(0)).round(1).tolist()
         [100.1]
-
     """
 
     draw: Callable[[Integers, np.random.Generator], Any]
@@ -215,11 +185,11 @@ class Symmetric:
         logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
         if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
             raise InputError("log_density must return one number per output for every count")
-        return count_loss(logs[:, None, :], known, n)
+        return _sets.count_loss(logs[:, None, :], known, n)
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One element after the other."""
-        return set_rounds(n, n)
+        return _sets.set_rounds(n, n)
 
     def ddp(self, n: int) -> float:
         """The privacy level, which is an upper limit."""

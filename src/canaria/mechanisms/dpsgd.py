@@ -20,7 +20,7 @@ from scipy import interpolate, special
 from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output
+from canaria.mechanisms._protocol import Output, Unbounded
 from canaria.mechanisms._sets import count_loss
 
 SCORES: Final = ("likelihood", "sum")
@@ -29,7 +29,7 @@ _LARGEST_EXPONENT: Final = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubsampledGaussian:
+class SubsampledGaussian(Unbounded):
     """DP-SGD as a mechanism, whose n elements are spread evenly over `dimension` coordinates.
 
     Each step is a subsampled Gaussian.
@@ -49,16 +49,12 @@ class SubsampledGaussian:
         noise_multiplier: The noise multiplier sigma, positive and finite.
         score: "likelihood" or "sum".
 
-    Raises:
-        InputError: If an attribute is out of range.
-
     Example:
         >>> from canaria import play
         >>> from canaria.mechanisms import SubsampledGaussian
         >>> training = SubsampledGaussian(dimension=500, steps=20, sample_rate=0.2, noise_multiplier=1.0)
         >>> print(play(training, n=500, rng=0).bound(delta=1e-5))
         ε ≥ 1.040 at δ = 1e-05, with 95% confidence: 53 of 60 guesses right, 500 elements
-
     """
 
     dimension: int
@@ -67,16 +63,12 @@ class SubsampledGaussian:
     noise_multiplier: float
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
-    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("dimension", self.dimension, 1)
         checks.integer("steps", self.steps, 1)
         checks.sample_rate(self.sample_rate)
-        if not 0 < checks.real("noise_multiplier", self.noise_multiplier) < math.inf:
-            raise InputError(
-                f"noise_multiplier must be positive and finite, got {shown(self.noise_multiplier)}"
-            )
+        checks.positive("noise_multiplier", self.noise_multiplier)
         if self.score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(self.score)}")
 
@@ -105,13 +97,6 @@ class SubsampledGaussian:
         return tuple(
             np.arange(start, min(start + self.dimension, n)) for start in range(0, n, self.dimension)
         )
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the loss grows with the output."""
-        return math.inf
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are continuous."""
 
     def _by_coordinate(self, values: Bits, absent: int) -> Bits:
         """(trials, n) as (trials, s, coordinates in use), padded."""
@@ -209,7 +194,7 @@ def algorithm_3(
     rng: np.random.Generator,
     clip: float = 1.0,
 ) -> Floats:
-    """The paper's DP-SGD as written, step by step: a reference, O(T n d).
+    """The noisy clipped sums, (steps, d), of the paper's DP-SGD as written: a reference, O(T n d).
 
     Args:
         gradients: The gradients, (n, d).
@@ -219,16 +204,12 @@ def algorithm_3(
         rng: The generator.
         clip: The clip norm.
 
-    Returns:
-        The noisy clipped sum of every step, (steps, d).
-
     Example:
         >>> import numpy as np
         >>> from canaria.mechanisms import algorithm_3
         >>> rng = np.random.default_rng(0)
         >>> algorithm_3(np.eye(4), steps=3, sample_rate=0.5, noise_multiplier=1.0, rng=rng).shape
         (3, 4)
-
     """
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     clipped = gradients / np.maximum(1.0, norms / clip)
@@ -243,7 +224,7 @@ def algorithm_3(
 def log_likelihoods_of(
     released: npt.ArrayLike, most: int, sample_rate: float, noise_multiplier: float
 ) -> Floats:
-    """L(m) of released values for m = 0 ... `most`, as `SubsampledGaussian` accumulates them.
+    """L(m) of released values for m = 0 ... `most`, in the last axis, as `SubsampledGaussian` adds them up.
 
     It includes the Gaussian constant, so that it is the log density itself.
 
@@ -253,16 +234,12 @@ def log_likelihoods_of(
         sample_rate: The sampling rate.
         noise_multiplier: The noise multiplier.
 
-    Returns:
-        The log likelihoods, (..., most + 1).
-
     Example:
         >>> import numpy as np
         >>> from canaria.mechanisms import log_likelihoods_of
         >>> table = log_likelihoods_of(np.full((10, 1), 0.5), most=1, sample_rate=1.0, noise_multiplier=1.0)
         >>> table.shape, bool(np.isclose(table[0, 0], table[0, 1]))
         ((1, 2), True)
-
     """
     values = np.asarray(released, dtype=np.float64)
     law, counts = binomial_law(most, sample_rate), np.arange(most + 1)

@@ -9,11 +9,11 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
-from canaria.mechanisms._protocol import Outcomes, Output, certain, one_round
+from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, certain, one_round
 
 
 @dataclass(frozen=True)
-class NameAndShame:
+class NameAndShame(Unbounded):
     """Releases one element, chosen at random: the signed, 1-based index of its bit.
 
     Its loss is infinite and all others are 0, so the efficacy with k guesses is 1/2 + 1 / (2 k).
@@ -23,11 +23,9 @@ class NameAndShame:
         >>> from canaria.theory import efficacy
         >>> [efficacy(NameAndShame(), n=100, k=k).value for k in (1, 10)]
         [1.0, 0.55]
-
     """
 
     adjacency: ClassVar[str] = "replace"
-    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The signed index of the element shown."""
@@ -39,14 +37,6 @@ class NameAndShame:
         losses = np.zeros(known.shape)
         losses[np.arange(len(output)), np.abs(output) - 1] = certain(output)
         return np.where(known == 0, losses, 0.0)
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """Infinite: the element shown is certain."""
-        return math.inf
 
     def outcomes(self, n: int) -> Outcomes:
         """One outcome stands for all: the losses are the same up to their order."""
@@ -65,7 +55,6 @@ class AllOrNothing:
         >>> from canaria.theory import efficacy
         >>> round(efficacy(AllOrNothing(0.2), n=10).value, 3)
         0.6
-
     """
 
     p: float

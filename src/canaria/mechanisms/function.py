@@ -24,16 +24,12 @@ class Function:
             replace-one adjacency. They are copies, so that changes that a run makes to its data do not show
             in another run which data it had.
 
-    Raises:
-        InputError: If `run` is not callable, or if `pairs` does not hold pairs of different elements.
-
     Example:
         >>> from canaria import play
         >>> from canaria.mechanisms import Function
         >>> histogram = Function(lambda included, rng: included + rng.laplace(size=len(included)))
         >>> play(histogram, score=lambda output, known: output, n=500, rng=0).bound().epsilon < 1
         True
-
     """
 
     run: Callable[[Any, np.random.Generator], Any]

@@ -35,7 +35,6 @@ class Interference:
         >>> score = Interference([8.0, 1.0], np.eye(2), steps=8, sample_rate=1.0, noise_multiplier=1.0)
         >>> score(np.zeros(2, dtype=np.int8))
         array([ 4., -3.])
-
     """
 
     def __init__(

@@ -39,7 +39,6 @@ class RandomizedResponse(_Independent):
     Example:
         >>> RandomizedResponse(2.0).loss(np.array([[1, -1]]), np.zeros((1, 2)))
         array([[ 2., -2.]])
-
     """
 
     epsilon: float
@@ -77,15 +76,13 @@ class LocalLaplace(_Independent):
         >>> from canaria.mechanisms import LocalLaplace
         >>> print(play(LocalLaplace(2.0), n=1000, rng=0).bound())
         ε ≥ 1.690 at δ = 0, with 95% confidence: 537 of 609 guesses right, 1000 elements
-
     """
 
     epsilon: float
     adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("epsilon", self.epsilon) < math.inf:
-            raise InputError(f"epsilon must be positive and finite, got {self.epsilon!r}")
+        checks.positive("epsilon", self.epsilon)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy bits."""
@@ -113,7 +110,6 @@ class LocalGaussian(_Independent):
         >>> print(play(LocalGaussian(1.0), n=1000, rng=0).bound(delta=1e-5))
         ε ≥ 3.210 at δ = 1e-05, with 95% confidence: 122 of 122 guesses right, 1000 elements
         all of the 122 surest guesses are right: only more of them can show more
-
     """
 
     sigma: float
@@ -121,8 +117,7 @@ class LocalGaussian(_Independent):
     epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
-        if not 0 < checks.real("sigma", self.sigma) < math.inf:
-            raise InputError(f"sigma must be positive and finite, got {self.sigma!r}")
+        checks.positive("sigma", self.sigma)
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The noisy bits."""
@@ -158,7 +153,6 @@ class Local(_Independent):
         ... )
         >>> cauchy.loss(np.array([[1.0, -1.0]]), np.zeros((1, 2))).round(2).tolist()
         [[1.61, -1.61]]
-
     """
 
     draw: Callable[[Any, np.random.Generator], Any]

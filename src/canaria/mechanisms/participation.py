@@ -19,7 +19,7 @@ from scipy import special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.claims.noise import GaussianDP
 from canaria.mechanisms import _turns as turns
@@ -79,7 +79,6 @@ class InOrder(Participation):
         >>> from canaria.mechanisms import InOrder
         >>> InOrder(period=16).period
         16
-
     """
 
     period: int
@@ -163,7 +162,6 @@ class BallsInBins(Participation):
         >>> from canaria.mechanisms import BallsInBins
         >>> BallsInBins(bins=16).bins
         16
-
     """
 
     bins: int
@@ -213,7 +211,6 @@ class CyclicPoisson(Participation):
         >>> from canaria.mechanisms import CyclicPoisson
         >>> CyclicPoisson(groups=8, rate=0.5).rate
         0.5
-
     """
 
     groups: int
@@ -221,7 +218,7 @@ class CyclicPoisson(Participation):
 
     def __post_init__(self) -> None:
         checks.integer("groups", self.groups, 1)
-        _check_rate(self.rate)
+        checks.sample_rate(self.rate, "rate")
 
     def draw(self, steps: int, count: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         taking = turns.every(self.groups, steps)[:, rng.integers(0, self.groups, count)]
@@ -276,7 +273,6 @@ class MinSeparation(Participation):
         >>> from canaria.mechanisms import MinSeparation
         >>> MinSeparation(separation=4, rate=0.2).warm
         True
-
     """
 
     separation: int
@@ -285,7 +281,7 @@ class MinSeparation(Participation):
 
     def __post_init__(self) -> None:
         checks.integer("separation", self.separation, 1)
-        _check_rate(self.rate)
+        checks.sample_rate(self.rate, "rate")
 
     def _first(self) -> Floats:
         """The law of the first step in which a row does not sit out, from 0 on."""
@@ -355,8 +351,3 @@ def _require_bands(strategy: Strategy, most: int) -> None:
             f"the strategy must have at most {most} bands, so that no two participations overlap, got "
             f"{strategy.bands}"
         )
-
-
-def _check_rate(rate: float) -> None:
-    if not 0 < checks.real("rate", rate) <= 1:
-        raise InputError(f"rate must be above 0 and at most 1, got {shown(rate)}")

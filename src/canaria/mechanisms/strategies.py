@@ -19,10 +19,7 @@ class Strategy:
     """A lower triangular matrix C with a positive diagonal: training adds the noise C^-1 z.
 
     Args:
-        matrix: The matrix, (T, T).
-
-    Raises:
-        InputError: If it is not square, lower triangular, finite and positive on the diagonal.
+        matrix: The matrix, (T, T), finite.
 
     Example:
         >>> from canaria.mechanisms import Strategy
@@ -30,7 +27,6 @@ class Strategy:
         3 bands, 100 steps
         >>> print(Strategy([[1.0, 0.0], [0.5, 1.0]]))
         2 bands, 2 steps
-
     """
 
     def __init__(self, matrix: npt.ArrayLike) -> None:
@@ -54,15 +50,8 @@ class Strategy:
         """The strategy whose entries depend on the distance from the diagonal alone.
 
         Args:
-            column: Its first column without the zeros at its end: one number for each band.
+            column: Its first column without the zeros at its end: one for each band, the first positive.
             steps: The number of steps.
-
-        Returns:
-            The strategy.
-
-        Raises:
-            InputError: If the column is empty, longer than `steps`, or does not begin with a positive number.
-
         """
         first = np.asarray(column, dtype=np.float64)
         checks.integer("steps", steps, 1)
@@ -74,17 +63,7 @@ class Strategy:
 
     @classmethod
     def buffered(cls, decays: npt.ArrayLike, scales: npt.ArrayLike, steps: int) -> "Strategy":
-        """A buffered linear Toeplitz strategy (BLT): 1, then the sum of `scales` x `decays`^(k - 1).
-
-        Args:
-            decays: The decay of each buffer.
-            scales: The weight of each buffer.
-            steps: The number of steps.
-
-        Returns:
-            The strategy.
-
-        """
+        """A buffered linear Toeplitz strategy (BLT): 1, then the sum of `scales` x `decays`^(k - 1)."""
         rates, weights = np.asarray(decays, dtype=np.float64), np.asarray(scales, dtype=np.float64)
         if rates.shape != weights.shape or rates.ndim != 1:
             raise InputError(

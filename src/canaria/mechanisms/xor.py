@@ -15,8 +15,24 @@ from canaria._core.errors import InputError
 from canaria.mechanisms._protocol import Outcomes, Output, certain
 
 
+class _OfAll:
+    """The parity of all bits, which says nothing of one of them unless all others are known."""
+
+    def rounds(self, n: int) -> tuple[Integers, ...]:
+        """All but one, then that one."""
+        return (np.arange(n - 1), np.array([n - 1])) if n > 1 else (np.arange(1),)
+
+    def ddp(self, n: int) -> float:
+        """0 if there is more than one element."""
+        return 0.0 if n > 1 else float(self.epsilon)  # type: ignore[attr-defined]
+
+    def outcomes(self, n: int) -> Outcomes:
+        """One outcome stands for both parities."""
+        return Outcomes(np.ones(1), np.ones(1))
+
+
 @dataclass(frozen=True)
-class Xor:
+class Xor(_OfAll):
     """Releases the product of all bits; the loss is 0 unless all other bits are known.
 
     Example:
@@ -24,7 +40,6 @@ class Xor:
         >>> from canaria.theory import efficacy
         >>> efficacy(Xor(), n=10).value
         0.5
-
     """
 
     adjacency: ClassVar[str] = "replace"
@@ -38,21 +53,9 @@ class Xor:
         """Infinite for the last hidden element, 0 for all others."""
         return certain(_last_hidden(output, known))
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """All but one, then that one."""
-        return _all_but_one(n)
-
-    def ddp(self, n: int) -> float:
-        """0 if there is more than one element."""
-        return 0.0 if n > 1 else math.inf
-
-    def outcomes(self, n: int) -> Outcomes:
-        """One outcome stands for both parities."""
-        return Outcomes(np.ones(1), np.ones(1))
-
 
 @dataclass(frozen=True)
-class XorRandomizedResponse:
+class XorRandomizedResponse(_OfAll):
     """Releases the product of all bits through randomized response.
 
     Attributes:
@@ -63,7 +66,6 @@ class XorRandomizedResponse:
         >>> from canaria.theory import gaps
         >>> round(gaps(XorRandomizedResponse(1.0), n=10).efficacy.value, 3)
         0.5
-
     """
 
     epsilon: float
@@ -83,18 +85,6 @@ class XorRandomizedResponse:
         signs = _last_hidden(output, known)
         return np.where(signs == 0, 0.0, np.copysign(self.epsilon, signs))
 
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """All but one, then that one."""
-        return _all_but_one(n)
-
-    def ddp(self, n: int) -> float:
-        """0 if there is more than one element."""
-        return 0.0 if n > 1 else self.epsilon
-
-    def outcomes(self, n: int) -> Outcomes:
-        """One outcome stands for both parities."""
-        return Outcomes(np.ones(1), np.ones(1))
-
 
 @dataclass(frozen=True)
 class XorInPairs:
@@ -111,7 +101,6 @@ class XorInPairs:
         0.0
         >>> play(pairs, n=200, rounds=pairs.rounds(200), rng=0).bound().epsilon > 3
         True
-
     """
 
     adjacency: ClassVar[str] = "replace"
@@ -152,10 +141,6 @@ def _last_hidden(output: Output, known: Bits) -> Any:
     alone = (known == 0) & ((known == 0).sum(axis=1, keepdims=True) == 1)
     others = np.prod(np.where(known == 0, 1, known), axis=1, dtype=np.int64)
     return alone * (output * others)[:, None]
-
-
-def _all_but_one(n: int) -> tuple[Integers, ...]:
-    return (np.arange(n - 1), np.array([n - 1])) if n > 1 else (np.arange(1),)
 
 
 def _require_even(n: int) -> None:

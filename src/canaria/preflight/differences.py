@@ -40,7 +40,6 @@ class Difference:
         ... )
         >>> print(found)
         without row 7: the sample rate is 0.11, not 0.1
-
     """
 
     neighbour: str

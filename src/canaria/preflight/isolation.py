@@ -62,7 +62,6 @@ class Isolation:
         ... )
         >>> found.holds, found.sensitivity
         (True, 1.0)
-
     """
 
     rows: tuple[int, ...]
@@ -130,7 +129,6 @@ class Asked:
         rows: The rows to drop.
         few: The rows of a small batch, in which rows are dropped in pairs. The effect of one of n rows on
             another often shrinks as 1 / n, though its effect on all of them together does not.
-
     """
 
     count: int
@@ -197,16 +195,9 @@ def isolation_of(
 ) -> Isolation:
     """Drop `rows` rows of a batch of `count`, and compare the sums.
 
-    Args:
-        clipped: A function that returns the clipped sum of a batch of these rows.
-        raw: The same without clipping; None if that is not possible.
-        count: The number of rows of the batch.
-        rows: The number of rows to drop.
-        rng: The random generator for the choice of rows.
-        clip_norm: The clip norm.
-        rounding: The relative rounding error of the coarsest arithmetic in use.
-        cause_in_model: A function that describes what dropping a row changes in the model; empty for nothing.
-
+    `clipped` gives the clipped sum of a batch of these rows, and `raw` the same without clipping, if that is
+    possible. `rounding` is the relative error of the coarsest arithmetic in use. `cause_in_model` describes
+    what dropping a row changes in the model; it returns an empty text if that is not known.
     """
     asked = Asked.drawn(raw or clipped, count, rows, rng)
     pairs = Pairs(clipped, asked)

@@ -50,7 +50,6 @@ class Neighbours:
         ... )
         >>> found.holds
         True
-
     """
 
     row: int
@@ -118,7 +117,6 @@ def compared(
 
     Raises:
         InputError: If two replays on the same data differ, so that neighbours cannot be compared.
-
     """
     _require_repeatable(given, repeated)
     random = sums_differ(reseeded)

@@ -22,7 +22,6 @@ class Step:
         apart: The distance of the clipped sum from that of the first replay, in clip norms; None if earlier
             steps released different values, so that they cannot be compared; not finite if the sum is not.
         drift: The distance of the parameters before the step from those of the first replay, over their norm.
-
     """
 
     batches: tuple[int, ...]
@@ -55,7 +54,6 @@ class Replay:
         accountant: The accountant's record: noise multiplier, sample rate, steps; None if there is no
             accountant.
         exception: The exception that ended the program, such as "ValueError: ..."; None if there was none.
-
     """
 
     name: str
@@ -77,7 +75,6 @@ class Stopping:
         given: A replay on the data as given, with the releases of the first one.
         again: A repetition of the first one.
         excuse: The reason why there are no replays.
-
     """
 
     alike: Replay | None = None

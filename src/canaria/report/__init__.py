@@ -19,21 +19,17 @@ __all__ = ["chart_of", "compare", "notebook_of", "page_of", "text_of", "write_re
 
 
 def page_of(results: "Sequence[Result]", title: str | None = None) -> str:
-    """Render the HTML report on one or several results.
+    """Render the HTML report on one or several results, as a page that needs no other file.
 
     Args:
         results: The results.
         title: The title of the page; by default the name of the result, or the number of audits.
-
-    Returns:
-        A page that needs no other file.
 
     Example:
         >>> from canaria import Counts, Result, lower_bound
         >>> from canaria.report import page_of
         >>> page_of([Result(lower_bound(Counts(90, 100, 100)))]).startswith("<!doctype html>")
         True
-
     """
     from canaria.report.page import page
 
@@ -48,14 +44,10 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
         path: The file. Its suffix decides the format: `.html`, `.md` or `.txt`.
         title: The title of the page; by default the name of the result, or the number of audits.
 
-    Raises:
-        InputError: If the format is unknown or the file cannot be written.
-
     Example:
         ```python
         write_report_of([first, second], Path("report.html"), title="Two audits")
         ```
-
     """
     from canaria.report.formats import require_known, write_report
 
@@ -64,15 +56,12 @@ def write_report_of(results: "Sequence[Result]", path: Path, title: str | None =
 
 
 def chart_of(result: "Result", what: str | None = None) -> "Chart":
-    """Draw one chart of a result.
+    """Draw one chart of a result; a notebook shows it, and `save` writes it as SVG.
 
     Args:
         result: The result.
         what: "claim", "rungs", "confidence", "guesses", "scores" or "gaps"; by default "rungs" for a training
             audit, and "claim" for any other.
-
-    Returns:
-        The chart; a notebook shows it, and `save` writes it as SVG.
 
     Raises:
         InputError: If the result has no such chart.
@@ -82,7 +71,6 @@ def chart_of(result: "Result", what: str | None = None) -> "Chart":
         >>> from canaria.report import chart_of
         >>> chart_of(Result(lower_bound(Counts(90, 100, 100)))).about
         'The bound, the estimate and the claim as bars'
-
     """
     from canaria._core.errors import InputError, shown
     from canaria.report.charts import charts
@@ -101,12 +89,6 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
     Args:
         results: The results, or bounds, in a list or by name.
 
-    Returns:
-        The comparison. It prints as a table, displays in a notebook, and has `chart` and `to_csv()`.
-
-    Raises:
-        InputError: If the list is empty, or contains something other than results and bounds.
-
     Example:
         >>> from canaria import Counts, Result, lower_bound
         >>> results = [Result(lower_bound(Counts(right, 100, 100)), name=str(right)) for right in (60, 90)]
@@ -114,7 +96,6 @@ def compare(results: "Sequence[Result | Bound] | Mapping[str, Result | Bound]") 
         audit  claim  bound      guesses right  elements  verdict
         60     –      ε ≥ 0.051  60 of 100      100       no claim
         90     –      ε ≥ 1.630  90 of 100      100       no claim
-
     """
     from canaria.report.comparison import compare, named
 
@@ -127,15 +108,11 @@ def notebook_of(result: "Result") -> str:
     Args:
         result: The result.
 
-    Returns:
-        The markup.
-
     Example:
         >>> from canaria import Counts, Result, lower_bound
         >>> from canaria.report import notebook_of
         >>> "ε is at least 1.630" in notebook_of(Result(lower_bound(Counts(90, 100, 100))))
         True
-
     """
     from canaria.report.notebook import shown_in_notebook
 
@@ -143,8 +120,7 @@ def notebook_of(result: "Result") -> str:
 
 
 def _explained(results: "Sequence[Result]") -> "list[Section]":
-    from canaria.report.names import told_apart
-    from canaria.report.section import explain
+    from canaria.report.section import explain, told_apart
 
     names = told_apart([result.name for result in results])
     return [explain(result, name=name) for result, name in zip(results, names, strict=True)]

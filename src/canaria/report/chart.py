@@ -28,7 +28,6 @@ class Chart:
         height: The height in pixels, including the axis.
         keys: The legend.
         kind: "rows", or "curve" for a chart with a vertical axis.
-
     """
 
     about: str
@@ -91,13 +90,6 @@ class Chart:
 
         Args:
             path: The file to write, which must end in `.svg`.
-
-        Returns:
-            The path.
-
-        Raises:
-            InputError: If the path has another ending, or if the file cannot be written.
-
         """
         out = Path(path)
         if out.suffix.lower() != ".svg":

@@ -5,26 +5,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from canaria._core.rounding import percent, rounded_down
+from canaria.report import svg
 from canaria.report.chart import Chart
 from canaria.report.section import Section
-from canaria.report.svg import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PURPLE,
-    Key,
-    Scale,
-    across,
-    arrow,
-    dot,
-    grid,
-    line,
-    named_row,
-    ring,
-    side,
-    tag,
-    text,
-)
 
 _ROW: Final = 40
 """Height of a row in pixels: its name, with the bar below."""
@@ -60,9 +43,9 @@ def _marks(section: Section) -> list[_Bar]:
     """The finite ones of the bound, the estimate and the claim."""
     result = section.result
     marks = [
-        (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, BLUE),
-        ("estimate (no guarantee)", result.bound.estimate, GREY),
-        ("claim", math.inf if result.claimed is None else result.claimed, PURPLE),
+        (f"bound ({percent(result.bound.confidence)}% confidence)", result.bound.epsilon, svg.BLUE),
+        ("estimate (no guarantee)", result.bound.estimate, svg.GREY),
+        ("claim", math.inf if result.claimed is None else result.claimed, svg.PURPLE),
     ]
     return [
         _Bar(what, 0.0, value, colour, rounded_down(value))
@@ -73,15 +56,20 @@ def _marks(section: Section) -> list[_Bar]:
 
 def _bars(about: str, bars: list[_Bar]) -> Chart:
     """Horizontal bars on an axis of epsilon from 0."""
-    scale = Scale(0.0, max((max(bar.low, bar.high) for bar in bars), default=0.0) * 1.03 or 1.0)
+    scale = svg.Scale(0.0, max((max(bar.low, bar.high) for bar in bars), default=0.0) * 1.03 or 1.0)
     height = _ROW * len(bars) + 4
-    body = grid(scale, height, "ε")
+    body = svg.grid(scale, height, "ε")
     for place, bar in enumerate(bars):
         start, end = sorted((scale.at(bar.low), scale.at(bar.high)))
-        size = {"x": across(start), "width": across(end - start), "y": place * _ROW + 21, "height": 15}
+        size = {
+            "x": svg.across(start),
+            "width": svg.across(end - start),
+            "y": place * _ROW + 21,
+            "height": 15,
+        }
         told = f"{bar.what}: ε = {bar.label}"
-        body.append(named_row(place * _ROW + 15, bar.what, bar.label))
-        body.append(tag("rect", title=told, rx=2, fill=bar.colour, **size))
+        body.append(svg.named_row(place * _ROW + 15, bar.what, bar.label))
+        body.append(svg.tag("rect", title=told, rx=2, fill=bar.colour, **size))
     return Chart(about=about, body=tuple(body), height=height + _FOOT)
 
 
@@ -97,30 +85,33 @@ def _rungs(section: Section) -> Chart | None:
     claimed = [value for value in (result.claimed,) if value is not None and math.isfinite(value)]
     ends = [end for rung in result.rungs for end in (rung.least, rung.most) if end is not None]
     top = 1.25 * max((end for end in (*ends, *claimed) if math.isfinite(end)), default=0.0) or 1.0
-    scale, height = Scale(0.0, top), _ROW * len(result.rungs) + 4
-    body = grid(scale, height, "ε")
-    keys = [Key(f"claim: ε = {value:.4g}", PURPLE) for value in claimed]
+    scale, height = svg.Scale(0.0, top), _ROW * len(result.rungs) + 4
+    body = svg.grid(scale, height, "ε")
+    keys = [svg.Key(f"claim: ε = {value:.4g}", svg.PURPLE) for value in claimed]
     body += [
-        _rule((scale.at(value), 0), (scale.at(value), height), key.name, PURPLE)
+        _rule((scale.at(value), 0), (scale.at(value), height), key.name, svg.PURPLE)
         for key, value in zip(keys, claimed, strict=True)
     ]
     for place, rung in enumerate(result.rungs):
-        body.append(named_row(place * _ROW + 15, f"{place + 1}. {rung.name}", rung.epsilon))
+        body.append(svg.named_row(place * _ROW + 15, f"{place + 1}. {rung.name}", rung.epsilon))
         if rung.least is None:
             continue
         down, told = place * _ROW + 28, f"{rung.epsilon} {rung.reason}"
         most = top if rung.most is None else rung.most
         start, end = scale.at(rung.least), scale.at(most)
-        drawn = [line((start, down), (end, down), stroke=BLUE, stroke_width=3), dot(start, down, BLUE)]
+        drawn = [
+            svg.line((start, down), (end, down), stroke=svg.BLUE, stroke_width=3),
+            svg.dot(start, down, svg.BLUE),
+        ]
         closed = rung.most is not None and most <= top
-        drawn.append(dot(end, down, BLUE) if closed else arrow(end, down, BLUE))
-        body.append(tag("g", *drawn, title=told))
+        drawn.append(svg.dot(end, down, svg.BLUE) if closed else svg.arrow(end, down, svg.BLUE))
+        body.append(svg.tag("g", *drawn, title=told))
     about = "What is shown of ε under each assumption, and the claim"
     return Chart(about=about, body=tuple(body), height=height + _FOOT, keys=tuple(keys))
 
 
 def _rule(start: tuple[float, float], end: tuple[float, float], title: str, colour: str) -> str:
-    return line(start, end, title=title, stroke=colour, stroke_dasharray="6 4", stroke_width=1.5)
+    return svg.line(start, end, title=title, stroke=colour, stroke_dasharray="6 4", stroke_width=1.5)
 
 
 class _Dot(NamedTuple):
@@ -133,9 +124,9 @@ def _curve(
     about: str, section: Section, dots: list[_Dot], below: list[str], marked: list[_Dot], foot: int = _FOOT
 ) -> Chart:
     """A curve of bounds, with the reported bound and the claim as horizontal lines."""
-    rules = [bar for bar in _marks(section) if bar.colour != GREY]
+    rules = [bar for bar in _marks(section) if bar.colour != svg.GREY]
     top = max((*(min(one.epsilon, _LARGEST) for one in dots), *(bar.high for bar in rules)), default=0.0)
-    body, scale = side(top or 1.0, _HEIGHT, "lower bound on ε")
+    body, scale = svg.side(top or 1.0, _HEIGHT, "lower bound on ε")
 
     def down(epsilon: float) -> float:
         return _HEIGHT * (1 - scale.at(min(epsilon, _LARGEST)) / 100)
@@ -147,24 +138,26 @@ def _curve(
     ]
     places = [(one.across, down(one.epsilon)) for one in dots]
     body += [
-        line(start, end, stroke=GREY, stroke_width=2, stroke_linecap="round")
+        svg.line(start, end, stroke=svg.GREY, stroke_width=2, stroke_linecap="round")
         for start, end in pairwise(places)
     ]
-    body += [dot(*place, GREY, radius=3.5, title=one.told) for place, one in zip(places, dots, strict=True)]
-    body += [ring(one.across, down(one.epsilon), ORANGE, radius=6, title=one.told) for one in marked]
-    keys = tuple(Key(bar.what, bar.colour) for bar in rules)
+    body += [
+        svg.dot(*place, svg.GREY, radius=3.5, title=one.told) for place, one in zip(places, dots, strict=True)
+    ]
+    body += [svg.ring(one.across, down(one.epsilon), svg.ORANGE, radius=6, title=one.told) for one in marked]
+    keys = tuple(svg.Key(bar.what, bar.colour) for bar in rules)
     return Chart(about=about, body=tuple(body), height=_HEIGHT + foot, keys=keys, kind="curve")
 
 
 def _confidence(section: Section) -> Chart:
     points = section.by_confidence
-    dots, below = [], [line((0, _HEIGHT), (100, _HEIGHT), stroke="currentColor")]
+    dots, below = [], [svg.line((0, _HEIGHT), (100, _HEIGHT), stroke="currentColor")]
     for place, (confidence, epsilon) in enumerate(points):
         share, sure = 100 * (place + 0.5) / len(points), f"{percent(confidence)}%"
         dots.append(_Dot(share, epsilon, f"{sure} confidence: ε ≥ {rounded_down(epsilon)}"))
-        label = text(sure, "0", 0.0, text_anchor="end", transform="rotate(-45)")
-        below.append(tag("svg", label, x=across(share), y=_HEIGHT + 14, overflow="visible"))
-    below.append(text("confidence", "50%", _HEIGHT + 66, text_anchor="middle"))
+        label = svg.text(sure, "0", 0.0, text_anchor="end", transform="rotate(-45)")
+        below.append(svg.tag("svg", label, x=svg.across(share), y=_HEIGHT + 14, overflow="visible"))
+    below.append(svg.text("confidence", "50%", _HEIGHT + 66, text_anchor="middle"))
     return _curve("Lower bound on ε by confidence", section, dots, below, [], foot=72)
 
 
@@ -173,7 +166,7 @@ def _guesses(section: Section) -> Chart | None:
     if not points:
         return None
     sizes = [guesses for guesses, _, _ in points]
-    scale = Scale(min(sizes), max(sizes), logarithmic=True)
+    scale = svg.Scale(min(sizes), max(sizes), logarithmic=True)
     dots = [
         _Dot(
             scale.at(guesses),
@@ -186,7 +179,7 @@ def _guesses(section: Section) -> Chart | None:
     clearest = [
         one for one, size in zip(dots, sizes, strict=True) if size == section.result.bound.tally.taken
     ]
-    below = grid(scale, _HEIGHT, "guesses (log scale)")
+    below = svg.grid(scale, _HEIGHT, "guesses (log scale)")
     return _curve("Lower bound on ε by number of guesses", section, dots, below, clearest)
 
 
@@ -195,10 +188,13 @@ def _scores(section: Section) -> Chart | None:
     found = section.result.histogram
     if found is None:
         return None
-    scale, top = Scale(found.edges[0], found.edges[-1]), max(*found.included, *found.excluded, 1)
-    body, high = side(top, _HEIGHT, "elements")
-    body += grid(scale, _HEIGHT, "score")
-    for name, counts, colour in (("included", found.included, ORANGE), ("excluded", found.excluded, BLUE)):
+    scale, top = svg.Scale(found.edges[0], found.edges[-1]), max(*found.included, *found.excluded, 1)
+    body, high = svg.side(top, _HEIGHT, "elements")
+    body += svg.grid(scale, _HEIGHT, "score")
+    for name, counts, colour in (
+        ("included", found.included, svg.ORANGE),
+        ("excluded", found.excluded, svg.BLUE),
+    ):
         bins = [
             _bin(
                 scale, ends, count, high.at(count), f"{name}: {count}, scores {ends[0]:.3g} to {ends[1]:.3g}"
@@ -206,22 +202,22 @@ def _scores(section: Section) -> Chart | None:
             for *ends, count in zip(found.edges[:-1], found.edges[1:], counts, strict=True)
             if count
         ]
-        body.append(tag("g", *bins, fill=colour, fill_opacity=0.65))
-    keys = (Key("included", ORANGE, dashed=False), Key("excluded", BLUE, dashed=False))
+        body.append(svg.tag("g", *bins, fill=colour, fill_opacity=0.65))
+    keys = (svg.Key("included", svg.ORANGE, dashed=False), svg.Key("excluded", svg.BLUE, dashed=False))
     about = "Histogram of the scores of included and excluded elements"
     return Chart(about=about, body=tuple(body), height=_HEIGHT + _FOOT, keys=keys, kind="curve")
 
 
-def _bin(scale: Scale, ends: list[float], count: int, share: float, told: str) -> str:
+def _bin(scale: svg.Scale, ends: list[float], count: int, share: float, told: str) -> str:
     start, end = map(scale.at, ends)
     tall = _HEIGHT * share / 100
     size = {
-        "x": across(start),
-        "width": across(end - start),
+        "x": svg.across(start),
+        "width": svg.across(end - start),
         "y": f"{_HEIGHT - tall:.4g}",
         "height": f"{tall:.4g}",
     }
-    return tag("rect", title=told, **size)
+    return svg.tag("rect", title=told, **size)
 
 
 def _gaps(section: Section) -> Chart | None:
@@ -231,8 +227,8 @@ def _gaps(section: Section) -> Chart | None:
         return None
     bound = min(section.result.bound.epsilon, _LARGEST)
     bars = [
-        _Bar(ladder.top, 0.0, ladder.epsilon, PURPLE, rounded_down(ladder.epsilon)),
-        *(_Bar(drop.gap, drop.end, drop.start, ORANGE, drop.lost) for drop in section.drops),
-        _Bar("the bound", 0.0, bound, BLUE, section.result.bound.epsilon_text),
+        _Bar(ladder.top, 0.0, ladder.epsilon, svg.PURPLE, rounded_down(ladder.epsilon)),
+        *(_Bar(drop.gap, drop.end, drop.start, svg.ORANGE, drop.lost) for drop in section.drops),
+        _Bar("the bound", 0.0, bound, svg.BLUE, section.result.bound.epsilon_text),
     ]
     return _bars("From the claim down to the bound, gap by gap", bars)

@@ -9,15 +9,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from canaria._core import markup
-from canaria._core.errors import InputError, shown
+from canaria._core.errors import InputError, printable, shown
 from canaria._core.kinds import plain
 from canaria._core.rounding import percent, rounded_down
 from canaria.bounds.bound import Bound
 from canaria.bounds.result import Result
 from canaria.report import brief
 from canaria.report.chart import Chart
-from canaria.report.names import told_apart
-from canaria.report.section import Section
+from canaria.report.section import Section, told_apart
 from canaria.report.svg import BLUE, GREY, PURPLE, Key, Scale, arrow, dot, grid, line, named_row, ring
 
 _ROW: Final = 40
@@ -38,7 +37,6 @@ class Row:
 
     @property
     def claim(self) -> str:
-        """The claim, for a table."""
         return "–" if self.result.claimed is None else f"ε = {self.result.claimed:.6g}"
 
     @property
@@ -50,13 +48,11 @@ class Row:
 
     @property
     def guesses(self) -> str:
-        """Right guesses, for a table."""
         right, taken = self.result.bound.tally
         return f"{right} of {taken}"
 
     @property
     def answer(self) -> str:
-        """The verdict, for a table."""
         return brief.answer(self.result)
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,18 +79,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several results side by side. Notebooks display it.
-
-    Attributes:
-        rows: The results with their names, in the order in which they were given.
-
-    """
+    """Several results side by side. Notebooks display it."""
 
     rows: tuple[Row, ...]
 
     @property
     def title(self) -> str:
-        """The default title."""
         return f"{len(self.rows)} audits compared"
 
     @property
@@ -186,7 +176,7 @@ def compare(results: Sequence[Result], files: Sequence[str] | None = None) -> Co
     if not results:
         raise InputError("a comparison must have at least one result, got none")
     names = told_apart([result.name for result in results], files)
-    rows = (Row(_printable(name), result) for name, result in zip(names, results, strict=True))
+    rows = (Row(printable(name), result) for name, result in zip(names, results, strict=True))
     return Comparison(tuple(rows))
 
 
@@ -257,11 +247,6 @@ def _short(name: str) -> str:
     plain_name = " ".join(name.split()) or "…"
     half = _LONGEST // 2
     return plain_name if len(plain_name) <= _LONGEST else f"{plain_name[:half]}…{plain_name[1 - half :]}"
-
-
-def _printable(name: str) -> str:
-    """A name on one line, without terminal control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in name)
 
 
 def _inert(value: object) -> object:

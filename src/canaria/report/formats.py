@@ -17,13 +17,7 @@ _COLUMNS: Final = 100
 
 
 def require_known(out: Path) -> None:
-    """Refuse an ending in which no report can be written, before anything is computed.
-
-    Raises:
-        InputError: If the ending is unknown (a page named .pdf would not open), or if it is that of a page
-            and the extra `report` is not installed.
-
-    """
+    """Refuse an ending in which no report can be written, before anything is computed."""
     if out.suffix.lower() not in _REPORTS:
         raise InputError(
             f"a report is HTML (.html), Markdown (.md) or text (.txt), got {shown(str(out))}; for a PDF, "
@@ -33,12 +27,7 @@ def require_known(out: Path) -> None:
 
 
 def require_comparable(out: Path) -> None:
-    """Refuse an ending in which no comparison can be written, before anything is computed.
-
-    Raises:
-        InputError: As for `require_known`.
-
-    """
+    """Refuse an ending in which no comparison can be written, before anything is computed."""
     if out.suffix.lower() not in _COMPARISONS:
         raise InputError(
             "a comparison is HTML (.html), Markdown (.md), text (.txt), CSV (.csv) or a picture (.svg), got "
@@ -55,17 +44,7 @@ def _require_page(out: Path) -> None:
 
 
 def write_report(out: Path, sections: Sequence[Section], title: str | None = None) -> None:
-    """Write a report in the format of the file's ending, atomically.
-
-    Args:
-        out: The file to write: `.html`, `.md` or `.txt`.
-        sections: The explained results.
-        title: The title; by default the name of the result, or the number of audits.
-
-    Raises:
-        InputError: If the ending is unknown, or if the file cannot be written.
-
-    """
+    """Write a report in the format of the file's ending, atomically."""
     require_known(out)
     write_atomically(out, _report(out.suffix.lower(), sections, title).encode())
 

@@ -64,7 +64,6 @@ def escaped(text: str) -> str:
     Example:
         >>> print(escaped("a|b <script> `c` [d](e)"))
         a\|b &lt;script&gt; \`c\` \[d\](e)
-
     """
     marked = re.sub(r"([\\`*_{}\[\]#+!|~$^])", r"\\\1", _line(text))
     safe = marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

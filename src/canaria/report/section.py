@@ -1,12 +1,15 @@
 """A result with its explanation as plain data: the content of all report formats."""
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from canaria._core import checks, effort
+from canaria._core.errors import shown
 from canaria._core.kinds import plain
 from canaria._core.rounding import percent
 from canaria.bounds.bound import Bound, lower_bound
@@ -47,17 +50,13 @@ class Section:
     The curves explain the bound. They must not be used to choose a setting afterwards.
 
     Attributes:
-        result: The result.
         by_confidence: Confidences, and the bound from the same evidence at each.
         by_guesses: Numbers of guesses, right guesses, and the bound if only this number had been fixed in
             advance.
         projected: Whether `by_guesses` extrapolates a single number of guesses to other sizes.
         derivation: The steps from the guesses to the bound, each with its epsilon.
-        drops: The steps of the ladder, with advice.
         fixed: The settings that were fixed before the bits were revealed.
-        checksum: The checksum of the result.
         name: The name of the result in this report.
-
     """
 
     result: Result
@@ -242,3 +241,34 @@ def _advice(step: Step, start: float) -> str:
     if abs(start - step.epsilon) < 5e-4:
         return words.NOTHING
     return words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, "")
+
+
+def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list[str]:
+    """A distinct name for each result. Shared names are replaced by file names, or numbered.
+
+    Example:
+        >>> told_apart(["training run", "training run", "scores"], ["a.json", "b.json", "c.json"])
+        ['a', 'b', 'scores']
+        >>> told_apart(["training run", "training run"])
+        ['training run (1)', 'training run (2)']
+    """
+    told = list(names)
+    if files is not None:
+        told = _replaced(
+            told, ["standard input" if file == "-" else _plain(Path(file).stem) for file in files]
+        )
+        told = _replaced(told, [_plain(file) for file in files])
+    while len(set(told)) < len(told):
+        told = _replaced(told, [f"{name} ({place})" for place, name in enumerate(told, start=1)])
+    return told
+
+
+def _replaced(names: list[str], others: list[str]) -> list[str]:
+    """Replace each name that occurs more than once by the other one."""
+    times = Counter(names)
+    return [name if times[name] == 1 else other for name, other in zip(names, others, strict=True)]
+
+
+def _plain(file: str) -> str:
+    """A file's name on one line, without terminal control characters."""
+    return shown(file)[1:-1]

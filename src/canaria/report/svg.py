@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape as escape_html
 from typing import Final, NamedTuple
 
+from canaria._core.errors import printable
+
 BLUE: Final = "#3b7dd8"
 ORANGE: Final = "#e07b39"
 PURPLE: Final = "#8a63d2"
@@ -24,7 +26,7 @@ _TICK_ROOM: Final = 34
 
 def escape(words: str) -> str:
     """Text as markup. Unprintable characters, which XML does not allow, become spaces."""
-    return escape_html("".join(letter if letter.isprintable() else " " for letter in words))
+    return escape_html(printable(words))
 
 
 def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
@@ -36,7 +38,6 @@ def tag(name: str, *inside: str, title: str = "", **attributes: object) -> str:
     Example:
         >>> tag("rect", title="<b>", x="5%", stroke_width=2)
         '<rect x="5%" stroke-width="2"><title>&lt;b&gt;</title></rect>'
-
     """
     listed = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(v))}"' for key, v in attributes.items()

@@ -12,15 +12,11 @@ def text_of(result: Result) -> str:
     Args:
         result: The result.
 
-    Returns:
-        The lines; `print(result)` shows them.
-
     Example:
         >>> from canaria import Counts, lower_bound
         >>> from canaria.report import text_of
         >>> text_of(lower_bound(Counts(90, 100, 100)).result()).splitlines()[0]
         'ε ≥ 1.630 at δ = 0, with 95% confidence'
-
     """
     return "\n".join([*_verdicts(result), *_rungs(result), *_facts(result)])
 

@@ -24,22 +24,13 @@ class Guesses:
         >>> guesses = Guesses(order=np.array([2, 0]), signs=np.array([1, -1], dtype=np.int8))
         >>> guesses.hits(np.array([1, -1, 1], dtype=np.int8)).tolist()
         [True, False]
-
     """
 
     order: Integers
     signs: Bits
 
     def hits(self, bits: Bits) -> Hits:
-        """Compare the guesses with the bits; an abstention is never right.
-
-        Args:
-            bits: The hidden bits, -1 or +1, of all elements.
-
-        Returns:
-            Whether each guess was right, in the order of guessing.
-
-        """
+        """Whether each guess is right, in the order of guessing; an abstention never is."""
         return np.asarray(bits[self.order] == self.signs)
 
 
@@ -52,7 +43,6 @@ class Commitment(Protocol):
         >>> commitment = Top(2)(np.array([0.3, -1.2, 2.5]), np.random.default_rng(0))
         >>> commitment.reveal(np.array([1, -1, 1], dtype=np.int8)).correct
         2
-
     """
 
     def reveal(self, bits: Bits) -> Evidence: ...
@@ -70,7 +60,6 @@ class Rule(Protocol):
         >>> scores, bits = np.array([0.3, -1.2, 2.5]), np.array([1, -1, 1], dtype=np.int8)
         >>> rule(scores, np.random.default_rng(0)).reveal(bits)
         Counts(correct=2, taken=2, elements=3, one_sided=False)
-
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> Commitment: ...

@@ -55,16 +55,9 @@ def parse_rule(text: str) -> Rule | AdaptiveRule:
         text: ranked, around:K, tails:K, top:K, threshold:T, soft, online, surest:K, all, bet, budget:K or
             budget:K:T, where K is an integer and T a number.
 
-    Returns:
-        The rule.
-
-    Raises:
-        InputError: If there is no such rule, or if its number is out of range.
-
     Example:
         >>> parse_rule("tails:100")
         Tails(k=100)
-
     """
     name, colon, number = text.partition(":")
     if name in _PLAIN and not colon:
@@ -99,13 +92,9 @@ def written(rule: object) -> str:
     Args:
         rule: The rule.
 
-    Returns:
-        The text.
-
     Example:
         >>> written(Tails(7))
         'Tails(k=7)'
-
     """
     text = repr(rule)
     module = type(rule).__module__

@@ -27,7 +27,6 @@ class AdaptiveRule(Protocol):
         >>> from canaria.rules import AdaptiveRule, Bet, Tails
         >>> isinstance(Bet(), AdaptiveRule), isinstance(Tails(20), AdaptiveRule)
         (True, False)
-
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits: ...
@@ -45,7 +44,6 @@ class ChoosingRule(AdaptiveRule, Protocol):
         >>> from canaria.rules import Bet, ChoosingRule, SurestFirst
         >>> isinstance(SurestFirst(), ChoosingRule), isinstance(Bet(), ChoosingRule)
         (True, False)
-
     """
 
     def choose(self, losses: Floats) -> Integers: ...
@@ -65,7 +63,6 @@ class Bet:
         >>> print(play(pairs, rule=Bet(), n=200, rounds=pairs.rounds(200), rng=0).bound())
         ε ≥ 3.450 at δ = 0, with 95% confidence: 100 of 100 guesses right, 200 elements
         all of the 100 surest guesses are right: only more of them can show more
-
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits:
@@ -94,7 +91,6 @@ class SurestFirst:
         >>> from canaria.rules import SurestFirst
         >>> play(CountInSets(4), rule=SurestFirst(block=10), n=100, rng=0).bound().epsilon > 2
         True
-
     """
 
     block: int = 1
@@ -133,7 +129,6 @@ class UpTo:
         >>> print(play(pairs, rule=UpTo(50), n=200, rounds=pairs.rounds(200), rng=0).bound())
         ε ≥ 2.780 at δ = 0, with 95% confidence: 50 of 50 guesses right, 200 elements
         all of the 50 surest guesses are right: only more of them can show more
-
     """
 
     budget: int
@@ -171,7 +166,6 @@ class All:
         >>> pairs = XorInPairs()
         >>> print(play(pairs, rule=All(), n=200, rounds=pairs.rounds(200), rng=0).bound())
         ε ≥ 0.724 at δ = 0, with 95% confidence: 146 of 200 guesses right, 200 elements
-
     """
 
     def decide(self, losses: Floats, taken: int) -> Bits:

@@ -8,12 +8,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria.evidence import Ranking
-from canaria.rules._guesses import (
-    Guesses,
-    OneShot,
-    falling,
-    tails_alternating,
-)
+from canaria.rules._guesses import Guesses, OneShot, falling, tails_alternating
 
 _WIDTH: Final = 1.5
 """Looks range from k / 1.5 to 1.5 k."""
@@ -40,7 +35,6 @@ class Around:
         >>> from canaria.rules import Around
         >>> print(play(LocalGaussian(1.2), rule=Around(100), n=600, rng=0).bound(1e-5))
         ε ≥ 2.290 at δ = 1e-05, with 95% confidence: 104 of 108 guesses right, 600 elements
-
     """
 
     k: int

@@ -74,11 +74,7 @@ def guess_in_rounds(
 
 
 def guess_by_choice(
-    rule: ChoosingRule,
-    losses: Losses,
-    output: object,
-    bits: Bits,
-    rng: np.random.Generator,
+    rule: ChoosingRule, losses: Losses, output: object, bits: Bits, rng: np.random.Generator
 ) -> Guessed:
     """Let the rule choose what to guess next, reveal it, and continue until it chooses nothing."""
     known = np.zeros((1, len(bits)), dtype=np.int8)

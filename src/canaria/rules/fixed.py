@@ -7,13 +7,7 @@ import numpy as np
 from canaria._core import checks
 from canaria._core.arrays import Floats
 from canaria.evidence import Counts, UncommittedCounts, Weighted
-from canaria.rules._guesses import (
-    Guesses,
-    OneShot,
-    falling,
-    highest,
-    tails_alternating,
-)
+from canaria.rules._guesses import Guesses, OneShot, falling, highest, tails_alternating
 
 
 @dataclass(frozen=True)
@@ -29,7 +23,6 @@ class Top:
         >>> from canaria.rules import Top
         >>> print(play(LocalLaplace(2.0), rule=Top(200), n=1000, rng=0).bound())
         ε ≥ 1.507 at δ = 0, with 95% confidence: 173 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -59,7 +52,6 @@ class Tails:
         >>> from canaria.rules import Tails
         >>> print(play(LocalLaplace(2.0), rule=Tails(200), n=1000, rng=0).bound())
         ε ≥ 1.545 at δ = 0, with 95% confidence: 174 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -91,7 +83,6 @@ class Surest:
         >>> from canaria.rules import Surest
         >>> print(play(LocalLaplace(2.0), rule=Surest(200), n=1000, rng=0).bound())
         ε ≥ 1.846 at δ = 0, with 95% confidence: 181 of 200 guesses right, 1000 elements
-
     """
 
     k: int
@@ -123,7 +114,6 @@ class Threshold:
         >>> from canaria.rules import Threshold
         >>> print(play(LocalGaussian(1.0), rule=Threshold(2.0), n=1000, rng=0).bound())
         ε ≥ 2.550 at δ = 0, with 95% confidence: 498 of 526 guesses right, 1000 elements
-
     """
 
     t: float
@@ -136,10 +126,7 @@ class Threshold:
         taken = np.flatnonzero((np.abs(scores) >= self.t) & (scores != 0))
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         total = len(scores)
-        return OneShot(
-            guesses,
-            lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total),
-        )
+        return OneShot(guesses, lambda hits: UncommittedCounts(int(hits.sum()), len(hits), total))
 
 
 @dataclass(frozen=True)
@@ -152,7 +139,6 @@ class Soft:
         >>> from canaria.rules import Soft
         >>> play(LocalGaussian(1.0), rule=Soft(), n=1000, rng=0).bound().epsilon > 1
         True
-
     """
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:

@@ -9,11 +9,7 @@ from canaria._core.arrays import Floats, Hits
 from canaria._core.errors import InputError, shown
 from canaria.claims.families import Family, parse_family, require_constant, written
 from canaria.evidence import MatchedCounts
-from canaria.rules._guesses import (
-    OneShot,
-    falling,
-    tails_alternating,
-)
+from canaria.rules._guesses import OneShot, falling, tails_alternating
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +32,6 @@ class Matched:
         >>> from canaria.rules import Matched
         >>> play(LocalGaussian(1.0), rule=Matched("gaussian"), n=100, rng=0).bound(1e-5).condition
         'its privacy profile is that of Gaussian noise'
-
     """
 
     family: Family | str

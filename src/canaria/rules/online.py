@@ -39,7 +39,6 @@ class Online:
         >>> included = rng.integers(0, 2, 1000)
         >>> audit_scores(rng.normal(2.0 * included), included, rule=Online(), rng=0).epsilon > 2
         True
-
     """
 
     blocks: int = 30
@@ -70,7 +69,6 @@ class OnlineRounds:
         >>> rounds = Online(blocks=4)(scores, np.random.default_rng(0))
         >>> sum(len(block) for block in rounds.rounds)
         100
-
     """
 
     features: Floats
@@ -79,14 +77,10 @@ class OnlineRounds:
     def guess(self, known: Bits, block: Integers, trust: Floats) -> tuple[Guesses, Floats, Floats]:
         """Guess a block from the known bits alone.
 
-        Args:
-            known: The revealed bits, -1 or +1, and 0 where hidden.
-            block: The elements to guess.
-            trust: The log likelihood of each fit on the earlier blocks.
+        `trust` is the log likelihood of each fit on the earlier blocks.
 
         Returns:
             The guesses, their confidences, and Pr[+1] according to each fit.
-
         """
         seen = np.flatnonzero(known)
         chances = np.array(
@@ -102,27 +96,11 @@ class OnlineRounds:
         return Guesses(block, np.where(mixed >= 0.5, 1, -1).astype(np.int8)), confidences, chances
 
     def reveal(self, bits: Bits) -> Bets:
-        """Guess a round, reveal its bits, learn, and continue with the next.
-
-        Args:
-            bits: The hidden bits, -1 or +1.
-
-        Returns:
-            The evidence.
-
-        """
+        """Guess a round, reveal its bits, learn, and continue with the next."""
         return self.play(bits)[1]
 
     def play(self, bits: Bits) -> tuple[Guesses, Bets]:
-        """Play all rounds.
-
-        Args:
-            bits: The hidden bits, -1 or +1.
-
-        Returns:
-            The guesses in order, and their evidence.
-
-        """
+        """Play all rounds: the guesses in order, and their evidence."""
         known = np.zeros_like(bits)
         trust = np.zeros(len(self.features))
         signs, confidences = [], []

@@ -32,7 +32,6 @@ class Ranked:
         >>> included = rng.integers(0, 2, 1000)
         >>> print(audit_scores(rng.normal(2.0 * included), included, rule=Ranked(), rng=0))
         ε ≥ 3.390 at δ = 0, with 95% confidence: 199 of 200 guesses right, 1000 elements
-
     """
 
     orders: ClassVar[tuple[tuple[float, bool], ...]] = tuple(zip(SHARES, ONE_SIDED, strict=True))
@@ -41,15 +40,8 @@ class Ranked:
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
         """Commit to the three orders."""
         order = falling(scores, rng)
-        upward, downward = (
-            np.ones(len(order), dtype=np.int8),
-            np.full(len(order), -1, dtype=np.int8),
-        )
-        orders = (
-            tails_alternating(order),
-            Guesses(order, upward),
-            Guesses(order[::-1], downward),
-        )
+        upward, downward = (np.ones(len(order), dtype=np.int8), np.full(len(order), -1, dtype=np.int8))
+        orders = (tails_alternating(order), Guesses(order, upward), Guesses(order[::-1], downward))
         return RankedOrders(orders)
 
     def looks(self, elements: int) -> Integers:
@@ -69,7 +61,6 @@ class RankedOrders:
         return self.orders[0]
 
     def reveal(self, bits: Bits) -> Split:
-        """Compare each order with the bits."""
         parts = zip(self.orders, ONE_SIDED, strict=True)
         return Split(
             tuple(Ranking(guesses.hits(bits), one_sided=one_sided) for guesses, one_sided in parts), SHARES

@@ -7,11 +7,7 @@ else until a test needs it.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from canaria.testing.assertions import (
-        assert_private,
-        assert_private_release,
-        assert_private_training,
-    )
+    from canaria.testing.assertions import assert_private, assert_private_release, assert_private_training
 
 __all__ = ["assert_private", "assert_private_release", "assert_private_training"]
 

@@ -66,12 +66,9 @@ def assert_private(
         confidence: A correct mechanism fails with probability at most 1 - confidence.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
 
-    Returns:
-        The bound.
-
     Raises:
         AssertionError: If the claim is refuted; the message is the sentence of the bound.
-        InputError: If an argument is not usable, or if no outcome could have refuted the claim.
+        InputError: If no outcome could have refuted the claim.
 
     Warns:
         AuditWarning: If the test passed but was weaker than it looks.
@@ -81,7 +78,6 @@ def assert_private(
         >>> from canaria.mechanisms import RandomizedResponse
         >>> assert_private(RandomizedResponse(1.0), epsilon=1.0, delta=0).epsilon < 1
         True
-
     """
     __tracebackhide__ = True
     game = {"score": score, "rule": rule, "n": n, "rounds": rounds, "pairs": pairs}
@@ -119,12 +115,9 @@ def assert_private_training(
         adjacency: The adjacency of the claim; add-remove if it is not stated.
         confidence: Correct training fails with probability at most 1 - confidence.
 
-    Returns:
-        The bound.
-
     Raises:
         AssertionError: If the claim is refuted or training does not conform.
-        InputError: If an argument is not usable, or if no outcome could have made the test fail.
+        InputError: If no outcome could have made the test fail.
 
     Warns:
         AuditWarning: If the test passed but did not test everything.
@@ -135,7 +128,6 @@ def assert_private_training(
             audit = train_with_canaries()  # your training, with an attached audit
             assert_private_training(audit, epsilon=2.0, delta=1e-5)
         ```
-
     """
     __tracebackhide__ = True
     how = {"rule": rule, "adaptive": adaptive}
@@ -164,12 +156,8 @@ def assert_private_release(
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
         how: Further arguments of `canaria.check_release`.
 
-    Returns:
-        The result of the check.
-
     Raises:
         AssertionError: If the claim is refuted; the message says what told neighbours apart.
-        InputError: If an argument is not usable.
 
     Example:
         >>> import numpy as np
@@ -178,7 +166,6 @@ def assert_private_release(
         ...     return len(rows) + rng.laplace(scale=2)
         >>> assert_private_release(count, np.arange(50.0), epsilon=1.0).answer
         'not refuted'
-
     """
     __tracebackhide__ = True
     found = check_release(fit, data, epsilon=epsilon, delta=delta, confidence=confidence, rng=rng, **how)

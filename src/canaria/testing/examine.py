@@ -35,12 +35,7 @@ ELEMENTS: Final = 1000
 
 
 def examine(
-    mechanism: Any,
-    claim: Claim,
-    game: Mapping[str, Any],
-    confidence: float,
-    *,
-    rng: Seed = None,
+    mechanism: Any, claim: Claim, game: Mapping[str, Any], confidence: float, *, rng: Seed = None
 ) -> Verdict:
     """Play a game against a mechanism, or take an audit that was made, and compare it with the claim."""
     __tracebackhide__ = True
@@ -66,12 +61,7 @@ def examine(
 
 
 def examine_training(
-    audit: object,
-    claim: Claim,
-    how: Mapping[str, Any],
-    confidence: float,
-    *,
-    conformance: bool = True,
+    audit: object, claim: Claim, how: Mapping[str, Any], confidence: float, *, conformance: bool = True
 ) -> Verdict:
     """Compare an audited training run with the claim, and with what was stated about it."""
     __tracebackhide__ = True

@@ -163,7 +163,6 @@ class Audits:
 
     @property
     def seed(self) -> int:
-        """The seed of the next audit."""
         text = f"{self.suite.seed}\n{self.item.nodeid}\n{self.made}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 

@@ -14,15 +14,6 @@ class Verdict:
 
     For correct code `passed` is False with probability at most 1 - confidence of the bound, plus the level of
     the conformance test.
-
-    Attributes:
-        bound: The bound of the audit.
-        claim: The claim.
-        conformance: The outcome of the conformance test; None if there was none.
-        contradictions: The ways in which training certainly differs from what was stated.
-        seed: The seed of the audit, if it is known.
-        notes: Remarks on how much the test could have found.
-
     """
 
     bound: Bound

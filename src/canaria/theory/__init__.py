@@ -4,14 +4,7 @@ This is the theory of the paper (see docs/paper.md): expectations over games, no
 not depend on rules, results or training.
 """
 
-from canaria.theory.efficacy import (
-    Accuracy,
-    ac_ddp,
-    ae_ac_ddp,
-    ddp,
-    efficacy,
-    total_variation,
-)
+from canaria.theory.efficacy import Accuracy, ac_ddp, ae_ac_ddp, ddp, efficacy, total_variation
 from canaria.theory.full_knowledge import demonstrate_full_knowledge
 from canaria.theory.gaps import Gaps, gaps
 from canaria.theory.tightness import Tightness, certain_elements, exposed_elements, tightness

@@ -42,7 +42,6 @@ class Accuracy:
         >>> from canaria.theory import Accuracy
         >>> round(Accuracy(0.88).epsilon, 3)
         1.992
-
     """
 
     value: float
@@ -63,21 +62,14 @@ def efficacy(
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        k: The number of guesses; by default all n.
-        trials: The number of simulated games, if outputs cannot be enumerated and no closed form is known.
+        k: The number of guesses, at most n; by default all n.
+        trials: The number of simulated games, at least 2, if no exact formula is known.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The accuracy, with its standard error.
-
-    Raises:
-        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import NameAndShame
         >>> efficacy(NameAndShame(), n=100, k=10).value
         0.55
-
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")
@@ -102,18 +94,11 @@ def ae_ac_ddp(
         trials: As in `efficacy`.
         rng: As in `efficacy`.
 
-    Returns:
-        The accuracy, with its standard error.
-
-    Raises:
-        InputError: As in `efficacy`.
-
     Example:
         >>> from canaria.mechanisms import NameAndShame
         >>> from canaria.theory import ac_ddp, ae_ac_ddp
         >>> ac_ddp(NameAndShame(), n=10).value, ae_ac_ddp(NameAndShame(), n=10).value
         (1.0, 0.55)
-
     """
     return efficacy(mechanism, n, k, trials, rng)
 
@@ -124,45 +109,31 @@ def ac_ddp(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, rng: Seed
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The accuracy, with its standard error.
-
-    Raises:
-        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import AllOrNothing
         >>> from canaria.theory import ac_ddp
         >>> round(ac_ddp(AllOrNothing(0.2), n=10).value, 3)
         0.6
-
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: special.expit(sizes.max(axis=1)), trials, rng)
 
 
 def ddp(mechanism: AnalysedMechanism, n: int) -> float:
-    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon.
+    """Distributional DP: the largest |loss| over outputs and elements, in units of epsilon, or infinite.
 
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-
-    Returns:
-        The largest |loss|; it may be infinite.
-
-    Raises:
-        InputError: If n is not a positive integer.
 
     Example:
         >>> from canaria.mechanisms import RandomizedResponse, Xor
         >>> from canaria.theory import ddp
         >>> ddp(RandomizedResponse(1.0), n=10), ddp(Xor(), n=10)
         (1.0, 0.0)
-
     """
     return mechanism.ddp(checks.integer("n", n, 1))
 
@@ -175,21 +146,14 @@ def total_variation(mechanism: AnalysedMechanism, n: int, trials: int = TRIALS, 
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The total variation, with its standard error.
-
-    Raises:
-        InputError: If n is not a positive integer, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import AllOrNothing
         >>> from canaria.theory import total_variation
         >>> round(total_variation(AllOrNothing(0.2), n=10).value, 3)
         0.2
-
     """
     checks.integer("n", n, 1)
     return _mean(mechanism, n, lambda sizes: np.tanh(sizes / 2).mean(axis=1), trials, rng)

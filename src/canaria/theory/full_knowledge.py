@@ -25,19 +25,12 @@ def demonstrate_full_knowledge(
         trials: The number of simulated audits.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        A text that says how often the true claim is refuted.
-
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> from canaria.theory import demonstrate_full_knowledge
         >>> print(demonstrate_full_knowledge(epsilon=1.0, n=20, trials=200, rng=0))
         INVALID METHOD, for demonstration only: full-knowledge auditing of XOR with randomized response
         (epsilon = 1, n = 20) has all guesses right in 69.0% of 200 audits, none right in 31.0%,
         and refutes the true claim at a nominal 5% in 69.0% of them.
-
     """
     checks.integer("n", n, 2)
     generator = seeds.generator(rng, THEORY)

@@ -39,7 +39,6 @@ class Gaps:
         >>> found = gaps(NameAndShame(), n=10)
         >>> found.efficacy.value, found.average_case.value
         (0.55, 1.0)
-
     """
 
     n: int
@@ -103,21 +102,14 @@ def gaps(
     Args:
         mechanism: The mechanism.
         n: The number of elements.
-        k: The number of guesses; by default all n.
-        trials: The number of simulated games, if outputs cannot be enumerated.
+        k: The number of guesses, at most n; by default all n.
+        trials: The number of simulated games, at least 2, if outputs cannot be enumerated.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
-
-    Returns:
-        The gaps.
-
-    Raises:
-        InputError: If not 1 <= k <= n, or if games are simulated and `trials` is less than 2.
 
     Example:
         >>> from canaria.mechanisms import Xor
         >>> gaps(Xor(), n=10).to_dict()["interference"]
         0.5
-
     """
     count = n if k is None else k
     checks.integer("k", count, 1, checks.integer("n", n, 1), "n")

@@ -37,7 +37,6 @@ class Tightness:
         >>> found = tightness(lambda n: LocalLaplace(2.0), [100, 200], level=1.9, rng=0)
         >>> found.sizes, [round(mean) for mean in found.mean]
         ((100, 200), [60, 119])
-
     """
 
     level: float
@@ -53,7 +52,7 @@ def tightness(
     trials: int = 200,
     rng: Seed = None,
 ) -> Tightness:
-    """Simulate how the number of exposed elements grows with n.
+    """Simulate how the number of exposed elements, its mean and its 5% quantile, grows with n.
 
     Args:
         make: A function that returns the mechanism for n elements.
@@ -62,17 +61,10 @@ def tightness(
         trials: The number of simulated games for each n.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
 
-    Returns:
-        The mean and the 5% quantile of the number of exposed elements, for each n.
-
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> from canaria.mechanisms import RandomizedResponse
         >>> tightness(lambda n: RandomizedResponse(1.0), [10, 100], level=0.9, rng=0).low
         (10.0, 100.0)
-
     """
     level = checks.nonnegative("level", level)
     checks.integer("trials", trials, 1)
@@ -101,16 +93,9 @@ def certain_elements(n: int, size: int, adaptive: bool = False) -> float:
         size: The number of elements in a set.
         adaptive: Whether bits are revealed one after the other.
 
-    Returns:
-        The expected number.
-
-    Raises:
-        InputError: If `size` is not a positive integer.
-
     Example:
         >>> certain_elements(1000, 10), certain_elements(1000, 10, adaptive=True)
         (1.953125, 199.8046875)
-
     """
     # All or none of a set are included with probability 2 / 2^size. In one run all its elements are then
     # certain. Adaptively, the last element always is, and the geometric series of earlier ones adds to it.
@@ -126,16 +111,9 @@ def exposed_elements(n: int, size: int, level: float) -> float:
         size: The number of elements in a set.
         level: An element is exposed if its |loss| is at least this.
 
-    Returns:
-        The expected number.
-
-    Raises:
-        InputError: If `size` is not a positive integer.
-
     Example:
         >>> exposed_elements(1000, 10, level=2.0) > exposed_elements(1000, 10, level=float("inf"))
         True
-
     """
     # n / size sets, of which each exposes all of its elements or none.
     counts = np.arange(checks.integer("size", size, 1) + 1)

@@ -9,7 +9,8 @@ import numpy as np
 
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
-from canaria.training.canaries.designs import PROBES, amplified, raw_norm
+from canaria.training.canaries.designs import raw_norm
+from canaria.training.conformance.clipping import PROBES, amplified
 from canaria.training.leaves import Leaves
 
 _MOST_NUMBERS: Final = 2**24
@@ -34,14 +35,12 @@ class Clipper:
         leaves: The form of the parameters.
         clip_norm: The norm that it clips to.
         template: A sum of gradients in the framework and precision that the function expects.
-
     """
 
     def __init__(self, clip: Callable[[Any], Any], leaves: Leaves, clip_norm: float, template: Any) -> None:
         self._clip, self._leaves, self._norm, self._template = clip, leaves, clip_norm, template
 
     def sum_of(self, rows: Sequence[Row]) -> list[Floats]:
-        """The clipped sum of these rows."""
         shapes = self._leaves.shapes
         total = [np.zeros(shape) for shape in shapes]
         at_once = max(1, _MOST_NUMBERS // sum(self._leaves.sizes))

@@ -16,19 +16,11 @@ from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.bounds.result import Result
 from canaria.claims import Claim
-from canaria.training.canaries.designs import (
-    DRAWS,
-    PLACES,
-    Dirac,
-    clipped_apart,
-    derived,
-    hidden_bits,
-    raw_norm,
-    too_heavy_in,
-)
+from canaria.training.canaries.designs import DRAWS, PLACES, Dirac, derived, hidden_bits, raw_norm
 from canaria.training.canaries.witnesses import layout
 from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
@@ -47,7 +39,6 @@ class Contribution(NamedTuple):
         included: Whether the canary is included. An excluded canary takes part, but adds nothing.
         gradient: The gradient of that weight before clipping: 10 clip norms, to exercise clipping, or 0 for
             an excluded canary. Clipped, it must weigh one clip norm.
-
     """
 
     parameter: int
@@ -124,11 +115,7 @@ class Loop(Recorded):
         return self._leaves.shaped(self._added)
 
     def step(
-        self,
-        clipped_sum: Any,
-        add_noise: Callable[[Any], Any],
-        *,
-        clip: Callable[[Any], Any] | None = None,
+        self, clipped_sum: Any, add_noise: Callable[[Any], Any], *, clip: Callable[[Any], Any] | None = None
     ) -> Any:
         """Do a whole step: `noisy = recorder.step(clipped_sum, add_noise)`, not `add_noise(clipped_sum)`.
 
@@ -139,13 +126,9 @@ class Loop(Recorded):
                 their sum. With it, canaries are rows of 10 clip norms that it must clip, so the audit covers
                 the clipper too. Without it, canaries join the sum as if they had been clipped.
 
-        Returns:
-            The noisy sum with canaries. Use it for training.
-
         Raises:
             InputError: If a function returns arrays of other shapes, if `clip` does not return a sum of
                 gradients clipped to the clip norm, or if the sum is in half precision.
-
         """
         clipper = None if clip is None else Clipper(clip, self._leaves, self._clip, clipped_sum)
         if clipper is not None and self._whole == 0:
@@ -208,10 +191,6 @@ class Loop(Recorded):
             real: The clipped sum of your own rows alone, which the auditor knows.
             clipped: After `draw_each`, the clipped sum of rows and canaries before the noise. With it, the
                 report says if your loop clipped a canary to more than the clip norm.
-
-        Raises:
-            InputError: If nothing was drawn for this step, or if an argument has another shape.
-
         """
         self._see(noisy_sum, real, None if clipped is None else self._leaves.read("clipped", clipped))
 

@@ -4,22 +4,25 @@ Audits and recordings share this interface. An audit answers from its recording 
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from canaria._core.seeds import Seed
-from canaria.bounds.bound import Bound
+from canaria.bounds.bound import Bound, delta_of
 from canaria.bounds.conformance import LEVEL, Conformance
 from canaria.bounds.result import Result
 from canaria.claims import Claim
 from canaria.claims.families import Family
+from canaria.game.guesser import batched
+from canaria.game.replay import replay_own
 from canaria.game.transcript import Transcript
-from canaria.rules import AdaptiveRule, Rule
+from canaria.rules import AdaptiveRule, Matched, Rule
 from canaria.training.conformance.tested import conformance_of, not_tested
-from canaria.training.guesses import bound_of, transcript_of
-from canaria.training.results import contradictions_with, result_of
+from canaria.training.results import contradictions_with, promised, result_of
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
+
+_ABOUT: Final = "the release of every noisy {summed} to someone who knows the other {unit}s"
 
 
 class Recorded(ABC):
@@ -37,22 +40,19 @@ class Recorded(ABC):
         adaptive: bool = False,
         rng: Seed = None,
     ) -> Transcript:
-        """Play the game on the record: guess the bits, in one run or adaptively.
-
-        Args:
-            rule: The rule that turns scores into guesses; by default `Ranked()`, or `Bet()` if `adaptive`.
-            score: "likelihood" or "sum".
-            adaptive: Whether the bits of a round are revealed after it.
-            rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
-
-        Returns:
-            The transcript of the game.
-
-        Raises:
-            InputError: If the score is unknown, or if the rule is not valid in an adaptive game.
-
-        """
-        return transcript_of(self.recording(), rule, score=score, adaptive=adaptive, rng=rng)
+        """Play the game on the record: guess the bits, in one run or adaptively; arguments as for `bound`."""
+        run = self.recording()
+        summed = "sum of updates" if run.unit == "client" else "gradient sum"
+        return replay_own(
+            run.bits,
+            run.sums,
+            batched(lambda _, known: run.losses(known, score)),
+            rule,
+            run.rounds() if adaptive else None,
+            run.seed if rng is None else rng,
+            adjacency="add-remove",
+            about=_ABOUT.format(summed=summed, unit=run.unit),
+        )
 
     def bound(
         self,
@@ -79,24 +79,13 @@ class Recorded(ABC):
             rng: A seed, a NumPy `SeedSequence` or a `Generator`; None uses the seed of the audit.
             family: The family of claims to test, or its name; "dpsgd" is DP-SGD with the steps and the rate
                 of this run. The rule is then `Matched(family, confidence)` by default.
-
-        Returns:
-            The bound, with its evidence.
-
-        Raises:
-            InputError: If an argument is not usable, or if the rule is not valid in an adaptive game.
-
         """
-        return bound_of(
-            self.recording(),
-            delta,
-            confidence,
-            rule=rule,
-            score=score,
-            adaptive=adaptive,
-            rng=rng,
-            family=family,
-        )
+        run = self.recording()
+        tested = run.family(family)
+        if rule is None and tested is not None:
+            rule = Matched(tested, confidence)
+        game = run.transcript(rule, score=score, adaptive=adaptive, rng=rng)
+        return game.bound(delta, confidence, family=tested)
 
     def conformance(
         self,
@@ -115,25 +104,13 @@ class Recorded(ABC):
             steps: The number of steps to test; by default the recorded number.
             sample_rate: The sampling rate to test; by default the stated one.
             noise_multiplier: The noise multiplier to test; by default the stated one.
-
-        Returns:
-            The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-        Raises:
-            InputError: If a setting is out of range, or if fewer than 4 coordinates carry canaries.
-
         """
         return conformance_of(
             self.recording(), steps=steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier
         )
 
     def not_tested(self, level: float = LEVEL) -> dict[str, str]:
-        """Faults that conformance may miss in this run, one sentence per topic.
-
-        Args:
-            level: The false-alarm rate at which conformance is judged.
-
-        """
+        """Faults that conformance may miss in this run, one sentence per topic."""
         return not_tested(self.recording(), level)
 
     def contradictions_with(self, claim: Claim | None) -> tuple[str, ...]:
@@ -162,32 +139,18 @@ class Recorded(ABC):
                 the stated noise multiplier.
             delta: The delta of the claim, required with an epsilon or a curve; 0 without a claim.
             confidence: The confidence of the bound, strictly between 0 and 1.
-            rule: The rule that turns scores into guesses, as in `bound`.
-            score: "likelihood" or "sum".
-            adaptive: Whether the bits of a round are revealed after it.
+            rule: As in `bound`.
+            score: As in `bound`.
+            adaptive: As in `bound`.
             adjacency: The adjacency of the claim, to compare with that of the audit.
-            family: The family of claims to test, as in `bound`.
+            family: As in `bound`.
             rungs: Whether to show also what follows from more assumptions. This needs a delta, and takes some
                 seconds for the first run with these steps and this rate.
             name: The name of the audited training.
-
-        Returns:
-            The result.
-
-        Raises:
-            InputError: If an argument is not usable, or if a claim is given without its delta.
-
         """
-        return result_of(
-            self.recording(),
-            claimed,
-            delta,
-            confidence,
-            rule=rule,
-            score=score,
-            adaptive=adaptive,
-            adjacency=adjacency,
-            family=family,
-            rungs=rungs,
-            name=name,
-        )
+        run = self.recording()
+        tested = run.family(family)
+        claim = promised(run, claimed, delta, adjacency, tested)
+        asked = delta_of(claim, delta)
+        bound = run.bound(asked, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
+        return result_of(run, claim, bound, score=score, adaptive=adaptive, rungs=rungs, name=name)

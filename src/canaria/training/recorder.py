@@ -36,7 +36,7 @@ class Recorder(Loop):
 
     Args:
         parameters: The parameters: an array, or a list, tuple or dict of arrays. Only shapes are used.
-        canaries: The number of canaries.
+        canaries: The number of canaries, at most one for each weight.
         sample_rate: The probability that a row takes part in a step, independently of other rows.
         noise_multiplier: The stated noise, in clip norms.
         clip_norm: The largest norm that one row adds to the sum.
@@ -45,9 +45,6 @@ class Recorder(Loop):
         unit: The unit of privacy that a canary represents: "row", "user" or "client".
         rows: The number of rows of a user, each clipped and drawn separately.
         rng: A seed for the hidden bits, the places and the draws.
-
-    Raises:
-        InputError: If an argument is not usable, or if there are more canaries than weights.
 
     Example:
         >>> import numpy as np
@@ -63,7 +60,6 @@ class Recorder(Loop):
         True
         >>> recorder.conformance().conforms
         True
-
     """
 
     def __init__(
@@ -158,9 +154,6 @@ class CorrelatedRecorder(Loop):
         clip_norm: The largest norm that one row adds to the sum.
         rng: A seed for the hidden bits, the places and the draws.
 
-    Raises:
-        InputError: If an argument is not usable, or if there are more canaries than weights.
-
     Example:
         >>> import numpy as np
         >>> from canaria.mechanisms import Correlated, InOrder, Strategy
@@ -175,7 +168,6 @@ class CorrelatedRecorder(Loop):
         True
         >>> recorder.conformance().conforms
         True
-
     """
 
     def __init__(

@@ -101,7 +101,6 @@ class Recording(Recorded):
         True
         >>> print(run.conformance().conforms)
         True
-
     """
 
     design: Design
@@ -143,18 +142,11 @@ class Recording(Recorded):
             checks.require_converged(seen.by_step, seen.by_place, seen.totals, seen.released)
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
-        """The score of each canary, given the revealed bits; higher means included.
+        """The score of each canary, given the revealed bits, for which it is 0; higher means included.
 
         Args:
             known: The revealed bits, -1 or +1, and 0 where hidden.
             score: "likelihood" or "sum". Dense canaries have only one score, so it is ignored for them.
-
-        Returns:
-            One score per canary, 0 where the bit is revealed.
-
-        Raises:
-            InputError: If the score is unknown.
-
         """
         if score not in SCORES:
             raise InputError(f"score must be 'likelihood' or 'sum', got {shown(score)}")

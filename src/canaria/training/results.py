@@ -6,44 +6,27 @@ import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import InputError
-from canaria.bounds.bound import Bound, delta_of
+from canaria.bounds.bound import Bound
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, DpSgd
 from canaria.claims.families import Family
 from canaria.game.ladders import ladder_of_dpsgd
 from canaria.mechanisms.dpsgd import SubsampledGaussian
-from canaria.rules import AdaptiveRule, Rule
 from canaria.training.canaries.designs import Dense
 from canaria.training.conformance.claimed import DELTA, false_claims
 from canaria.training.conformance.facts import facts_of, tested_topics
 from canaria.training.conformance.rungs import rungs_of
 from canaria.training.conformance.tested import certain_faults, tested_at
-from canaria.training.guesses import bound_of
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
 
 
 def result_of(
-    run: "Recording",
-    claimed: float | Claim | None = None,
-    delta: float | None = None,
-    confidence: float = 0.95,
-    *,
-    rule: Rule | AdaptiveRule | None = None,
-    score: str = "likelihood",
-    adaptive: bool = False,
-    adjacency: str = "unspecified",
-    family: Family | str | None = None,
-    rungs: bool = True,
-    name: str = "training run",
+    run: "Recording", claim: Claim | None, bound: Bound, *, score: str, adaptive: bool, rungs: bool, name: str
 ) -> Result:
     """The bound, the claim and the conformance test; see `Recorded.report`."""
-    tested = run.family(family)
-    claim = _promised(run, claimed, delta, adjacency, tested)
-    at = delta_of(claim, delta)
-    bound = bound_of(run, at, confidence, rule=rule, score=score, adaptive=adaptive, family=tested)
     found = tested_at(run, run.noise_multiplier)
     return Result(
         bound,
@@ -51,7 +34,7 @@ def result_of(
         name=name,
         histogram=Histogram.of(run.losses(np.zeros_like(run.bits), score), run.bits),
         ladder=_ladder(run, claim, bound, plain=score == "likelihood" and not adaptive),
-        rungs=rungs_of(run, bound, score) if rungs and at and run.own_family else (),
+        rungs=rungs_of(run, bound, score) if rungs and bound.delta and run.own_family else (),
         conformance=found,
         facts=facts_of(run, tested=found is not None),
         contradictions=contradictions_with(run, claim, bound.delta),
@@ -66,7 +49,7 @@ def contradictions_with(run: "Recording", claim: Claim | None, delta: float = DE
     return (*certain_faults(run), *false_claims(run, claim, delta))
 
 
-def _promised(
+def promised(
     run: "Recording",
     claimed: float | Claim | None,
     delta: float | None,

@@ -42,7 +42,6 @@ class Reading:
         >>> from canaria.training import Reading
         >>> print(Reading(steps=20, stated=1.0, noise=(0.48, 0.53), log_e_value=80.0, alpha=1e-3))
         step 20: noise multiplier 0.480 to 0.530 (stated 1), e-value 5.5e+34 (alarm at 1000)
-
     """
 
     steps: int
@@ -96,15 +95,11 @@ class Watch:
         log_every: The number of steps between logged readings. An alarm is always logged.
         delta: The delta of the implied epsilon, which is computed each time the number of steps doubles.
 
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         ```python
         watch = Watch(alpha=1e-3, on_alarm="warn", log="terminal", delta=1e-5)
         callback = CanaryAudit(injection="sum", canaries=1000, watch=watch)  # with Lightning
         ```
-
     """
 
     def __init__(
@@ -155,7 +150,6 @@ class Watch:
         Raises:
             NoiseAlarmError: If this raises the alarm, and the alarm stops training.
             TrainingDivergedError: If the noise is not finite.
-
         """
         if not math.isfinite(squares.total):
             raise TrainingDivergedError(

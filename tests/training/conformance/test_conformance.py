@@ -14,7 +14,7 @@ from canaria.integrations._witnesses import joined as joined_parts
 from canaria.training.canaries.designs import Dense, Design, Dirac
 from canaria.training.canaries.witnesses import MOST_STEPS, Seen
 from canaria.training.conformance.noise import _predicted
-from canaria.training.conformance.sums import enough_draws, of_dense
+from canaria.training.conformance.sums import Stated, enough_draws, of_dense
 from tests.training.faults import FAULTS, NAMES, SHAPES, Noise
 from tests.training.simulated import Fault, watched
 
@@ -159,7 +159,9 @@ def test_dense_canaries_that_are_far_from_normal_are_refused() -> None:
     def tested(noise: float) -> float:
         draws = (rng.binomial(2, 0.05, 200) * included) @ gradients
         sums = draws + rng.normal(scale=noise * math.sqrt(2), size=200)
-        return of_dense(sums, gradients, included, 2, 0.05, noise).p_value
+        return of_dense(
+            sums, gradients, included, Stated(steps=2, sample_rate=0.05, noise_multiplier=noise)
+        ).p_value
 
     with pytest.raises(InputError, match="more often where there is little noise"):
         tested(0.1)
@@ -176,7 +178,12 @@ def test_a_small_parameter_may_take_all_that_dense_canaries_add() -> None:
         assert enough_draws(layers or (220,), included, 2, 0.1, 0.01) != refused
         if refused:
             with pytest.raises(InputError, match="more often where there is little noise"):
-                of_dense(sums, gradients, included, 2, 0.1, 0.01, layers)
+                of_dense(
+                    sums,
+                    gradients,
+                    included,
+                    Stated(steps=2, sample_rate=0.1, noise_multiplier=0.01, layers=layers),
+                )
 
 
 def test_a_sampler_whose_draws_were_not_seen_is_not_called_tested() -> None:

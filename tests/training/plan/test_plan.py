@@ -22,7 +22,7 @@ from canaria.mechanisms.dpsgd import binomial_law, log_likelihoods_of
 from canaria.rules import Around, Matched, Ranked, Soft, Surest
 from canaria.theory import efficacy
 from canaria.training.canaries.designs import Dirac, hidden_bits
-from canaria.training.conformance.sums import of_dirac
+from canaria.training.conformance.sums import Stated, of_dirac
 from canaria.training.plan import Choice, Expected, Plan, expected_bound, planned_rule, refutation_power
 from canaria.training.plan import _law as laws
 from canaria.training.plan._expected import CAREFUL
@@ -525,7 +525,9 @@ def test_a_plan_says_whether_conformance_will_see_half_the_noise(
     for _ in range(20):
         included = rng.binomial(per_coordinate, 0.5, coordinates)
         sums = rng.binomial(100 * included, 0.1) + rng.normal(scale=10 * sigma / 2, size=coordinates)
-        passed += of_dirac(sums, included, 100, 0.1, sigma).conforms
+        passed += of_dirac(
+            sums, included, Stated(steps=100, sample_rate=0.1, noise_multiplier=sigma)
+        ).conforms
     assert passed > 10 if "if the model" in said else passed == 0
 
 

@@ -19,14 +19,10 @@ class Approximate(Family):
     Attributes:
         delta: The delta of all claims.
 
-    Raises:
-        InputError: If delta is out of range.
-
     Example:
         >>> from canaria.claims import families
         >>> families.Approximate(1e-5).claim(2.0)
         ApproximateDP(epsilon=2.0, delta=1e-05, adjacency='unspecified')
-
     """
 
     delta: float

@@ -39,7 +39,6 @@ class Family(Kind):
         'its privacy profile is that of Gaussian noise'
         >>> round(family.at(epsilon=2.0, delta=1e-5).mu, 3)
         0.502
-
     """
 
     name: ClassVar[str]
@@ -84,17 +83,12 @@ class Family(Kind):
     def at(self, epsilon: float, delta: float) -> Claim:
         """The weakest claim of the family that implies (epsilon, delta)-DP.
 
-        Args:
-            epsilon: The epsilon that is promised.
-            delta: The delta that is promised with it.
-
         Returns:
             The claim, up to a factor of 1e-6 in its parameter where epsilon is positive, and rounded to the
                 weaker side.
 
         Raises:
             InputError: If no claim of the family is so strong, or so weak.
-
         """
         self.require_delta(delta)
         if epsilon == math.inf:
@@ -146,15 +140,11 @@ def written(family: Family) -> str:
     Args:
         family: The family.
 
-    Returns:
-        Its name, with its parameters if it has any.
-
     Example:
         >>> from canaria.claims import families
         >>> text = families.written(families.DpSgdFamily(steps=100, sample_rate=0.1))
         >>> text, families.parse_family(text)
         ('dpsgd:steps=100,sample_rate=0.1', DpSgdFamily(steps=100, sample_rate=0.1))
-
     """
     fields = ",".join(f"{name}={value!r}" for name, value in family.to_dict().items())
     return f"{family.name}:{fields}" if fields else family.name
@@ -167,18 +157,11 @@ def tested(family: Family, elements: int) -> Floats:
         family: The family.
         elements: The number of elements of the audit.
 
-    Returns:
-        The parameters, rising.
-
-    Raises:
-        InputError: If the claims are not a chain.
-
     Example:
         >>> from canaria.claims import families
         >>> found = families.tested(families.Laplace(), elements=1000)
         >>> bool((found[1:] > found[:-1]).all())
         True
-
     """
     require_constant(family)
     return _tested(family, elements)
@@ -197,13 +180,9 @@ def require_constant(family: Family) -> None:
     Args:
         family: The family.
 
-    Raises:
-        InputError: If it can change.
-
     Example:
         >>> from canaria.claims import families
         >>> families.require_constant(families.Approximate(1e-5))  # passes, and returns nothing
-
     """
     if type(family).__hash__ is None:
         raise InputError(f"a family must not change: make {type(family).__name__} a frozen dataclass")

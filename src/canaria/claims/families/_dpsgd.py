@@ -32,14 +32,10 @@ class DpSgdFamily(Family):
         steps: The number of steps.
         sample_rate: The probability with which an element is in a batch.
 
-    Raises:
-        InputError: If an argument is out of range.
-
     Example:
         >>> from canaria.claims import families
         >>> families.DpSgdFamily(steps=100, sample_rate=0.1).claim(0.5).noise_multiplier
         2.0
-
     """
 
     steps: int

@@ -11,18 +11,14 @@ from canaria.claims.noise import GaussianDP, LaplaceDP
 
 
 def family_of(claim: Claim) -> Family | None:
-    """The family that a claim belongs to.
+    """The family that a claim belongs to; None for a curve of your own, and for a composition.
 
     Args:
         claim: The claim.
 
-    Returns:
-        The family; None for a curve of your own, and for a composition.
-
     Example:
         >>> family_of(GaussianDP(1.0))
         Gaussian()
-
     """
     if isinstance(claim, DpSgd):
         return DpSgdFamily(claim.steps, claim.sample_rate)
@@ -38,16 +34,9 @@ def parse_family(text: str) -> Family:
     Args:
         text: gaussian, laplace, approximate:delta=D, or dpsgd:steps=T,sample_rate=Q.
 
-    Returns:
-        The family.
-
-    Raises:
-        InputError: If there is no such family, or if a number is missing or out of range.
-
     Example:
         >>> parse_family("dpsgd:steps=1000,sample_rate=0.01")
         DpSgdFamily(steps=1000, sample_rate=0.01)
-
     """
     name, _, rest = text.partition(":")
     known = Family.kinds()

@@ -18,7 +18,6 @@ class Gaussian(Family):
         >>> from canaria.claims import families
         >>> families.Gaussian().claim(1.0)
         GaussianDP(mu=1.0, adjacency='unspecified')
-
     """
 
     name: ClassVar[str] = "gaussian"
@@ -62,7 +61,6 @@ class Laplace(Family):
         LaplaceDP(epsilon=1.0, adjacency='unspecified')
         >>> family.condition
         'its privacy profile is that of Laplace noise'
-
     """
 
     name: ClassVar[str] = "laplace"

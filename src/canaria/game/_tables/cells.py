@@ -31,7 +31,6 @@ class Scores(NamedTuple):
         >>> read = Scores(scores=np.array([1.5, -0.5]), included=np.array([True, False]))
         >>> read.scores[read.included].tolist()
         [1.5]
-
     """
 
     scores: Floats
@@ -47,8 +46,7 @@ def table(scores: Cells, included: Cells, columns: Columns, file: str, where: Wh
         )
     where = where or (lambda place: f"{file} row {place + 1}")
     return Scores(
-        numbers(scores, columns.score_name, where),
-        bits(included, columns.included_name, where, Membership()),
+        numbers(scores, columns.score_name, where), bits(included, columns.included_name, where, Membership())
     )
 
 

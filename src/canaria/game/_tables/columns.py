@@ -37,7 +37,6 @@ class ColumnError(InputError):
         ... except ColumnError as error:
         ...     print(str(error).partition(";")[2].strip())
         name it with score_column
-
     """
 
     __module__ = "canaria"

@@ -74,12 +74,6 @@ def attach(
             sampler and clipper then process them.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
-    Returns:
-        The audit. Compute a bound or a report from the last state of its privatizer.
-
-    Raises:
-        InputError: If an argument cannot be used.
-
     Example:
         >>> import jax
         >>> import jax.numpy as jnp
@@ -92,7 +86,6 @@ def attach(
         >>> noisy, state = jax.jit(audit.privatizer.update)(jnp.ones(400), state)
         >>> audit.bound(state, delta=1e-5).epsilon > 2
         True
-
     """
     require_private(privatizer, independent=strategy is None)
     design = design_of(canaries, per_coordinate)

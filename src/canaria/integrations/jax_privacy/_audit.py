@@ -25,18 +25,11 @@ from canaria.integrations.jax_privacy._places import Places
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
-from canaria.training.canaries.designs import (
-    DRAWS,
-    HEAD_PARAMETERS,
-    PLACES,
-    Design,
-    derived,
-    hidden_bits,
-    too_heavy,
-)
+from canaria.training.canaries.designs import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits
 from canaria.training.canaries.sampling import POISSON
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
+from canaria.training.conformance.clipping import too_heavy
 from canaria.training.conformance.names import numbered
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
@@ -75,7 +68,6 @@ class AuditState(NamedTuple):
         gradients, noise_state = audit.privatizer.update(gradients, noise_state)
         audit.bound(noise_state, delta=1e-5)
         ```
-
     """
 
     noise_state: PyTree
@@ -100,7 +92,6 @@ class Audit:
         ...  # train with audit.privatizer
         print(audit.report(noise_state, claimed=2.0, delta=1e-5))
         ```
-
     """
 
     def __init__(
@@ -247,7 +238,6 @@ class Audit:
                 params, noise_state = step(params, noise_state, batch)
                 audit.look(noise_state)
             ```
-
         """
         watch = Watch(**how) if watch is None else watch
         if watch.delta is not None and self.correlation is not None:

@@ -11,12 +11,7 @@ from jax import numpy as jnp
 
 from canaria._core import checks
 from canaria._core.errors import InputError, shown
-from canaria.integrations.jax_privacy._internals import (
-    added_deviation,
-    is_privatizer,
-    noising_matrix,
-    norm_bound,
-)
+from canaria.integrations.jax_privacy import _internals
 from canaria.training.canaries.designs import Design
 from canaria.training.likelihood.correlated import Correlation
 
@@ -40,7 +35,6 @@ class Training:
         groups: The number of equal groups into which the sampler splits the rows.
         contradictions: Faults that are already known.
         remarks: Notes for the reader.
-
     """
 
     clip_norm: float
@@ -55,12 +49,12 @@ class Training:
 
 def require_private(privatizer: object, *, independent: bool) -> None:
     """Refuse transformations without noise, and correlated noise if it should be `independent`."""
-    if not is_privatizer(privatizer):
+    if not _internals.is_privatizer(privatizer):
         raise InputError(
             "privatizer must be an optax.GradientTransformation such as gaussian_privatizer makes, "
             f"got {type(privatizer).__name__}"
         )
-    matrix = noising_matrix(privatizer, _LOOKED_AT) if independent else None
+    matrix = _internals.noising_matrix(privatizer, _LOOKED_AT) if independent else None
     if matrix is not None and not np.allclose(matrix, np.eye(len(matrix)), atol=1e-6):
         raise InputError(
             "privatizer adds noise that is correlated over the steps (matrix factorization), or changes: "
@@ -69,10 +63,7 @@ def require_private(privatizer: object, *, independent: bool) -> None:
 
 
 def positive_norm(clip_norm: object) -> float:
-    norm = checks.real("clip_norm", norm_bound(clip_norm))
-    if not 0 < norm < math.inf:
-        raise InputError(f"clip_norm must be positive and finite, got {shown(norm)}")
-    return norm
+    return checks.positive("clip_norm", _internals.norm_bound(clip_norm))
 
 
 def stated(
@@ -83,10 +74,7 @@ def stated(
         raise InputError(f"noise_multiplier must be at least 0 and finite, got {shown(noise_multiplier)}")
     checks.sample_rate(sample_rate)
     return Training(
-        clip_norm=norm,
-        noise_multiplier=float(noise_multiplier),
-        sample_rate=float(sample_rate),
-        steps=steps,
+        clip_norm=norm, noise_multiplier=float(noise_multiplier), sample_rate=float(sample_rate), steps=steps
     )
 
 
@@ -97,7 +85,7 @@ def with_noise_of(privatizer: object, training: Training, *, deviation: float) -
     training would be accused. One of JAX Privacy's own examples does this: its accountant is about adding a
     row, but its noise is calibrated for replacing one, which has twice the sensitivity.
     """
-    added, expected = added_deviation(privatizer), training.clip_norm * deviation
+    added, expected = _internals.added_deviation(privatizer), training.clip_norm * deviation
     if added is None or expected == 0 or abs(added / expected - 1) <= _CLOSE:
         return training
     times, said = added / expected, training.noise_multiplier

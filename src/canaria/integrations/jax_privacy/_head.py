@@ -30,7 +30,6 @@ class CanaryHead(NamedTuple):
         >>> from canaria.integrations.jax_privacy import CanaryHead
         >>> CanaryHead(model=jnp.zeros(3), canaries=(jnp.zeros(2), jnp.zeros(2))).model.shape
         (3,)
-
     """
 
     model: Any

@@ -21,20 +21,7 @@ from canaria._core.arrays import Floats
 if TYPE_CHECKING:
     from jax_privacy.experimental.execution_plan import DPExecutionPlan
 
-__all__ = [
-    "CHECKED",
-    "DPExecutionPlan",
-    "Uses",
-    "added_deviation",
-    "is_plan",
-    "is_privatizer",
-    "key_of",
-    "noise_deviation",
-    "noising_matrix",
-    "norm_bound",
-    "precision",
-    "words_from",
-]
+__all__ = ["DPExecutionPlan"]  # the rest is defined here
 CHECKED: Final = {"jax": ("0.10.2",), "jax-privacy": ("2.0.0",), "optax": ("0.2.8",)}
 """The versions with which this file was read and tested."""
 _KEYS: Final = "threefry2x32"

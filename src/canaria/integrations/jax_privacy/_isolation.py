@@ -43,9 +43,6 @@ def check_isolation(
             about rows x rows / 2 steps.
         rng: A seed for the choice of rows in a large batch.
 
-    Returns:
-        Whether rows are isolated, and if not, which row affects which, how much, and the likely cause.
-
     Raises:
         InputError: If the batch has fewer than three rows, or its arrays have different lengths.
 
@@ -56,7 +53,6 @@ def check_isolation(
         ...     return (each / jnp.maximum(1, jnp.linalg.norm(each, axis=1, keepdims=True))).sum(0)
         >>> check_isolation(gradients, jnp.ones(3), jnp.ones((4, 3)), clip_norm=1.0).holds
         True
-
     """
     checks.integer("rows", rows, 2)
     lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(batch)}

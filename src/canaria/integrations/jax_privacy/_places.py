@@ -30,7 +30,6 @@ class Places:
         return jnp.zeros(len(self._spans), values.dtype).at[self._numbers].add(values * each)
 
     def read_witnesses(self, leaves: list[Array]) -> Array:
-        """The values at witnesses."""
         return _read(leaves, self._witnesses) if self._witnesses else jnp.zeros(0)
 
     def totals(self, noisy: list[Array], clean: list[Array]) -> Array:

@@ -11,16 +11,11 @@ from scipy import linalg
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
+from canaria.integrations.jax_privacy import _sampling
 from canaria.integrations.jax_privacy._attach import audit_of
 from canaria.integrations.jax_privacy._audit import Audit
 from canaria.integrations.jax_privacy._checks import positive_norm, require_private, stated
 from canaria.integrations.jax_privacy._internals import is_plan, noise_deviation, noising_matrix
-from canaria.integrations.jax_privacy._sampling import (
-    correlation_of,
-    groups_of_one_size,
-    participation_of,
-    steps_of,
-)
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries.designs import design_of
 
@@ -60,12 +55,6 @@ def attach_plan(
         injection: The way canaries enter: "sum", drawn by the plan's sampling, or "head"; see `attach`.
         rng: A seed for the hidden bits, the places and the draws of the canaries.
 
-    Returns:
-        The audit. Compute a bound or a report from the last state of its privatizer.
-
-    Raises:
-        InputError: If the plan does not state all settings, or cannot be audited.
-
     Example:
         >>> import jax
         >>> import jax.numpy as jnp
@@ -86,13 +75,12 @@ def attach_plan(
         ...     noisy, state = step(jnp.ones(600), state)
         >>> audit.bound(state, delta=1e-5).epsilon > 2
         True
-
     """
     if not is_plan(plan):
         raise InputError(f"plan must be a DPExecutionPlan, got {type(plan).__name__}")
     privatizer, sampling = plan.noise_addition_transform, plan.batch_selection_strategy
     require_private(privatizer, independent=False)
-    law, steps = participation_of(sampling), steps_of(sampling)
+    law, steps = _sampling.participation_of(sampling), _sampling.steps_of(sampling)
     assert steps is not None
     deviation, noising = noise_deviation(privatizer), noising_matrix(privatizer, steps)
     if deviation is None or noising is None:
@@ -103,13 +91,13 @@ def attach_plan(
     clip_norm = positive_norm(plan.clipped_grad(lambda: None))
     strategy = strategy_of(noising)
     noise = deviation / (clip_norm * law.sensitivity(strategy))
-    correlation = correlation_of(strategy, sampling, noise)
+    correlation = _sampling.correlation_of(strategy, sampling, noise)
     independent = law == CyclicPoisson(1, law.share) and np.allclose(noising, np.eye(steps), atol=1e-6)
     training = replace(
         stated(clip_norm, noise, law.share, steps),
         correlation=None if independent else correlation,
         contradictions=_disagreements(plan.dp_event, correlation.mechanism),
-        groups=groups_of_one_size(sampling),
+        groups=_sampling.groups_of_one_size(sampling),
     )
     return audit_of(privatizer, params, design_of(canaries, 1), training, injection=injection, rng=rng)
 

@@ -73,9 +73,6 @@ def attach(
             these alone: clamping, Lookahead, a max-norm. This leaks nothing, but an audit cannot tell it from
             training without noise. The report mentions it, and gives no upper end for ε.
 
-    Returns:
-        The audit. Compute a bound or a report from it when training is done.
-
     Raises:
         InputError: If training cannot be audited as it is; the message says what to change.
 
@@ -86,7 +83,6 @@ def attach(
         ...  # train as always
         print(audit.report(claimed=engine.get_epsilon(1e-5), delta=1e-5))
         ```
-
     """
     if injection not in MAKERS:
         raise InputError(f"injection must be 'rows', 'sum' or 'head', got {shown(injection)}")

@@ -41,7 +41,6 @@ class Audit(Recorded):
         audit.conformance()  # does training add the noise that it states?
         audit.report(claimed=2.0, delta=1e-5).save("result.json")
         ```
-
     """
 
     def __init__(self, given: Given, seed: int) -> None:
@@ -82,18 +81,14 @@ class Audit(Recorded):
             watch: An existing watch; by default a new one is made.
             **how: The arguments of a new `Watch`. Its `every` is at most 16.
 
-        Returns:
-            The watch. Its `reading()` is the state so far.
-
         Raises:
-            InputError: If an argument is not usable, or if no weight shows its noise alone.
+            InputError: If no weight shows its noise alone.
 
         Example:
             ```python
             audit = attach(optimizer, loader, injection="sum", canaries=1000)
             audit.watch(alpha=1e-3, on_alarm="stop", log="terminal", delta=1e-5)
             ```
-
         """
         watch = Watch(**how) if watch is None else watch
         if len(self._steps.injection.places.roles.index) == 0:

@@ -47,7 +47,6 @@ def auditing(
             program()
         print(audit.report(delta=1e-5))
         ```
-
     """
     audit = ProgramAudit(
         canaries,

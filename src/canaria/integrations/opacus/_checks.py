@@ -6,19 +6,8 @@ from typing import Any
 from opacus.optimizers import DPOptimizer
 
 from canaria._core.errors import InputError
+from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._injections import layers_with_room
-from canaria.integrations.opacus._internals import (
-    accountant_of,
-    clips_adaptively,
-    clips_by_ghost,
-    clips_flat,
-    history_of,
-    is_sharded,
-    is_sharded_by_rows,
-    is_together,
-    layer_norms,
-    steps_counted,
-)
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import Loader, sampled_rows, samples_by_poisson, shuffles
@@ -32,20 +21,20 @@ def require_flat(optimizer: DPOptimizer) -> None:
         raise InputError(
             f"optimizer must be the private one that make_private returns, got {type(optimizer).__name__}"
         )
-    if not clips_flat(optimizer):
+    if not _internals.clips_flat(optimizer):
         raise InputError(f"optimizer must clip flat, to one fixed norm, got {type(optimizer).__name__}")
 
 
 def require_private(optimizer: DPOptimizer, injection: str) -> None:
-    adaptive = isinstance(optimizer, DPOptimizer) and clips_adaptively(optimizer)
-    if adaptive and injection != "sum" and not clips_by_ghost(optimizer):
+    adaptive = isinstance(optimizer, DPOptimizer) and _internals.clips_adaptively(optimizer)
+    if adaptive and injection != "sum" and not _internals.clips_by_ghost(optimizer):
         raise InputError(
             f"{type(optimizer).__name__} sets its norm by how many rows it clips, and canary rows would "
             f"count among them; use injection='sum', not {injection!r}"
         )
-    if not isinstance(optimizer, DPOptimizer) or not (adaptive or layer_norms(optimizer)):
+    if not isinstance(optimizer, DPOptimizer) or not (adaptive or _internals.layer_norms(optimizer)):
         require_flat(optimizer)
-    if is_sharded(optimizer) and not all(map(is_sharded_by_rows, optimizer.params)):
+    if _internals.is_sharded(optimizer) and not all(map(_internals.is_sharded_by_rows, optimizer.params)):
         raise InputError(
             "parameters must be sharded over all processes by their first axis, as FSDP2Wrapper does by "
             "default"
@@ -94,12 +83,12 @@ def _has_stepped(optimizer: DPOptimizer) -> bool:
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
-    accountant = accountant_of(optimizer)
+    accountant = _internals.accountant_of(optimizer)
     # Without an accountant, only gradients show a step. With one, they may be left from public pre-training.
     stepped = accountant is None and any(p.grad is not None for p in optimizer.params)
     if _has_stepped(optimizer) or stepped:
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
-    if accountant is not None and (counted := steps_counted(accountant)):
+    if accountant is not None and (counted := _internals.steps_counted(accountant)):
         raise InputError(
             f"attach before training begins: the engine's accountant has counted {counted} steps that no "
             "canary was in, and claims are about all of them"
@@ -107,8 +96,8 @@ def require_fresh(optimizer: DPOptimizer) -> None:
 
 
 def require_counted(optimizer: DPOptimizer, steps: int) -> None:
-    accountant = accountant_of(optimizer)
-    counted = steps if accountant is None else steps_counted(accountant)
+    accountant = _internals.accountant_of(optimizer)
+    counted = steps if accountant is None else _internals.steps_counted(accountant)
     if counted != steps:
         raise InputError(
             f"the accountant has counted {counted} steps, the audit {steps}: load its state too, "
@@ -118,10 +107,10 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
 
 def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> Disagreements:
     """Compare the accountant's record with the steps seen; unless `whole`, it may count later steps."""
-    accountant = accountant_of(optimizer)
+    accountant = _internals.accountant_of(optimizer)
     if accountant is None:
         return Disagreements()
-    told = Account.of(history_of(accountant))
+    told = Account.of(_internals.history_of(accountant))
     return disagreements(told if whole else told.first(account.steps), account)
 
 
@@ -146,12 +135,12 @@ def require_fitting(optimizer: DPOptimizer, data_loader: Loader, design: Design,
 def most_coordinates(optimizer: DPOptimizer) -> int:
     """The largest possible number of coordinates: all weights, or those of one layer if clipped per layer."""
     sizes = [p.numel() for p in optimizer.params]
-    return max(sizes) if layer_norms(optimizer) else sum(sizes)
+    return max(sizes) if _internals.layer_norms(optimizer) else sum(sizes)
 
 
 def _require_room(optimizer: DPOptimizer, design: Design) -> None:
     sizes, each = [p.numel() for p in optimizer.params], getattr(design, "per_coordinate", 1)
-    if layer_norms(optimizer) and not layers_with_room(optimizer, design):
+    if _internals.layer_norms(optimizer) and not layers_with_room(optimizer, design):
         raise InputError(
             f"canaries need {design.coordinates} coordinates, but if layers are clipped apart, each has a "
             f"weight in every layer, and the largest has {max(sizes)}; "
@@ -168,14 +157,14 @@ def _require_room(optimizer: DPOptimizer, design: Design) -> None:
 def _require_readable(optimizer: DPOptimizer, injection: str) -> None:
     """Refuse precisions or layouts in which the effect of canaries on the sums cannot be read."""
     rough = {p.dtype for p in optimizer.params} - {*FINE}
-    if rough and (injection == "rows" or (injection == "sum" and is_together(optimizer))):
+    if rough and (injection == "rows" or (injection == "sum" and _internals.is_together(optimizer))):
         raise InputError(
             f"injection={injection!r} compares clipped sums, which {rough.pop()} would round; keep weights "
             "in single precision (autocast is fine), or use 'head', or 'sum' in one process"
         )
-    if is_sharded(optimizer) and injection != "sum":
+    if _internals.is_sharded(optimizer) and injection != "sum":
         raise InputError(f"fully sharded training (FSDP) goes with injection='sum', not {injection!r}")
-    if layer_norms(optimizer) and injection == "head":
+    if _internals.layer_norms(optimizer) and injection == "head":
         raise InputError(
             "injection='head' has canaries in only two layers, which shows little if layers are clipped "
             "apart; use 'sum' or 'rows'"
@@ -197,7 +186,7 @@ def _require_canary_rows(optimizer: DPOptimizer, data_loader: Loader, design: De
         )
     if sampled_rows(data_loader) != len(rows):
         raise InputError(f"data_loader must sample from all {len(rows)} rows of its data set")
-    if injection == "rows" and clips_by_ghost(optimizer):
+    if injection == "rows" and _internals.clips_by_ghost(optimizer):
         raise InputError(
             "injection='rows' needs per-sample gradients, which ghost clipping does not compute; use "
             "'sum' or 'head'"

@@ -28,7 +28,6 @@ class _Noted:
         return getattr, (self._clipper, "enable_hooks")
 
     def undo(self) -> None:
-        """Put back what was there."""
         del self._clipper.enable_hooks
         if self._given is not None:
             self._clipper.enable_hooks = self._given
@@ -81,7 +80,6 @@ class GhostSums:
         )
 
     def undo(self) -> None:
-        """Put back what was there."""
         for clipper in self._clippers:
             if isinstance(noted := vars(clipper).get("enable_hooks"), _Noted):
                 noted.undo()

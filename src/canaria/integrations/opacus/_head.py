@@ -34,7 +34,6 @@ class MarkedRows(WithCanaries):
         >>> from canaria.integrations.opacus import MarkedRows
         >>> len(MarkedRows(TensorDataset(torch.zeros(100, 8)), count=20))
         120
-
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
@@ -170,13 +169,7 @@ def _like(mask: Tensor, other: Tensor) -> Tensor:
 
 
 class CanaryEmbedding(nn.Module):
-    """An embedding in which only canary rows have gradients, in two parameters. Made by `with_canary_head`.
-
-    Args:
-        design: The canaries.
-        like: A weight of the model, which sets precision and device.
-
-    """
+    """An embedding in which only canary rows have gradients, in two parameters; see `with_canary_head`."""
 
     included: Tensor
     _taking: Tensor
@@ -231,7 +224,6 @@ class CanaryHead(nn.Module):
         >>> head = CanaryHead(torch.nn.Linear(3, 2), canaries=5)
         >>> tuple(head.model.weight.shape)
         (2, 3)
-
     """
 
     def __init__(self, model: nn.Module, canaries: int, per_coordinate: int = 1) -> None:
@@ -321,12 +313,7 @@ def _last_layer(model: nn.Module, name: str | None) -> nn.Module:
 
 
 def with_canary_head(
-    model: nn.Module,
-    dataset: Any,
-    canaries: int,
-    per_coordinate: int = 1,
-    *,
-    last_layer: str | None = None,
+    model: nn.Module, dataset: Any, canaries: int, per_coordinate: int = 1, *, last_layer: str | None = None
 ) -> tuple[nn.Module, MarkedRows]:
     """Add canaries to a model and a data set, for `attach(..., injection="head")`; make both private.
 
@@ -343,12 +330,6 @@ def with_canary_head(
             bias, and nothing may be trained after it or beside it. By default the model's output
             embeddings.
 
-    Returns:
-        The model and the data set with canaries.
-
-    Raises:
-        InputError: If a number is out of range, or if the model or its rows cannot hold canaries.
-
     Example:
         >>> import torch
         >>> from torch.utils.data import TensorDataset
@@ -357,7 +338,6 @@ def with_canary_head(
         >>> model, rows = with_canary_head(torch.nn.Linear(8, 2), data, canaries=20)
         >>> type(model).__name__, len(rows)
         ('CanaryHead', 120)
-
     """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)

@@ -12,37 +12,14 @@ from torch import Tensor
 
 from canaria._core.arrays import Bits
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import (
-    averages_losses,
-    clip_norm_of,
-    clipped_alone,
-    clipping_factors,
-    clips_as_opacus,
-    clips_by_ghost,
-    is_distributed,
-    is_sharded,
-    layer_norms,
-    parts_held,
-    per_sample_gradients,
-    rows_waiting,
-    waiting_batches,
-)
+from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._places import FINE, Places, SampleGradients
 from canaria.integrations.opacus._poisson import Poisson
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of
-from canaria.training.canaries.designs import (
-    DRAWS,
-    PLACES,
-    Dense,
-    Design,
-    Dirac,
-    derived,
-    raw_norm,
-    too_heavy,
-    unclipped,
-)
+from canaria.training.canaries.designs import DRAWS, PLACES, Dense, Design, Dirac, derived, raw_norm
 from canaria.training.canaries.witnesses import layout
+from canaria.training.conformance.clipping import too_heavy, unclipped
 
 _ROUNDINGS: Final = 16
 """Rounding errors of the sums by which a canary may seem heavier than it is."""
@@ -135,13 +112,13 @@ class _Sum(Injection):
         if self._slots is not None:
             included, width = self._slots[included], len(self.places.values)
         self._poisson = Poisson(included, width, rate_of(draws.loader), derived(seed, DRAWS), device)
-        self._adds = not is_distributed(optimizer) or torch.distributed.get_rank() == 0
-        self._compares, self._compared, self._rows = not is_sharded(optimizer), 0, 0
+        self._adds = not _internals.is_distributed(optimizer) or torch.distributed.get_rank() == 0
+        self._compares, self._compared, self._rows = not _internals.is_sharded(optimizer), 0, 0
         self.heaviest = torch.zeros((), device=device)
 
     def before_clipping(self) -> None:
         if self._compares and self._compared < _COMPARED:
-            self._rows += rows_waiting(self._optimizer)
+            self._rows += _internals.rows_waiting(self._optimizer)
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
         self.places.take_sums()
@@ -181,7 +158,7 @@ class _ByRows(Injection):
 
     def __init__(self, optimizer: DPOptimizer, design: Design) -> None:
         self._optimizer, self._design = optimizer, design
-        self._apart = bool(layer_norms(optimizer))
+        self._apart = bool(_internals.layer_norms(optimizer))
         self._device = optimizer.params[0].device
         self._rounding = _ROUNDINGS * max(torch.finfo(p.dtype).eps for p in optimizer.params)
         self.heaviest = torch.zeros((), device=self._device)
@@ -207,7 +184,7 @@ class _ByRows(Injection):
             heaviest = (own.abs() - self._rounding * seen.abs().amax()) / most
         self.heaviest = torch.maximum(self.heaviest, heaviest.amax())
         self.lighter = None
-        if not clips_as_opacus(self._optimizer):
+        if not _internals.clips_as_opacus(self._optimizer):
             # The program's own clipper may clip further than to the clip norm, for example each parameter to
             # a part of it. That is no fault, so conformance must not count it as one.
             less = own / clip_norm - expected
@@ -244,27 +221,27 @@ class _Rows(_ByRows):
     def before_clipping(self) -> None:
         self.places.require_trained()
         parameters = self._optimizer.params
-        if any(map(waiting_batches, parameters)):
+        if any(map(_internals.waiting_batches, parameters)):
             raise InputError("gradients of several batches were accumulated; use BatchMemoryManager instead")
-        taken = self._draws.take(len(per_sample_gradients(parameters[0])))
+        taken = self._draws.take(len(_internals.per_sample_gradients(parameters[0])))
         if not taken:
             return
         drawn = torch.tensor(self._at[taken], dtype=torch.long, device=parameters[0].device)
         rows = torch.nonzero(drawn >= self._first).ravel()
         which = drawn[rows] - self._first
         for parameter in parameters:
-            per_sample_gradients(parameter)[rows] = 0
+            _internals.per_sample_gradients(parameter)[rows] = 0
         self._taking.index_add_(0, which % len(self._taking), self._included[which])
         added = self._included[which][:, None] * self._vectors.of(which)
         # Opacus' own clipper multiplies rows by factors that are cheap to compute. Any other clipper is run
         # on the real rows, whose gradients are alone here until those of canaries are inserted.
         real = None
-        if not clips_as_opacus(self._optimizer):
-            gradients = [per_sample_gradients(parameter).clone() for parameter in parameters]
-            real, _ = clipped_alone(self._optimizer, gradients)
-        self.samples.put(rows, raw_norm(clip_norm_of(self._optimizer)) * added)
+        if not _internals.clips_as_opacus(self._optimizer):
+            gradients = [_internals.per_sample_gradients(parameter).clone() for parameter in parameters]
+            real, _ = _internals.clipped_alone(self._optimizer, gradients)
+        self.samples.put(rows, raw_norm(_internals.clip_norm_of(self._optimizer)) * added)
         if real is None:
-            factors = clipping_factors(self._optimizer) * (drawn < self._first)
+            factors = _internals.clipping_factors(self._optimizer) * (drawn < self._first)
             at_weights = self.samples.sums(factors)
         else:
             at_weights = self.samples.of(real)
@@ -288,8 +265,8 @@ class _Head(_ByRows):
         self.places, self.share = _spread(optimizer, design, seed, home)
         self._head = optimizer.params[home[0]].canary_head
         self._head.included.copy_(torch.tensor(bits > 0))
-        self._head.scale.averaged = averages_losses(optimizer)
-        self._head.scale.twice = clips_by_ghost(optimizer)
+        self._head.scale.averaged = _internals.averages_losses(optimizer)
+        self._head.scale.twice = _internals.clips_by_ghost(optimizer)
         self._head.scale.strength = raw_norm(float(optimizer.max_grad_norm))
 
     def before_noise(self, clip_norm: float) -> Tensor | None:
@@ -321,7 +298,7 @@ def layers_with_room(optimizer: DPOptimizer, design: Design) -> list[int]:
     """If layers are clipped separately, those with a weight for every coordinate with canaries."""
     return [
         place
-        for place, norm in enumerate(layer_norms(optimizer))
+        for place, norm in enumerate(_internals.layer_norms(optimizer))
         if norm > 0 and optimizer.params[place].numel() >= design.coordinates
     ]
 
@@ -330,15 +307,10 @@ MAKERS: Final[dict[str, Callable[..., Injection]]] = {"sum": _Sum, "rows": _Rows
 
 
 def _spread(
-    optimizer: DPOptimizer,
-    design: Design,
-    seed: int,
-    home: Sequence[int] = (),
-    *,
-    spanning: int = 0,
+    optimizer: DPOptimizer, design: Design, seed: int, home: Sequence[int] = (), *, spanning: int = 0
 ) -> tuple[Places, float]:
     """The places of canaries, and the norm of a canary in clip norms."""
-    norms, across = layer_norms(optimizer), layers_with_room(optimizer, design)
+    norms, across = _internals.layer_norms(optimizer), layers_with_room(optimizer, design)
     used = [norm if place in across else 0.0 for place, norm in enumerate(norms)]
     laid = layout(
         [tuple(p.shape) for p in optimizer.params],
@@ -348,8 +320,8 @@ def _spread(
         across=across,
         coarse=[place for place, p in enumerate(optimizer.params) if p.dtype not in FINE],
         spanning=spanning,
-        totalled=not is_distributed(optimizer),
+        totalled=not _internals.is_distributed(optimizer),
     )
     whole = math.hypot(*used)
-    places = Places(parts_held(optimizer), laid, [norm / whole for norm in used])
+    places = Places(_internals.parts_held(optimizer), laid, [norm / whole for norm in used])
     return places, whole / math.hypot(*norms) if norms else 1.0

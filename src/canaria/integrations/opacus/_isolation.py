@@ -15,15 +15,8 @@ from torch import Tensor, nn
 from canaria._core import checks, seeds
 from canaria._core.arrays import Floats
 from canaria._core.errors import InputError
+from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._checks import require_flat
-from canaria.integrations.opacus._internals import (
-    clipped_sum,
-    clipped_to,
-    clips_adaptively,
-    forget_gradients,
-    gradients_kept,
-    is_distributed,
-)
 from canaria.integrations.opacus._items import leaves
 from canaria.integrations.opacus._programs import without_dropout
 from canaria.preflight.isolation import Isolation, isolation_of
@@ -44,13 +37,7 @@ _TF32: Final = 2.0**-10
 
 
 def check_isolation(
-    model: nn.Module,
-    optimizer: DPOptimizer,
-    loss: Loss,
-    batch: Any,
-    *,
-    rows: int = 8,
-    rng: seeds.Seed = None,
+    model: nn.Module, optimizer: DPOptimizer, loss: Loss, batch: Any, *, rows: int = 8, rng: seeds.Seed = None
 ) -> Isolation:
     """Check that no row of a batch changes another row's contribution to the clipped sum.
 
@@ -70,9 +57,6 @@ def check_isolation(
             about rows x rows steps.
         rng: A seed for the choice of rows in a large batch.
 
-    Returns:
-        Whether rows are isolated, and if not, which row affects which, how much, and the likely cause.
-
     Raises:
         InputError: If the batch has fewer than three rows, or the loss differs from call to call.
 
@@ -90,10 +74,9 @@ def check_isolation(
         >>> rows = torch.ones(4, 3)
         >>> check_isolation(model, optimizer, lambda model, rows: model(rows).square().mean(), rows).holds
         True
-
     """
     require_flat(optimizer)
-    if is_distributed(optimizer):
+    if _internals.is_distributed(optimizer):
         raise InputError("check isolation in one process, before the model is made distributed")
     if not model.training:
         raise InputError(
@@ -104,7 +87,7 @@ def check_isolation(
     with _untouched(model, optimizer), without_dropout():
         step = _Step(model, optimizer, loss, batch)
         step.clipped(range(count))
-        if clips_adaptively(optimizer):
+        if _internals.clips_adaptively(optimizer):
             raise InputError("the clip norm follows the data (adaptive clipping); check with a fixed one")
         _without_chance(model, partial(step.clipped, range(count)))
         return isolation_of(
@@ -130,18 +113,17 @@ class _Step:
 
     def forward(self, rows: Sequence[int]) -> Any:
         """The loss of these rows."""
-        forget_gradients(self.model, self._optimizer)
+        _internals.forget_gradients(self.model, self._optimizer)
         return self._loss(self.model, _taken(self._batch, list(rows)))
 
     def clipped(self, rows: Sequence[int]) -> Floats:
-        """The clipped sum of these rows."""
         self.forward(rows).backward()
-        parts = [part.detach().flatten().float() for part in clipped_sum(self._optimizer)]
+        parts = [part.detach().flatten().float() for part in _internals.clipped_sum(self._optimizer)]
         return torch.cat(parts).cpu().numpy()
 
     def unclipped(self, rows: Sequence[int]) -> Floats:
         """The sum of these rows without clipping."""
-        with clipped_to(self.model, self._optimizer, _UNCLIPPED):
+        with _internals.clipped_to(self.model, self._optimizer, _UNCLIPPED):
             return self.clipped(rows)
 
 
@@ -152,14 +134,14 @@ def _untouched(model: nn.Module, optimizer: DPOptimizer) -> Iterator[None]:
     with (
         torch.random.fork_rng(),
         seeds.global_state_kept(),
-        gradients_kept(model, optimizer),
+        _internals.gradients_kept(model, optimizer),
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         try:
             yield
         finally:
-            forget_gradients(model, optimizer)
+            _internals.forget_gradients(model, optimizer)
             for module, mode in training.items():
                 module.training = mode
             for buffer, value in buffers:
@@ -256,7 +238,6 @@ def _named(module: nn.Module, name: str) -> str:
 
 
 def _taken(batch: Any, rows: list[int]) -> Any:
-    """These rows of a batch."""
     if isinstance(batch, Tensor | np.ndarray):
         return batch[rows] if batch.ndim else batch
     if isinstance(batch, MutableMapping):

@@ -55,20 +55,15 @@ def check_neighbours(
             `train` evaluates after each pass, so do these runs.
         rng: A seed for the batches and for all randomness of the program; fixed by default.
 
-    Returns:
-        The differences that were found; print it.
-
     Raises:
-        InputError: If an argument is not usable; if `train` makes no private step, does not use Poisson
-            sampling, clips adaptively, or trains in several processes; or if two runs on the same data
-            differ.
+        InputError: If `train` makes no private step, does not use Poisson sampling, clips adaptively, or
+            trains in several processes; or if two runs on the same data differ.
         Exception: Any exception that `train` raises on the data as given.
 
     Example:
         ```python
         print(check_neighbours(train, dataset, row=7))
         ```
-
     """
     require_rows(data)
     count = len(data)

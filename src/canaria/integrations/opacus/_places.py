@@ -14,15 +14,7 @@ from torch import Tensor
 
 from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import (
-    CLIPPED_SUM,
-    GRADIENT,
-    Shard,
-    add_each,
-    copy_each,
-    first_held,
-    per_sample_gradients,
-)
+from canaria.integrations.opacus import _internals
 from canaria.training.canaries.witnesses import Layout
 
 FINE: Final = (torch.float32, torch.float64)
@@ -44,7 +36,7 @@ class Places:
         self.layout, self.layers, self.roles = layout, layout.layers, layout.roles
         self.count = sum(self.layers)
         self.all = self.count + len(layout.roles.index)
-        self.sharded = any(isinstance(parameter, Shard) for parameter in parameters)
+        self.sharded = any(isinstance(parameter, _internals.Shard) for parameter in parameters)
         self._parameters = parameters
         device = parameters[0].device
         lengths = np.array([parameter.numel() for parameter in parameters])
@@ -93,7 +85,7 @@ class Places:
         """The indices of these places in the vector. Places in other processes map to the block of zeros."""
         found = []
         for start, parameter, some in zip(starts, self._parameters, places, strict=True):
-            local = some - first_held(parameter)
+            local = some - _internals.first_held(parameter)
             here = (local >= 0) & (local < parameter.numel())
             found.append(np.where(here, start + local, self._held))
         return np.concatenate(found)
@@ -118,13 +110,13 @@ class Places:
 
         A copy is needed: a program's own add_noise may use the very sum as the gradient, and write to it.
         """
-        copy_each(self._parts, self._sums())
+        _internals.copy_each(self._parts, self._sums())
         self._added = None
         if self._spacings is not None:
             self._taken = self.values[self._canaries]
 
     def _sums(self) -> list[Tensor]:
-        return [getattr(parameter, CLIPPED_SUM) for parameter in self._parameters]
+        return [getattr(parameter, _internals.CLIPPED_SUM) for parameter in self._parameters]
 
     def spread(self, values: Tensor) -> Tensor:
         """A vector with these values, one for each coordinate, at the weights that carry canaries."""
@@ -141,10 +133,10 @@ class Places:
         if id(added) not in self._views:
             self._views[id(added)] = added, self._split(added)
         _, parts = self._views[id(added)]
-        add_each(self._sums(), parts, alpha=scale)
+        _internals.add_each(self._sums(), parts, alpha=scale)
         if self._spacings is not None:
             after = torch.zeros_like(self.values)
-            copy_each(self._split(after), self._sums())
+            _internals.copy_each(self._split(after), self._sums())
             # Half precision rounds the added values. The lost part is not released, so it must not count.
             self._shift = (after - self.values).sub_(added, alpha=scale)[self._canaries]
 
@@ -154,7 +146,9 @@ class Places:
 
     def subtract_gradients(self, scale: float) -> None:
         """Subtract `scale` times the gradients that the optimizer will use from the copied sums."""
-        add_each(self._parts, [getattr(p, GRADIENT) for p in self._parameters], alpha=-scale)
+        _internals.add_each(
+            self._parts, [getattr(p, _internals.GRADIENT) for p in self._parameters], alpha=-scale
+        )
 
     def read(self, out: Tensor) -> Tensor:
         """Write the remainders at all places into `out`."""
@@ -169,7 +163,6 @@ class Places:
         return self.values[self._canaries].float()
 
     def read_witnesses(self) -> Tensor:
-        """The remainders at the witnesses."""
         return self.values[self._witnesses].float()
 
     def norm(self) -> Tensor:
@@ -250,7 +243,7 @@ class SampleGradients:
         parts = torch.split(self._places.unfolded(values), [len(one) for one in self.chosen.values()], dim=1)
         for (place, some), part in zip(self.chosen.items(), parts, strict=True):
             parameter = self._parameters[place]
-            sample = per_sample_gradients(parameter)
+            sample = _internals.per_sample_gradients(parameter)
             # A flat view would fail: with channels last, gradients of convolutions cannot be viewed as flat.
             indices = torch.unravel_index(some, parameter.shape) if parameter.dim() else ()
             sample[(rows[:, None], *indices)] = part.to(sample.dtype)
@@ -264,7 +257,7 @@ class SampleGradients:
         parts = []
         for place, some in self.chosen.items():
             parameter = self._parameters[place]
-            sample = per_sample_gradients(parameter)
+            sample = _internals.per_sample_gradients(parameter)
             flat = sample.reshape(len(sample), parameter.numel())
             own = factors if factors.dim() == 1 else factors[place]
             parts.append(own.to(parameter.dtype) @ flat[:, some].to(parameter.dtype))

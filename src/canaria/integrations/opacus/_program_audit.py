@@ -59,7 +59,6 @@ class ProgramAudit:
         for result in audit.reports(delta=1e-5):
             print(result.verdict)
         ```
-
     """
 
     def __init__(self, canaries: int | Dense | Dirac | None, rng: Seed, **how: Any) -> None:
@@ -216,12 +215,8 @@ class ProgramAudit:
             confidence: The confidence of the bound.
             **how: As for `Recording.report`.
 
-        Returns:
-            The result.
-
         Raises:
             InputError: If the program made no training that could be audited, or several.
-
         """
         found = self.reports(claimed, delta, confidence, **how)
         if len(found) > 1:

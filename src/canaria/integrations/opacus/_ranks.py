@@ -14,15 +14,8 @@ from canaria._core import seeds
 from canaria._core.arrays import Integers
 from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import pool_of, rate_of, rows_of_process, samples_by_poisson
-from canaria.training.conformance.processes import (
-    COMPARED,
-    Stretches,
-    compared_rows,
-    most_in_common,
-    same_draws,
-    shared_rows,
-    stretch_of,
-)
+from canaria.training.conformance import processes
+from canaria.training.conformance.processes import Stretches
 
 _READ: Final = 256
 """The number of rows, at most, that each process reads to detect shared data."""
@@ -50,11 +43,12 @@ class Ranks:
         self._same_draws: tuple[str, ...] = ()
         self._parted = ""
         own, rate = rows_of_process(data_loader), rate_of(data_loader)
-        length = stretch_of(rate, own) if samples_by_poisson(data_loader) else 0
+        length = processes.stretch_of(rate, own) if samples_by_poisson(data_loader) else 0
         pool = pool_of(data_loader)
         rows = len(data_loader.dataset) if hasattr(data_loader.dataset, "__len__") else 0
-        drawn = np.isin(compared_rows(rows), [] if pool is None else pool) if rows else np.zeros(0, bool)
-        packed = np.zeros(COMPARED, dtype=np.int64)
+        compared = processes.compared_rows(rows) if rows else np.zeros(0, dtype=np.int64)
+        drawn = np.isin(compared, [] if pool is None else pool)
+        packed = np.zeros(processes.COMPARED, dtype=np.int64)
         packed[: len(drawn)] = drawn
         shared = self._gather(np.append([length, rows, pool is not None], packed))
         lengths, sizes, known, pools = shared[:, 0], shared[:, 1], shared[:, 2], shared[:, 3:] > 0
@@ -68,10 +62,10 @@ class Ranks:
         if pools.sum(axis=0).max() > 1 or len(set(sizes.tolist())) > 1:
             dataset = data_loader.dataset
             prints = self._gather(_prints(dataset.dataset if isinstance(dataset, WithCanaries) else dataset))
-            self._shared_rows = shared_rows(list(pools), prints, sizes.tolist())
+            self._shared_rows = processes.shared_rows(list(pools), prints, sizes.tolist())
             if not self._shared_rows and (prints == 0).all(axis=1).any():
                 self._rows_excuse = "rows of their data sets cannot be compared"
-            elif not self._shared_rows and most_in_common(prints):
+            elif not self._shared_rows and processes.most_in_common(prints):
                 self._rows_excuse = "some rows are equal, but they may be of different people"
             elif not self._shared_rows and sizes.max() > _READ:
                 self._rows_excuse = f"{_READ} rows of each were compared, and none is in two of them"
@@ -104,9 +98,9 @@ class Ranks:
     def tell(self) -> None:
         """Note that all processes made a step."""
         self._told += 1
-        due = self._told <= COMPARED and self._told & (self._told - 1) == 0
+        due = self._told <= processes.COMPARED and self._told & (self._told - 1) == 0
         if self.stretches is not None and due:
-            self._same_draws = same_draws(self._gather(self.stretches.fingerprints()))
+            self._same_draws = processes.same_draws(self._gather(self.stretches.fingerprints()))
 
     def _gather(self, own: Integers) -> Integers:
         """Gather the numbers of all processes, one row each."""

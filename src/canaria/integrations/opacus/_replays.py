@@ -12,17 +12,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._internals import (
-    accountant_of,
-    clips_adaptively,
-    divisor,
-    history_of,
-    is_distributed,
-    is_sharded,
-    noise_added,
-    rounding,
-    waiting_sums,
-)
+from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._programs import replaying
 from canaria.integrations.opacus._samplers import PoissonSampler, rows_of
 from canaria.integrations.opacus._variants import Sized, View
@@ -208,11 +198,11 @@ class Run:
     def before_noise(self, optimizer: DPOptimizer) -> None:
         """Compare the clipped sum with that of the first run."""
         _require_followed(optimizer, self._drawn)
-        self._accountant = self._accountant or accountant_of(optimizer)
+        self._accountant = self._accountant or _internals.accountant_of(optimizer)
         self._used, self._waiting = self._waiting or self._used, []
         self._noised = True
         parameters = [parameter.detach().clone() for parameter in optimizer.params]
-        sums, clip_norm = waiting_sums(optimizer), float(optimizer.max_grad_norm)
+        sums, clip_norm = _internals.waiting_sums(optimizer), float(optimizer.max_grad_norm)
         apart, drift = self._distances(sums, parameters, clip_norm)
         if self.short:
             self.sums.clear()  # short runs have many steps, and only the last sum is needed
@@ -224,10 +214,10 @@ class Run:
                 batches=tuple(self._used),
                 held=self._plan.held(self._used),
                 alone=self._plan.alone(self._used),
-                noise_multiplier=noise_added(optimizer),
+                noise_multiplier=_internals.noise_added(optimizer),
                 clip_norm=clip_norm,
-                expected_batch_size=divisor(optimizer),
-                rounding=rounding(optimizer),
+                expected_batch_size=_internals.divisor(optimizer),
+                rounding=_internals.rounding(optimizer),
                 apart=apart,
                 drift=drift,
             )
@@ -266,10 +256,10 @@ class Run:
         if self.short:
             rows = sum(len(self._batches[one]) for one in self._used)
             for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
-                parameter.grad = (total * (divisor(optimizer) / rows)).view_as(parameter)
+                parameter.grad = (total * (_internals.divisor(optimizer) / rows)).view_as(parameter)
             return
         frozen = torch.Generator().manual_seed(self._plan.seed + len(self.steps))
-        scale = noise_added(optimizer) * float(optimizer.max_grad_norm)
+        scale = _internals.noise_added(optimizer) * float(optimizer.max_grad_norm)
         for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
             noise = scale * torch.randn(total.shape, generator=frozen)
             parameter.grad = (total + noise.to(total)).view_as(parameter)
@@ -297,16 +287,16 @@ class Run:
             batches=self._length,
             unexpected_rows=self._unexpected,
             steps=tuple(self.steps),
-            accountant=None if self._accountant is None else tuple(history_of(self._accountant)),
+            accountant=None if self._accountant is None else tuple(_internals.history_of(self._accountant)),
             exception=self._exception,
         )
 
 
 def _require_followed(optimizer: DPOptimizer, drawn: int) -> None:
     """Refuse programs that cannot be compared."""
-    if is_distributed(optimizer) or is_sharded(optimizer):
+    if _internals.is_distributed(optimizer) or _internals.is_sharded(optimizer):
         raise Ended("train runs in several processes; let it train in one to compare neighbours")
-    if clips_adaptively(optimizer):
+    if _internals.clips_adaptively(optimizer):
         raise Ended(
             "train clips adaptively, to a norm that depends on earlier batches, which is not followed here"
         )

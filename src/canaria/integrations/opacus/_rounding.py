@@ -71,11 +71,9 @@ class Rounded:
         return ""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state to save in a checkpoint."""
         moved = None if self._moved is None else self._moved.cpu()
         return {"moved": moved, "largest": float(self._largest)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a checkpoint."""
         self._moved = None if state["moved"] is None else state["moved"].to(self._device)
         self._largest.fill_(state["largest"])

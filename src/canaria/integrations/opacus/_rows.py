@@ -11,15 +11,7 @@ from torch.utils.data import Dataset
 from canaria._core import checks
 from canaria._core.arrays import Integers
 from canaria._core.errors import InputError
-from canaria.integrations.opacus._samplers import (
-    OnBatch,
-    rate_of,
-    record_draws,
-    rows_here,
-    rows_of_process,
-    sampler_of,
-    shares_rows,
-)
+from canaria.integrations.opacus import _samplers
 from canaria.training.canaries.sampling import Sampling
 from canaria.training.conformance.draws import Batches, Drawn, Pass, contradictions
 from canaria.training.conformance.processes import Stretches
@@ -78,7 +70,6 @@ class CanaryRows(WithCanaries):
         >>> from canaria.integrations.opacus import CanaryRows
         >>> len(CanaryRows(TensorDataset(torch.zeros(100, 3)), count=20))
         120
-
     """
 
     def marked(self, item: Any, canary: int, index: int) -> Any:
@@ -95,12 +86,6 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
         dataset: The data set.
         canaries: The number of canaries.
 
-    Returns:
-        The data set with canary rows.
-
-    Raises:
-        InputError: If the data set has no length or no row, or if `canaries` is not a positive integer.
-
     Example:
         >>> import torch
         >>> from torch.utils.data import TensorDataset
@@ -108,7 +93,6 @@ def with_canary_rows(dataset: Any, canaries: int) -> CanaryRows:
         >>> rows = with_canary_rows(TensorDataset(torch.zeros(100, 3), torch.zeros(100)), canaries=20)
         >>> len(rows)
         120
-
     """
     return CanaryRows(dataset, canaries)
 
@@ -152,18 +136,18 @@ class Draws:
         self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
         self._closed = False
-        self._batches: Batches | None = Batches(rows_of_process(loader))
+        self._batches: Batches | None = Batches(_samplers.rows_of_process(loader))
         self._stretches = stretches
         self._drawn: deque[list[int]] = deque()
         self._left: list[int] = []
-        self._undo = record_draws(sampler_of(loader), self.begin)
+        self._undo = _samplers.record_draws(_samplers.sampler_of(loader), self.begin)
 
     def release(self) -> None:
         """Stop recording, and restore the sampler."""
         self._closed = True
         self._undo()
 
-    def begin(self) -> OnBatch:
+    def begin(self) -> _samplers.OnBatch:
         """Begin a pass; the returned function is called with each of its batches."""
         this = _Pass()
         self._drawn.clear()
@@ -195,9 +179,9 @@ class Draws:
         None if the process has all rows. It takes half the memory of the sampler's own shuffle.
         """
         sampler = self.loader.batch_sampler
-        if self._batches is None or not shares_rows(self.loader):
+        if self._batches is None or not _samplers.shares_rows(self.loader):
             return None
-        own = rows_here(sampler, sampler.epoch)
+        own = _samplers.rows_here(sampler, sampler.epoch)
         places = np.full(sampler.total_size, -1, dtype=np.int32)
         places[own] = np.arange(len(own))
         return places
@@ -298,8 +282,8 @@ class Draws:
         if self._batches is None:
             return "the sampler divides the rows between processes in a way of its own"
         batches = sum(one.batches for one in self._passes)
-        empty = (1 - rate_of(self.loader)) ** rows_of_process(self.loader)
-        if shares_rows(self.loader) and batches * empty > _LEFT_OUT:
+        empty = (1 - _samplers.rate_of(self.loader)) ** _samplers.rows_of_process(self.loader)
+        if _samplers.shares_rows(self.loader) and batches * empty > _LEFT_OUT:
             return "the sampler leaves out empty batches, and batches are so small that some were left out"
         return ""
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from canaria.integrations.opacus._head import CanaryEmbedding
 from canaria.integrations.opacus._internals import GhostClipper, local_part
+from canaria.training.conformance.names import numbered
 
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by the number of bytes of a weight."""
@@ -246,11 +247,8 @@ def names_of(optimizer: DPOptimizer, model: nn.Module | GhostClipper | None) -> 
     known: dict[int, str] = {}
     if model is not None:
         known = {id(parameter): name for name, parameter in module_of(model).named_parameters()}
-    count = len(optimizer.params)
-    return tuple(
-        known.get(id(p), f"parameter {number} of {count} ({' x '.join(map(str, p.shape)) or 'a number'})")
-        for number, p in enumerate(optimizer.params, start=1)
-    )
+    numbers = numbered([tuple(parameter.shape) for parameter in optimizer.params])
+    return tuple(known.get(id(p), number) for p, number in zip(optimizer.params, numbers, strict=True))
 
 
 def module_of(model: nn.Module | GhostClipper) -> nn.Module:

@@ -44,7 +44,6 @@ class Witnessed:
         return {"seen": parts, "values": torch.tensor(self.values)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint."""
         parts: dict[str, Any] = {name: part.numpy().copy() for name, part in state["seen"].items()}
         self.seen = Seen(**parts)._replace(steps=int(parts["steps"]))
         self.values = state["values"].numpy().copy()

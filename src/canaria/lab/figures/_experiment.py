@@ -39,7 +39,6 @@ class Experiment:
         >>> experiment = EXPERIMENTS["laplace"]
         >>> experiment.trials, experiment.quick_trials
         (20, 10)
-
     """
 
     name: str
@@ -77,14 +76,10 @@ def summary(rows: list[Row]) -> list[Row]:
     Args:
         rows: Rows with `value`; rows that agree in all other keys form a group.
 
-    Returns:
-        One row per group, with `mean`, `error` and `trials`.
-
     Example:
         >>> from canaria.lab.figures import summary
         >>> summary([{"x": 1, "value": 2.0}, {"x": 1, "value": 4.0}])
         [{'x': 1, 'mean': 3.0, 'error': 1.0, 'trials': 2}]
-
     """
     groups: dict[tuple[tuple[str, Any], ...], list[float]] = {}
     for row in rows:

@@ -43,12 +43,7 @@ def block(point: int, trials: int, rng: np.random.Generator) -> list[Row]:
     ):
         evidence[series] = [g.evidence for g in play_many(optimal, None, bet, n, trials, order, rng=seed)]
     return [
-        {
-            "x": point,
-            "series": series,
-            "panel": f"δ = {delta:g}",
-            "value": lower_bound(seen, delta).epsilon,
-        }
+        {"x": point, "series": series, "panel": f"δ = {delta:g}", "value": lower_bound(seen, delta).epsilon}
         for series, found in evidence.items()
         for delta in (0.0, DELTA)
         for seen in found

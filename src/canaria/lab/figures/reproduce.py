@@ -17,15 +17,7 @@ from canaria.lab.store import Store, source_digest
 
 
 class Plan(NamedTuple):
-    """The experiments to run.
-
-    Attributes:
-        names: The names of the experiments.
-        quick: Whether to use fewer points and repetitions.
-        trials: The number of repetitions; None uses that of each experiment.
-        seed: The seed.
-
-    """
+    """The experiments to run."""
 
     names: tuple[str, ...]
     quick: bool = False
@@ -62,17 +54,10 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
         trials: The number of repetitions, at least 2; None uses that of each experiment.
         seed: The seed.
 
-    Returns:
-        The plan.
-
-    Raises:
-        InputError: If an experiment is unknown, or if `trials` is out of range.
-
     Example:
         >>> from canaria.lab.figures.reproduce import plan
         >>> plan(["laplace"], quick=True, trials=None, seed=0)
         Plan(names=('laplace',), quick=True, trials=None, seed=0)
-
     """
     for name in names:
         if name not in EXPERIMENTS:
@@ -104,7 +89,7 @@ def blocks(planned: Plan) -> Iterator[Block]:
 def reproduce(
     planned: Plan, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
 ) -> list[Path]:
-    """Play the blocks that are missing, then write the data and pictures of every experiment.
+    """Play the blocks that are missing, write data and pictures of every experiment, and return the paths.
 
     Args:
         planned: The experiments, as `plan` returns them.
@@ -112,18 +97,11 @@ def reproduce(
         executor: The executor to run on; None runs everything in this process.
         on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
 
-    Returns:
-        The paths of the files, sorted.
-
-    Raises:
-        InputError: If a file cannot be written or read.
-
     Example:
         ```python
         store = Store.open("figures", planned.settings(), resume=True)
         reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
         ```
-
     """
     wanted = {block.key: block for block in blocks(planned)}
     played = run_blocks(run_block, wanted, store, executor, on_block)

@@ -38,7 +38,6 @@ class Cell:
         >>> cell = matrix.cells[0]
         >>> cell.audits, cell.false, cell.verdict
         (20, 0, 'too few audits')
-
     """
 
     auditor: str

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Literal
+from typing import Any, Concatenate, Final, Literal, ParamSpec
 
 import numpy as np
 from scipy import special
@@ -31,7 +31,6 @@ class Games:
         >>> games = CASES["rr-1"].draw((5, 100), np.random.default_rng(0), 0.05)
         >>> games.scores.shape, games.bits.shape
         ((5, 100), (5, 100))
-
     """
 
     scores: Floats
@@ -41,6 +40,7 @@ class Games:
 
 Shape = tuple[int, int]
 Draw = Callable[[Shape, np.random.Generator, float], Games]
+Settings = ParamSpec("Settings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,6 @@ class Game:
         bits: The hidden bits, -1 or +1.
         in_order: Whether the scores are in the order of guessing, each made with knowledge of earlier bits.
         audit: For training runs and planted canaries, an object with `bound(delta, confidence)`; else None.
-
     """
 
     scores: Floats
@@ -78,7 +77,6 @@ class Auditor(ABC):
         >>> auditor = AUDITORS["ranked"]
         >>> auditor.name, auditor.known, auditor.control
         ('ranked', 'nothing', False)
-
     """
 
     name: str
@@ -127,7 +125,6 @@ class Case:
         (1.0, 0.0, 'randomized response')
         >>> case.draw((5, case.n), np.random.default_rng(0), 0.05).scores.shape
         (5, 100)
-
     """
 
     name: str
@@ -161,6 +158,17 @@ class Case:
     @property
     def _releases_nothing(self) -> bool:
         return self.epsilon == self.delta == 0 and self.fair
+
+
+def drawing(
+    play: Callable[Concatenate[Shape, np.random.Generator, float, Settings], Games],
+) -> Callable[Settings, Draw]:
+    """Turn a function that plays games into one of its settings that returns the `draw` of a case."""
+
+    def of(*args: Settings.args, **kwargs: Settings.kwargs) -> Draw:
+        return lambda shape, rng, level: play(shape, rng, level, *args, **kwargs)
+
+    return of
 
 
 def coins(shape: Shape, rng: np.random.Generator) -> Bits:

@@ -79,7 +79,6 @@ class Laboratory:
         >>> timid = Foreign("timid", lambda scores, bits, delta, confidence: 0.0)
         >>> print(Laboratory((timid,), (CASES["rr-1"],), audits=10).run().verdict)
         No auditor claims more than the truth too often, as far as these audits show.
-
     """
 
     auditors: tuple[Auditor, ...]
@@ -146,20 +145,10 @@ class Laboratory:
         executor: Executor | None = None,
         on_block: Callable[[int, int], None] = lambda done, total: None,
     ) -> Matrix:
-        """Play all games and count the false claims.
-
-        Args:
-            store: The store for finished blocks, so that only missing ones are played; None stores nothing.
-            executor: The executor to run on; None runs everything in this process.
-            on_block: Called with the numbers of finished and of all blocks, at the start and after each
-                block.
-
-        Returns:
-            The matrix of auditors and cases.
+        """Play all games and count the false claims; arguments as for `run_blocks`.
 
         Raises:
             InputError: If an auditor cannot be sent to other processes.
-
         """
         cells = list(self.cells())
         blocks = {name: block for _, _, named in cells for name, block in named.items()}
@@ -203,19 +192,12 @@ def laboratory(
         confidence: The confidence of the bounds.
         seed: The seed of the games.
 
-    Returns:
-        The laboratory.
-
-    Raises:
-        InputError: If an auditor or a case is unknown, or if an argument is out of range.
-
     Example:
         >>> from canaria.lab.validity import laboratory
         >>> def timid(scores, bits, delta, confidence):
         ...     return 0.0
         >>> len(laboratory([timid]).cases)
         96
-
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(

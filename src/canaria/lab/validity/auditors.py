@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from canaria import rules
 from canaria._core.arrays import Floats, Hits
 from canaria._core.coins import UnfairCoinsError
 from canaria._core.errors import InputError, shown
@@ -31,24 +32,7 @@ from canaria.game.scores import audit_scores
 from canaria.game.transcript import Transcript
 from canaria.lab.validity import invalid
 from canaria.lab.validity._games import KNOWN, Auditor, Game
-from canaria.rules import (
-    AdaptiveRule,
-    All,
-    Around,
-    Bet,
-    Commitment,
-    Matched,
-    Online,
-    Ranked,
-    Rule,
-    Soft,
-    Surest,
-    SurestFirst,
-    Tails,
-    Threshold,
-    Top,
-    UpTo,
-)
+from canaria.rules import AdaptiveRule, Commitment, Rule
 from canaria.rules._guesses import Guesses, OneShot, falling
 from canaria.rules.door import guess_once
 
@@ -70,9 +54,6 @@ class Foreign(Auditor):
     Attributes:
         audit: A function `(scores, bits, delta, confidence) -> epsilon`.
 
-    Raises:
-        InputError: If `audit` is not callable, or if `known` is none of these words.
-
     Example:
         >>> import math
         >>> from canaria.lab.validity import Foreign
@@ -81,7 +62,6 @@ class Foreign(Auditor):
         ...     return math.log(right / (1 - right))  # no allowance for chance
         >>> Foreign("naive", naive).name
         'naive'
-
     """
 
     audit: AuditFunction
@@ -118,7 +98,6 @@ class Ours(Auditor):
         >>> from canaria.rules import Tails
         >>> Ours("tails:20", Tails(20)).known
         'nothing'
-
     """
 
     rule: Rule | AdaptiveRule
@@ -234,7 +213,7 @@ def _every_sign(scores: Floats, rng: np.random.Generator) -> Guesses:
 
 
 def _tails(scores: Floats, rng: np.random.Generator) -> Guesses:
-    return Tails(_COMMITTED)(scores, rng).guesses
+    return rules.Tails(_COMMITTED)(scores, rng).guesses
 
 
 def _counts(hits: Hits, scores: Floats, elements: int) -> Evidence:
@@ -276,7 +255,7 @@ def _budget(hits: Hits, scores: Floats, elements: int) -> Evidence:
 
 
 def _bets(hits: Hits, scores: Floats, elements: int) -> Evidence:
-    return Bet().weigh(hits, scores, elements)
+    return rules.Bet().weigh(hits, scores, elements)
 
 
 def _mixture(hits: Hits, scores: Floats, elements: int) -> Evidence:
@@ -299,26 +278,26 @@ def _adaptive(name: str, rule: Rule | AdaptiveRule, ordered: Rule) -> Ours:
 
 
 OURS: Final = (
-    Ours("ranked", Ranked()),
+    Ours("ranked", rules.Ranked()),
     Ours("ranking", As(_by_size, _ranking)),
     Ours("ranking of half", As(partial(_by_size, share=0.5), _ranking)),
-    Ours("around:50", Around(_COMMITTED)),
-    Ours("tails:50", Tails(_COMMITTED)),
-    Ours("top:20", Top(20)),
-    Ours("surest:50", Surest(_COMMITTED)),
+    Ours("around:50", rules.Around(_COMMITTED)),
+    Ours("tails:50", rules.Tails(_COMMITTED)),
+    Ours("top:20", rules.Top(20)),
+    Ours("surest:50", rules.Surest(_COMMITTED)),
     Ours("published", As(_tails, _published)),
-    Ours("threshold:2", Threshold(2.0)),
-    Ours("soft", Soft()),
+    Ours("threshold:2", rules.Threshold(2.0)),
+    Ours("soft", rules.Soft()),
     Ours("by rank", As(_tails, _by_rank), pace=0.2),
-    Ours("online", Online(), pace=0.02),
-    _adaptive("all", All(), As(_every_sign, _counts)),
-    _adaptive("budget:50", UpTo(_COMMITTED), As(_in_order, _budget)),
-    _adaptive("bets", Bet(), As(_in_order, _bets)),
+    Ours("online", rules.Online(), pace=0.02),
+    _adaptive("all", rules.All(), As(_every_sign, _counts)),
+    _adaptive("budget:50", rules.UpTo(_COMMITTED), As(_in_order, _budget)),
+    _adaptive("bets", rules.Bet(), As(_in_order, _bets)),
     _adaptive("mixture", As(_in_order, _mixture), As(_in_order, _mixture)),
-    Ours("surest first", SurestFirst(10), pace=0.2),
-    Ours("matched", Matched("gaussian"), family="gaussian"),
+    Ours("surest first", rules.SurestFirst(10), pace=0.2),
+    Ours("matched", rules.Matched("gaussian"), family="gaussian"),
     Ours("matched by size", As(_by_size, _matched), family="gaussian"),
-    Several("together", (Ranked(), Surest(_COMMITTED), Soft()), pace=0.2),
+    Several("together", (rules.Ranked(), rules.Surest(_COMMITTED), rules.Soft()), pace=0.2),
     Attached("training", audited="training"),
     Attached("training, adaptive", adaptive=True, audited="training"),
     Attached("black box", audited="black box"),

@@ -14,7 +14,7 @@ from canaria.claims import ApproximateDP
 from canaria.claims.noise import gaussian_epsilon
 from canaria.evidence import Counts, Ranking
 from canaria.evidence.ranking import looks
-from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, sizes, tosses
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, drawing, guessed, sizes, tosses
 from canaria.mechanisms import LocalGaussian, LocalLaplace
 
 _SURE: Final = 30.0
@@ -50,7 +50,17 @@ def at_rankings(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
     return bisect.bisect_left(range(1, taken + 1), True, key=refuses) + 1
 
 
-def extremal(epsilon: float, delta: float, taken: int, aim: Aim = at_counts, share: float = 1.0) -> Draw:
+@drawing
+def extremal(
+    shape: Shape,
+    rng: np.random.Generator,
+    level: float,
+    epsilon: float,
+    delta: float,
+    taken: int,
+    aim: Aim = at_counts,
+    share: float = 1.0,
+) -> Games:
     """The mechanism that attains the exact bound of `Counts` (Theorem 4), `taken` of n guessed.
 
     It is randomized response. On a random set of `taken` elements, marked by large scores, the probability of
@@ -59,24 +69,18 @@ def extremal(epsilon: float, delta: float, taken: int, aim: Aim = at_counts, sha
     test at this level refutes. All of delta may be spent in a share of the audits, which a public coin
     decides.
     """
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        count = min(aim(taken, shape[1], ApproximateDP(epsilon, delta), level), taken)
-        plain, raised = (
-            _raised_law(epsilon, spent, taken, shape[1], count) for spent in (0.0, delta / share)
-        )
-        spending = rng.random(shape[0]) < share
-        right = np.where(
-            spending,
-            rng.choice(taken + 1, size=shape[0], p=raised),
-            rng.choice(taken + 1, size=shape[0], p=plain),
-        )
-        places = rng.random(shape).argsort(axis=1)
-        chosen = places < taken
-        hits = np.where(chosen, places < right[:, None], tosses(shape, epsilon, rng))
-        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * chosen, rng)
-
-    return draw
+    count = min(aim(taken, shape[1], ApproximateDP(epsilon, delta), level), taken)
+    plain, raised = (_raised_law(epsilon, spent, taken, shape[1], count) for spent in (0.0, delta / share))
+    spending = rng.random(shape[0]) < share
+    right = np.where(
+        spending,
+        rng.choice(taken + 1, size=shape[0], p=raised),
+        rng.choice(taken + 1, size=shape[0], p=plain),
+    )
+    places = rng.random(shape).argsort(axis=1)
+    chosen = places < taken
+    hits = np.where(chosen, places < right[:, None], tosses(shape, epsilon, rng))
+    return guessed(hits, sizes(shape, epsilon, rng) + _SURE * chosen, rng)
 
 
 def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> Floats:
@@ -89,33 +93,30 @@ def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> F
     return np.asarray(law / law.sum())
 
 
-def lengths(delta: float) -> Draw:
+@drawing
+def lengths(shape: Shape, rng: np.random.Generator, level: float, delta: float) -> Games:
     """The output decides how many elements have scores: a number that is often refuted, or a rare one.
 
     All of delta is spent on the rare number, whose test leaves most of its level to delta.
     """
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        numbers, claim = np.arange(1, shape[1] + 1), ApproximateDP(0.0, delta)
-        aims = np.array([_one_look(taken, shape[1], claim, level) for taken in numbers.tolist()])
-        upper = np.where(aims <= numbers, binomial.tail(aims, numbers, 0.0), 0.0)
-        chances = np.exp(binomial.log_pmf(np.minimum(aims, numbers), numbers, 0.0))
-        shares = shape[1] * delta * upper / (aims * chances)
-        usual, rare = int(np.argmax(upper)), int(np.argmax(shares))
-        share = min(1.0, float(shares[rare]))
-        spending = rng.random((shape[0], 1)) < share
-        taken = np.where(spending, rare + 1, usual + 1)
-        places = rng.random(shape).argsort(axis=1)
-        law = _raised_law(0.0, delta / share, rare + 1, shape[1], int(aims[rare]))
-        right = np.where(
-            spending[:, 0],
-            rng.choice(rare + 2, size=shape[0], p=law),
-            rng.binomial(usual + 1, 0.5, size=shape[0]),
-        )
-        shown = guessed(places < right[:, None], sizes(shape, 0.0, rng), rng)
-        return Games(np.where(places < taken, shown.scores, 0.0), shown.bits)
-
-    return draw
+    numbers, claim = np.arange(1, shape[1] + 1), ApproximateDP(0.0, delta)
+    aims = np.array([_one_look(taken, shape[1], claim, level) for taken in numbers.tolist()])
+    upper = np.where(aims <= numbers, binomial.tail(aims, numbers, 0.0), 0.0)
+    chances = np.exp(binomial.log_pmf(np.minimum(aims, numbers), numbers, 0.0))
+    shares = shape[1] * delta * upper / (aims * chances)
+    usual, rare = int(np.argmax(upper)), int(np.argmax(shares))
+    share = min(1.0, float(shares[rare]))
+    spending = rng.random((shape[0], 1)) < share
+    taken = np.where(spending, rare + 1, usual + 1)
+    places = rng.random(shape).argsort(axis=1)
+    law = _raised_law(0.0, delta / share, rare + 1, shape[1], int(aims[rare]))
+    right = np.where(
+        spending[:, 0],
+        rng.choice(rare + 2, size=shape[0], p=law),
+        rng.binomial(usual + 1, 0.5, size=shape[0]),
+    )
+    shown = guessed(places < right[:, None], sizes(shape, 0.0, rng), rng)
+    return Games(np.where(places < taken, shown.scores, 0.0), shown.bits)
 
 
 @lru_cache(maxsize=1024)
@@ -128,26 +129,22 @@ def _one_look(taken: int, n: int, claim: ApproximateDP, level: float) -> int:
     )
 
 
-def leaky(epsilon: float, delta: float) -> Draw:
+@drawing
+def leaky(shape: Shape, rng: np.random.Generator, level: float, epsilon: float, delta: float) -> Games:
     """Randomized response in which each element is revealed with probability delta."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        open_ = rng.random(shape) < delta
-        hits = open_ | tosses(shape, epsilon, rng)
-        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * open_, rng)
-
-    return draw
+    open_ = rng.random(shape) < delta
+    hits = open_ | tosses(shape, epsilon, rng)
+    return guessed(hits, sizes(shape, epsilon, rng) + _SURE * open_, rng)
 
 
-def all_or_nothing(epsilon: float, delta: float) -> Draw:
+@drawing
+def all_or_nothing(
+    shape: Shape, rng: np.random.Generator, level: float, epsilon: float, delta: float
+) -> Games:
     """Everything is revealed together with probability delta; randomized response otherwise."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        revealed = rng.random((shape[0], 1)) < delta
-        hits = revealed | tosses(shape, epsilon, rng)
-        return guessed(hits, sizes(shape, epsilon, rng) + _SURE * revealed, rng)
-
-    return draw
+    revealed = rng.random((shape[0], 1)) < delta
+    hits = revealed | tosses(shape, epsilon, rng)
+    return guessed(hits, sizes(shape, epsilon, rng) + _SURE * revealed, rng)
 
 
 def burst(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -162,32 +159,26 @@ def name_and_shame(shape: Shape, rng: np.random.Generator, level: float) -> Game
     return guessed(shamed | tosses(shape, 0.0, rng), sizes(shape, 0.0, rng) + _SURE * shamed, rng)
 
 
-def tied(epsilon: float) -> Draw:
+@drawing
+def tied(shape: Shape, rng: np.random.Generator, level: float, epsilon: float) -> Games:
     """Randomized response with scores -1 and +1 only, and members listed first.
 
     If epsilon is 0, all scores are 0 except for five that are chosen by a coin.
     """
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits = -np.sort(-coins(shape, rng), axis=1)
-        signs = np.where(tosses(shape, epsilon, rng), bits, -bits).astype(np.float64)
-        if epsilon == 0:
-            signs *= rng.random(shape).argsort(axis=1) < 5
-        return Games(signs, bits)
-
-    return draw
+    bits = -np.sort(-coins(shape, rng), axis=1)
+    signs = np.where(tosses(shape, epsilon, rng), bits, -bits).astype(np.float64)
+    if epsilon == 0:
+        signs *= rng.random(shape).argsort(axis=1) < 5
+    return Games(signs, bits)
 
 
-def one_sided(epsilon: float) -> Draw:
+@drawing
+def one_sided(shape: Shape, rng: np.random.Generator, level: float, epsilon: float) -> Games:
     """High scores are e^epsilon times as frequent for members; low scores are almost uninformative."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits = coins(shape, rng)
-        chance = _SHOWN_BY_CHANCE * np.where(bits > 0, math.exp(epsilon), 1.0)
-        out = rng.random(shape) < chance
-        return Games(np.where(out, 1 + sizes(shape, epsilon, rng), rng.random(shape)), bits)
-
-    return draw
+    bits = coins(shape, rng)
+    chance = _SHOWN_BY_CHANCE * np.where(bits > 0, math.exp(epsilon), 1.0)
+    out = rng.random(shape) < chance
+    return Games(np.where(out, 1 + sizes(shape, epsilon, rng), rng.random(shape)), bits)
 
 
 def laplace(epsilon: float) -> Draw:
@@ -222,9 +213,9 @@ def _gaussian_epsilon(delta: float) -> float:
     return gaussian_epsilon(2 / _GAUSSIAN.sigma, delta)
 
 
-def _large(name: str, about: str, delta: float, draw: Draw) -> Case:
-    """A case with epsilon = 1 and 1,000 elements."""
-    return Case(name, about, draw, 1.0, delta=delta, n=1000, pace=0.2)
+def _large(name: str, about: str, delta: float, draw: Draw, epsilon: float = 1.0) -> Case:
+    """A case with 1,000 elements."""
+    return Case(name, about, draw, epsilon, delta=delta, n=1000, pace=0.2)
 
 
 def _extremal(spent: float) -> Case:
@@ -279,15 +270,7 @@ ONE_RUN: Final = (
     Case("rr-3-2000", "randomized response, 2,000", randomised_response(3.0), 3.0, n=2000, pace=0.1),
     Case("rr-1-10000", "randomized response, 10,000", randomised_response(1.0), 1.0, n=10_000, pace=0.02),
     Case("laplace-2-2000", "Laplace noise, 2,000", laplace(2.0), 2.0, n=2000, pace=0.1),
-    Case(
-        "gaussian-1000",
-        "Gaussian noise, 1,000",
-        gaussian,
-        _gaussian_epsilon(1e-5),
-        delta=1e-5,
-        n=1000,
-        pace=0.2,
-    ),
+    _large("gaussian-1000", "Gaussian noise, 1,000", 1e-5, gaussian, _gaussian_epsilon(1e-5)),
     _large("extremal-1000", "the worst mechanism for 50 guesses of 1,000", 2e-4, extremal(1.0, 2e-4, 50)),
     _large("leaky-1-1000", "each revealed with probability delta, 1,000", 0.02, leaky(1.0, 0.02)),
     _large(

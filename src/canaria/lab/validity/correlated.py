@@ -12,7 +12,7 @@ from scipy import optimize
 
 from canaria._core.arrays import Floats
 from canaria.claims.noise import gaussian_epsilon
-from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
+from canaria.lab.validity._games import Case, Games, Shape, coins, drawing
 from canaria.mechanisms import Correlated, CyclicPoisson, InOrder, Strategy
 
 _DELTA: Final = 1e-3
@@ -33,14 +33,11 @@ _IN_ORDER: Final = Correlated(
 _BANDED: Final = Correlated(Strategy.toeplitz(_FALLING[:2], 2), CyclicPoisson(groups=2, rate=0.5), 0.8)
 
 
-def training(mechanism: Correlated) -> Draw:
+@drawing
+def training(shape: Shape, rng: np.random.Generator, level: float, mechanism: Correlated) -> Games:
     """Canaries of one training run each, scored by their losses."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits = coins(shape, rng)
-        return Games(mechanism.sample(bits, rng), bits)
-
-    return draw
+    bits = coins(shape, rng)
+    return Games(mechanism.sample(bits, rng), bits)
 
 
 def epsilon_of_two_steps(mechanism: Correlated, delta: float, points: int = 601) -> float:

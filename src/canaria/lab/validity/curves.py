@@ -15,7 +15,7 @@ from canaria._core.arrays import Floats
 from canaria.claims import GaussianDP, families
 from canaria.evidence import Counts
 from canaria.evidence._looks import planned
-from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, guessed, tosses
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, drawing, guessed, tosses
 
 _DELTA: Final = 1e-5
 _SURE: Final = 30.0
@@ -25,27 +25,21 @@ _RESPONSE: Final = 4.0
 """The epsilon of the occasional randomized response, as a multiple of mu."""
 
 
-def gaussian(mu: float) -> Draw:
+@drawing
+def gaussian(shape: Shape, rng: np.random.Generator, level: float, mu: float) -> Games:
     """Independent Gaussian noise on each bit."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits = coins(shape, rng)
-        return Games(rng.normal(mu * bits / 2), bits)
-
-    return draw
+    bits = coins(shape, rng)
+    return Games(rng.normal(mu * bits / 2), bits)
 
 
-def shared_luck(mu: float, groups: int) -> Draw:
+@drawing
+def shared_luck(shape: Shape, rng: np.random.Generator, level: float, mu: float, groups: int) -> Games:
     """Gaussian noise in which all elements of a group have the same |loss|."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        sent = coins((shape[0], groups), rng)
-        losses = np.abs(mu * rng.normal(mu * sent / 2))
-        of_element = np.repeat(losses, -(-shape[1] // groups), axis=1)[:, : shape[1]]
-        hits = rng.random(shape) < special.expit(of_element)
-        return guessed(hits, of_element + 1e-6 * rng.random(shape), rng)
-
-    return draw
+    sent = coins((shape[0], groups), rng)
+    losses = np.abs(mu * rng.normal(mu * sent / 2))
+    of_element = np.repeat(losses, -(-shape[1] // groups), axis=1)[:, : shape[1]]
+    hits = rng.random(shape) < special.expit(of_element)
+    return guessed(hits, of_element + 1e-6 * rng.random(shape), rng)
 
 
 def responses(mu: float) -> Draw:
@@ -66,19 +60,16 @@ def responses(mu: float) -> Draw:
     return draw
 
 
-def worst_count(mu: float) -> Draw:
+@drawing
+def worst_count(shape: Shape, rng: np.random.Generator, level: float, mu: float) -> Games:
     """The worst mechanism for the main look of its claim (Theorem 14), aimed at the refuting count."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        taken, aim = _main_look(mu, shape[1], level)
-        law = worst_law(mu, shape[1], taken, aim)
-        right = rng.choice(taken + 1, size=shape[0], p=law)
-        places = rng.random(shape).argsort(axis=1)
-        chosen = places < taken
-        hits = np.where(chosen, places < right[:, None], tosses(shape, 0.0, rng))
-        return guessed(hits, rng.random(shape) + _SURE * chosen, rng)
-
-    return draw
+    taken, aim = _main_look(mu, shape[1], level)
+    law = worst_law(mu, shape[1], taken, aim)
+    right = rng.choice(taken + 1, size=shape[0], p=law)
+    places = rng.random(shape).argsort(axis=1)
+    chosen = places < taken
+    hits = np.where(chosen, places < right[:, None], tosses(shape, 0.0, rng))
+    return guessed(hits, rng.random(shape) + _SURE * chosen, rng)
 
 
 @lru_cache

@@ -23,7 +23,6 @@ class Matrix:
         >>> matrix = laboratory(["top:20"], ["rr-1", "rr-2"], audits=20, claims=0).run()
         >>> matrix.auditors, len(matrix.cells), matrix.over_claiming
         (('top:20',), 2, ())
-
     """
 
     cells: tuple[Cell, ...]
@@ -34,7 +33,6 @@ class Matrix:
         return tuple(dict.fromkeys(cell.auditor for cell in self.cells))
 
     def of(self, auditor: str) -> tuple[Cell, ...]:
-        """The cells of one auditor."""
         return tuple(cell for cell in self.cells if cell.auditor == auditor)
 
     @property

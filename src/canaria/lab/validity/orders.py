@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from canaria._core.arrays import Bits, Floats
-from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
+from canaria.lab.validity._games import Case, Games, Shape, coins, drawing
 
 DrawScores = Callable[[Shape, np.random.Generator], Floats]
 
@@ -35,15 +35,12 @@ _WORDS: Final = {
 }
 
 
-def listed(order: str, scores: str) -> Draw:
+@drawing
+def listed(shape: Shape, rng: np.random.Generator, level: float, order: str, scores: str) -> Games:
     """Uninformative scores in a list with this order."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits, values = coins(shape, rng), _SCORES[scores](shape, rng)
-        places = np.lexsort(_KEYS[order](values, bits), axis=1)
-        return Games(np.take_along_axis(values, places, 1), np.take_along_axis(bits, places, 1))
-
-    return draw
+    bits, values = coins(shape, rng), _SCORES[scores](shape, rng)
+    places = np.lexsort(_KEYS[order](values, bits), axis=1)
+    return Games(np.take_along_axis(values, places, 1), np.take_along_axis(bits, places, 1))
 
 
 ORDERS: Final = tuple(

@@ -16,7 +16,7 @@ from canaria._core.arrays import Floats
 from canaria.blackbox.plant import Planted, plant
 from canaria.bounds.bound import Bound
 from canaria.claims.noise import gaussian_epsilon
-from canaria.lab.validity._games import Case, Draw, Games, Shape, coins
+from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, drawing
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries.designs import Dirac
 from canaria.training.canaries.sampling import Sampling
@@ -29,68 +29,62 @@ _SIGMA: Final = 1.5
 _NODES: Final = 121
 
 
-def training(steps: int, sample_rate: float) -> Draw:
+@drawing
+def training(shape: Shape, rng: np.random.Generator, level: float, steps: int, sample_rate: float) -> Games:
     """Correct DP-SGD with two canaries per coordinate, recorded like an attached audit."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
-        included = (bits.reshape(shape[0], 2, -1) > 0).sum(axis=1)
-        taking = rng.binomial(included, sample_rate, (steps, *included.shape))
-        released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
-        tables = log_likelihoods_of(released, design.most, sample_rate, _SIGMA)
-        runs = tuple(
-            Recording(
-                design=design,
-                bits=hidden,
-                sums=sums,
-                table=table,
-                steps=steps,
-                sample_rate=sample_rate,
-                noise_multiplier=_SIGMA,
-                injection="sum",
-                seed=0,
-            )
-            for hidden, sums, table in zip(bits, released.sum(axis=0), tables, strict=True)
+    bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
+    included = (bits.reshape(shape[0], 2, -1) > 0).sum(axis=1)
+    taking = rng.binomial(included, sample_rate, (steps, *included.shape))
+    released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
+    tables = log_likelihoods_of(released, design.most, sample_rate, _SIGMA)
+    runs = tuple(
+        Recording(
+            design=design,
+            bits=hidden,
+            sums=sums,
+            table=table,
+            steps=steps,
+            sample_rate=sample_rate,
+            noise_multiplier=_SIGMA,
+            injection="sum",
+            seed=0,
         )
-        scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
-        return Games(scores, bits, runs)
+        for hidden, sums, table in zip(bits, released.sum(axis=0), tables, strict=True)
+    )
+    scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
+    return Games(scores, bits, runs)
 
-    return draw
 
-
-def shuffled(batches: int) -> Draw:
+@drawing
+def shuffled(shape: Shape, rng: np.random.Generator, level: float, batches: int) -> Games:
     """One pass over shuffled data. A third of the rows are canaries, and excluded ones have places too."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        audits, n = shape
-        bits, sampling = coins(shape, rng), Sampling("shuffled", batches=batches)
-        rows = np.tile(np.arange(3 * n) % batches, (audits, 1))
-        place = rng.permuted(rows, axis=1)[:, :n]
-        taking = (place == np.arange(batches)[:, None, None]) & (bits > 0)
-        released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
-        laid = layout([(n,)], n, rng)
-        likely = Accumulator.of(
-            Dirac(n), laid.layers, laid.roles, sample_rate=1 / batches, sampling=sampling
-        ).likelihoods
-        runs = tuple(
-            Recording(
-                design=Dirac(n),
-                bits=hidden,
-                sums=seen.sum(axis=0),
-                table=table_of(likely(seen, np.full(batches, _SIGMA), [1.0])),
-                steps=batches,
-                sample_rate=1 / batches,
-                noise_multiplier=_SIGMA,
-                injection="head",
-                seed=0,
-                sampling=sampling,
-            )
-            for hidden, seen in zip(bits, released.swapaxes(0, 1), strict=True)
+    audits, n = shape
+    bits, sampling = coins(shape, rng), Sampling("shuffled", batches=batches)
+    rows = np.tile(np.arange(3 * n) % batches, (audits, 1))
+    place = rng.permuted(rows, axis=1)[:, :n]
+    taking = (place == np.arange(batches)[:, None, None]) & (bits > 0)
+    released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
+    laid = layout([(n,)], n, rng)
+    likely = Accumulator.of(
+        Dirac(n), laid.layers, laid.roles, sample_rate=1 / batches, sampling=sampling
+    ).likelihoods
+    runs = tuple(
+        Recording(
+            design=Dirac(n),
+            bits=hidden,
+            sums=seen.sum(axis=0),
+            table=table_of(likely(seen, np.full(batches, _SIGMA), [1.0])),
+            steps=batches,
+            sample_rate=1 / batches,
+            noise_multiplier=_SIGMA,
+            injection="head",
+            seed=0,
+            sampling=sampling,
         )
-        scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
-        return Games(scores, bits, runs)
-
-    return draw
+        for hidden, seen in zip(bits, released.swapaxes(0, 1), strict=True)
+    )
+    scores = np.stack([run.losses(np.zeros_like(run.bits)) for run in runs])
+    return Games(scores, bits, runs)
 
 
 def shuffled_epsilon(batches: int, sigma: float, delta: float) -> float:
@@ -159,21 +153,18 @@ class Released:
         return self.planted.bound(self.scores, delta, confidence, rng=rng)
 
 
-def black_box(form: str, epsilon: float) -> Draw:
+@drawing
+def black_box(shape: Shape, rng: np.random.Generator, level: float, form: str, epsilon: float) -> Games:
     """Column sums with Laplace noise, from data in which each canary has its own column."""
-
-    def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
-        canaries, real = np.eye(shape[1]), np.zeros((shape[1], shape[1]))
-        runs = []
-        for _ in range(shape[0]):
-            planted = plant(real, canaries, rng, form=form)
-            weights = 1.0 if planted.weights is None else planted.weights[:, None]
-            release = (planted.dataset * weights).sum(axis=0) + rng.laplace(scale=1 / epsilon, size=shape[1])
-            runs.append(Released(planted, release))
-        scores, bits = np.stack([run.scores for run in runs]), np.stack([run.planted.bits for run in runs])
-        return Games(scores, bits, tuple(runs))
-
-    return draw
+    canaries, real = np.eye(shape[1]), np.zeros((shape[1], shape[1]))
+    runs = []
+    for _ in range(shape[0]):
+        planted = plant(real, canaries, rng, form=form)
+        weights = 1.0 if planted.weights is None else planted.weights[:, None]
+        release = (planted.dataset * weights).sum(axis=0) + rng.laplace(scale=1 / epsilon, size=shape[1])
+        runs.append(Released(planted, release))
+    scores, bits = np.stack([run.scores for run in runs]), np.stack([run.planted.bits for run in runs])
+    return Games(scores, bits, tuple(runs))
 
 
 def _run(name: str, about: str, epsilon: float, draw: Draw, audited: str = "training") -> Case:

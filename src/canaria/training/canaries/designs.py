@@ -14,8 +14,6 @@ RAW_NORM: Final = 10.0
 """The norm of a canary before clipping, in units of the clip norm, so that clipping is exercised."""
 _LEAST_RAW_NORM: Final = 0.01
 """The raw norm is never below this, because clippers add a small constant to the norm they divide by."""
-_TOO_HEAVY: Final = 0.05
-"""Canaries may weigh at most this much more than one clip norm. Rounding errors are far smaller."""
 HEAD_PARAMETERS: Final = 2
 """Parameters of a canary head. Canary gradients are in all of them: clipped apart, they weigh too much."""
 DRAWS, PLACES, TESTS, TOTALS, TIES = 1, 2, 3, 4, 5
@@ -25,36 +23,6 @@ _DERIVED: Final = 0x64726177
 _LARGEST_DENSE: Final = 8000
 _MOST_SPANNING: Final = 16
 
-INJECTIONS: Final = {
-    "rows": (
-        "the sampling rate, the clipper (canary rows have norm 10 C before it), the noise",
-        "the computation of per-sample gradients (those of canary rows are replaced)",
-    ),
-    "sum": (
-        "the noise",
-        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum, drawn by the "
-        "audit)",
-    ),
-    "gradients": (
-        "the clipper (canary gradients have norm 10 C before it), the noise",
-        "the sampler (the audit draws the canaries) and the computation of per-sample gradients",
-    ),
-    "head": (
-        "the sampling rate, per-sample gradients, the clipper, the noise",
-        "per-sample gradients of the audited model's own layers, and whether these are clipped together "
-        "(canaries have parameters of their own)",
-    ),
-    "clients": (
-        "the clipper (updates of canary clients have norm 10 C before it), the weights of clients, the noise",
-        "the sampler (the audit draws the canary clients) and what clients compute",
-    ),
-    "clipped clients": (
-        "the weights of clients, the noise",
-        "the sampler (the audit draws the canary clients), what clients compute, and whether they clip it",
-    ),
-}
-"""For each injection: what it exercises, up to the noisy sum, and what it does not."""
-
 
 @dataclass(frozen=True)
 class Dirac:
@@ -62,18 +30,14 @@ class Dirac:
 
     Attributes:
         count: The number of canaries.
-        per_coordinate: The number of canaries per coordinate. Some coordinates have fewer if `count` is not a
-                multiple of it.
-
-    Raises:
-        InputError: If not 1 <= per_coordinate <= count.
+        per_coordinate: The number of canaries per coordinate, at most `count`; some coordinates have fewer if
+            `count` is not a multiple of it.
 
     Example:
         >>> from canaria.training import Dirac
         >>> design = Dirac(count=1000, per_coordinate=4)
         >>> design.coordinates, design.most
         (250, 4)
-
     """
 
     count: int
@@ -85,7 +49,6 @@ class Dirac:
 
     @property
     def words(self) -> str:
-        """The design in words."""
         return f"{self.count} unit gradients, {self.per_coordinate} per coordinate"
 
     @property
@@ -119,15 +82,11 @@ class Dense:
         coordinates: The number of coordinates.
         seed: The seed of the signs.
 
-    Raises:
-        InputError: If an attribute is not an integer in its range.
-
     Example:
         >>> from canaria.training import Dense
         >>> design = Dense(count=3, coordinates=16)
         >>> (design.gradients() ** 2).sum(axis=1).round(6).tolist()
         [1.0, 1.0, 1.0]
-
     """
 
     count: int
@@ -141,7 +100,6 @@ class Dense:
 
     @property
     def words(self) -> str:
-        """The design in words."""
         return f"{self.count} random directions over the same {self.coordinates} coordinates"
 
     def gradients(self) -> Floats:
@@ -152,88 +110,9 @@ class Dense:
 Design = Dirac | Dense
 
 
-PROBES: Final = (0.03, 0.1, 0.3, 0.9, 1.1, 1.5, 3.0, 6.0, 30.0, 1e3, 1e5)
-"""Sizes of gradients, in clip norms, with which a clipper is tried.
-
-All canaries have one size. A clipper may also let gradients pass that are larger than its author expected, or
-scale up small ones."""
-
-
 def raw_norm(clip_norm: float) -> float:
     """The norm of a canary before clipping."""
     return max(RAW_NORM * clip_norm, _LEAST_RAW_NORM)
-
-
-def too_heavy(heaviest: float, design: Design, *, apart: bool = False) -> tuple[str, ...]:
-    """The contradiction if a canary weighed up to `heaviest` clip norms in the clipped sum of a step.
-
-    If `apart`, layers are clipped separately and `heaviest` is in units of the clip norm of a layer.
-    """
-    if isinstance(design, Dense) or not heaviest > 1 + _TOO_HEAVY:
-        return ()
-    if apart:
-        return (
-            f"canaries weighed {heaviest:.3g} norms of a layer in its clipped sum, above the limit of 1: the "
-            "layer is not clipped to its norm, or a row is in a batch twice",
-        )
-    return (
-        f"canaries weighed {heaviest:.3g} clip norms in the clipped sum of a step, above the limit of 1: "
-        "gradients are not clipped to the clip norm as a whole, or a row is in a batch twice",
-    )
-
-
-def too_heavy_in(heaviest: dict[str, float]) -> tuple[str, ...]:
-    """The contradiction if canaries weighed up to this many clip norms, by parameter."""
-    heavy = {name: weight for name, weight in heaviest.items() if weight > 1 + _TOO_HEAVY}
-    if not heavy:
-        return ()
-    return (
-        f"a canary weighed {max(heavy.values()):.3g} clip norms in {', '.join(heavy)}, above the limit of 1: "
-        "gradients are not clipped, or a parameter is left out of their norm",
-    )
-
-
-def clipped_apart(weight: float) -> tuple[str, ...]:
-    """The contradiction if a gradient that is large in every parameter weighed this many clip norms."""
-    if not weight > 1 + _TOO_HEAVY:
-        return ()
-    return (
-        f"a gradient over all parameters weighed {weight:.3g} clip norms, above the limit of 1: gradients "
-        "are not clipped to the clip norm as a whole",
-    )
-
-
-def amplified(size: float, weight: float) -> tuple[str, ...]:
-    """The fault of a clipper that gives a gradient of this size this weight, both in clip norms."""
-    if not weight > 1 + _TOO_HEAVY:
-        return ()
-    return (
-        f"the clipper made {weight:.3g} clip norms of a gradient of {size:.3g}, above the limit of 1: it "
-        "does not bound the contribution of a row",
-    )
-
-
-def unclipped(heaviest: float) -> tuple[str, ...]:
-    """The contradiction if each row added this many clip norms to the clipped sum of a step, on average."""
-    if not heaviest > 1 + _TOO_HEAVY:
-        return ()
-    return (
-        f"the clipped sum of a step has a norm of {heaviest:.3g} clip norms per row, above the limit of 1: "
-        "gradients are not clipped to the norm that the noise is made for",
-    )
-
-
-def exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
-    """Describe in words the parts of training that an audit exercises, and those it does not.
-
-    If `by_the_optimizer`, the audit reads the gradient that the optimizer uses, not only the noisy sum.
-    """
-    touched, *untouched = INJECTIONS[injection]
-    if injection == "rows" and isinstance(design, Dirac) and design.spanning == 0:
-        untouched.append("which norm is clipped (a canary's gradient has one coordinate)")
-    if by_the_optimizer:
-        return f"{touched}, scaling and reduction", "; ".join(untouched)
-    return touched, "; ".join([*untouched, "what becomes of the noisy sum after the privatizer"])
 
 
 def design_of(canaries: int | Design, per_coordinate: int) -> Design:

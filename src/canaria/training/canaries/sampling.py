@@ -34,12 +34,10 @@ class Trials(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The expected number of heads."""
         return self.number * self.rate
 
     @property
     def variance(self) -> float:
-        """The variance of the number of heads."""
         return self.mean * (1 - self.rate)
 
     def law(self) -> tuple[Integers, Floats]:
@@ -57,12 +55,10 @@ class Chances(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The expected number."""
         return float(np.arange(len(self.each)) @ self.each)
 
     @property
     def variance(self) -> float:
-        """The variance of the number."""
         return float(np.square(np.arange(len(self.each)) - self.mean) @ self.each)
 
     def law(self) -> tuple[Integers, Floats]:
@@ -143,17 +139,13 @@ class Sampling(Schedule):
         kind: "poisson": each row takes part in each batch by an independent coin. "shuffled": each row takes
             part once per pass over the data, in random order. "fixed-size": each batch is a fresh random
             subset of one size.
-        accumulated: The number of batches per step.
+        accumulated: The number of batches per step; it divides `batches`.
         batches: The number of batches per pass, if it is not 1 over the sampling rate. An attached audit
             reads it from the data loader.
-
-    Raises:
-        InputError: If the kind is unknown, or if batches cannot be divided into steps.
 
     Example:
         >>> Sampling("poisson", accumulated=4).words
         'Poisson sampling, 4 batches to a step'
-
     """
 
     kind: str = "poisson"

@@ -53,7 +53,6 @@ class Layout(NamedTuple):
         witnesses: For each parameter, its witnesses.
         layers: The number of coordinates in each parameter that has some, then of those that span several.
         roles: The tests that each witness is used for, in the order of `witnesses`.
-
     """
 
     canaries: tuple[Integers, ...]
@@ -78,7 +77,6 @@ class Roles:
         shaped: Whether the values of a witness are counted by size. If not, their squares are summed.
         whole: The parameters whose noise is summed over all weights.
         sizes: The numbers of weights of the parameters in `whole`.
-
     """
 
     parameter: Integers
@@ -127,10 +125,6 @@ def layout(
         coarse: The parameters without witnesses because their sums are rounded too coarsely (half precision).
         spanning: The number of coordinates, counted from the last, that span several parameters.
         totalled: Whether the noise of whole parameters can be summed.
-
-    Returns:
-        The places.
-
     """
     sizes = np.array([math.prod(shape) for shape in shapes])
     blind = {*coarse, *home}
@@ -174,7 +168,6 @@ class _Carried(NamedTuple):
         shared: For each parameter, the number of weights that belong to coordinates spanning several.
         several: The number of coordinates that span several parameters.
         spanned: The parameters that each of these coordinates spans, if they are drawn at random.
-
     """
 
     single: Integers
@@ -261,10 +254,7 @@ def _numbered(single: Integers, spanned: list[Integers]) -> list[Integers]:
     ends = np.cumsum(single)
     return [
         np.concatenate(
-            [
-                np.arange(end - own, end),
-                ends[-1] + np.flatnonzero([place in some for some in spanned]),
-            ]
+            [np.arange(end - own, end), ends[-1] + np.flatnonzero([place in some for some in spanned])]
         ).astype(np.int64)
         for place, (own, end) in enumerate(zip(single.tolist(), ends.tolist(), strict=True))
     ]
@@ -362,7 +352,6 @@ class Seen(NamedTuple):
         firsts: The values at the first three aligned witnesses, by first step and parameter.
         fine: Single values of the first steps, and the spacing of the sums there, as returned by
             `canaria.training.conformance.coincidences.usable`.
-
     """
 
     steps: int

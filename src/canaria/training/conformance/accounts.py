@@ -28,7 +28,6 @@ class Account:
         return account
 
     def add(self, noise: float, rate: float, steps: int = 1) -> None:
-        """Add steps with these settings."""
         last_noise, last_rate, before = self._runs[-1] if self._runs else (math.nan, math.nan, 0)
         if math.isclose(noise, last_noise, rel_tol=_SAME) and math.isclose(rate, last_rate, rel_tol=_SAME):
             self._runs[-1] = (last_noise, last_rate, before + steps)
@@ -37,7 +36,6 @@ class Account:
 
     @property
     def steps(self) -> int:
-        """The number of steps."""
         return sum(steps for *_, steps in self._runs)
 
     def merged(self) -> list[tuple[float, float, int]]:
@@ -86,7 +84,6 @@ class Setting:
     Attributes:
         values: The last, the smallest and the largest value; empty before the first step.
         changes: The number of changes.
-
     """
 
     values: tuple[float, ...] = ()
@@ -118,7 +115,6 @@ class Disagreements(NamedTuple):
     Attributes:
         unsafe: Differences that let the accountant state an ε that is too small.
         safe: Differences that can only make the stated ε too large.
-
     """
 
     unsafe: tuple[str, ...] = ()

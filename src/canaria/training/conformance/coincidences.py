@@ -55,13 +55,8 @@ class Ties(NamedTuple):
 def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.random.Generator) -> Floats:
     """The witness values that are fine enough for the test of near ties, as (value, spacing) rows.
 
-    Args:
-        values: The noise at witnesses in the first steps, in units of the stated noise.
-        sums: The sums that the noise was added to, in the same units.
-        rounding: The relative spacing of numbers in the precision of the sums.
-        roles: The roles of the witnesses. Single values are those of shaped witnesses.
-        rng: The random generator for the shifts.
-
+    `values` are the noise at witnesses in the first steps, and `sums` what it was added to, in units of the
+    stated noise. `rounding` is the relative spacing of numbers in the precision of the sums.
     """
     values, sums = (part[:, roles.shaped].ravel() for part in (values, sums))
     # A noisy sum is rounded twice: when noise is added, and when it is divided by the batch size.
@@ -94,12 +89,7 @@ def near_ties(fine: Floats) -> Ties | None:
 
 
 def coincidences(firsts: Floats) -> int:
-    """The number of pairs of noise tensors that begin alike, if above chance; else 0.
-
-    Args:
-        firsts: Three values of each tensor, (tensors, 3), in units of the noise.
-
-    """
+    """The number of pairs of noise tensors that begin alike, if above chance; else 0."""
     sizes = np.abs(firsts)
     sizes = sizes[(sizes > _SAME).all(axis=1)]  # values of missing noise would all agree
     pairs = len(sizes) * (len(sizes) - 1) / 2

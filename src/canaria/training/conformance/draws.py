@@ -14,12 +14,12 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from canaria._core.arrays import Floats, Integers
 from canaria.bounds.conformance import LEAKS, LEVEL, OPEN, SAFE, Part, sidak
 from canaria.training.canaries.sampling import POISSON, Schedule
-from canaria.training.conformance.laws import chi_squared, normal_scores
+from canaria.training.conformance import laws
 
 _MOST_ROWS: Final = 2**22
 """With more rows than this, single rows are not tracked."""
@@ -39,7 +39,6 @@ class Drawn(NamedTuple):
         twice_in_a_pass: Whether a row was drawn twice in one pass.
         repeats: For whole passes that are 1, 2, ... apart, the number of rows in the same batch of both,
             summed over all such pairs, and its mean under fresh shuffles.
-
     """
 
     rows: int
@@ -136,7 +135,7 @@ def part_of(
         # Theorem 26 (i): the number of draws of each row is binomial, and the overlap of two consecutive
         # batches is hypergeometric given their sizes. Each gives normal scores, whose spread is tested.
         times = np.repeat(np.arange(len(drawn.taking)), drawn.taking)
-        taking = normal_scores(stats.binom(batches, sample_rate), times, rng)
+        taking = laws.normal_scores(stats.binom(batches, sample_rate), times, rng)
         found.append(
             _spread(
                 taking,
@@ -145,7 +144,7 @@ def part_of(
             )
         )
         law = stats.hypergeom(drawn.rows, drawn.sizes[:-1], drawn.sizes[1:])
-        common = normal_scores(law, drawn.overlaps[1:], rng)
+        common = laws.normal_scores(law, drawn.overlaps[1:], rng)
         found.append(
             _spread(
                 common,
@@ -175,21 +174,19 @@ def _of_passes(drawn: Drawn) -> Part | None:
     if not drawn.repeats:
         return None
     by_lag = [float(stats.poisson.sf(same - 1, expected)) for same, expected in drawn.repeats]
-    lag = int(np.argmin(by_lag))
+    p_value, lag = laws.smallest(by_lag)
     apart = "in a row" if lag == 0 else f"{lag + 1} apart"
-    return Part(
-        sidak(by_lag[lag], len(by_lag)), f"too many rows are in the same batch of two passes {apart}", LEAKS
-    )
+    return Part(p_value, f"too many rows are in the same batch of two passes {apart}", LEAKS)
 
 
 def _by_size(drawn: Drawn, sample_rate: float, rng: np.random.Generator) -> list[Part]:
     """Tests of the mean and the spread of batch sizes."""
-    sizes = normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
+    sizes = laws.normal_scores(stats.binom(drawn.rows, sample_rate), drawn.sizes, rng)
     mean = float(sizes.sum()) / math.sqrt(len(sizes))
     shown, stated = float(drawn.sizes.mean()), drawn.rows * sample_rate
     return [
         Part(
-            float(2 * special.ndtr(-abs(mean))),
+            laws.normal(mean),
             f"batches have {shown:.4g} rows on average, where the stated rate gives {stated:.4g}",
             LEAKS if mean > 0 else SAFE,  # rows take part more, or less, often than the accountant assumes
         ),
@@ -218,4 +215,4 @@ def contradictions(drawn: Drawn, stated: Schedule) -> tuple[str, ...]:
 def _spread(scores: Floats, wide: str, narrow: str) -> Part:
     """Test the spread of scores around their mean; `wide` and `narrow` are the causes to report."""
     squares, freedom = float(np.sum((scores - scores.mean()) ** 2)), len(scores) - 1
-    return Part(chi_squared(squares, freedom), wide if squares > freedom else narrow)
+    return Part(laws.chi_squared(squares, freedom), wide if squares > freedom else narrow)

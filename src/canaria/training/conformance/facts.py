@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from canaria.bounds.conformance import Conformance
 from canaria.claims import Claim
-from canaria.training.canaries.designs import exercised
+from canaria.training.canaries.designs import Design, Dirac
 from canaria.training.conformance.tested import not_tested
 
 if TYPE_CHECKING:
@@ -12,8 +12,35 @@ if TYPE_CHECKING:
 
 UNTESTED: Final = "no noise is stated, few coordinates carry canaries, or dense canaries take part rarely"
 NOT_TESTED: Final = f"not tested ({UNTESTED})"
-
-
+_EXERCISED: Final = {
+    "rows": (
+        "the sampling rate, the clipper (canary rows have norm 10 C before it), the noise",
+        "the computation of per-sample gradients (those of canary rows are replaced)",
+    ),
+    "sum": (
+        "the noise",
+        "the sampler, per-sample gradients and the clipper (canaries join the clipped sum, drawn by the "
+        "audit)",
+    ),
+    "gradients": (
+        "the clipper (canary gradients have norm 10 C before it), the noise",
+        "the sampler (the audit draws the canaries) and the computation of per-sample gradients",
+    ),
+    "head": (
+        "the sampling rate, per-sample gradients, the clipper, the noise",
+        "per-sample gradients of the audited model's own layers, and whether these are clipped together "
+        "(canaries have parameters of their own)",
+    ),
+    "clients": (
+        "the clipper (updates of canary clients have norm 10 C before it), the weights of clients, the noise",
+        "the sampler (the audit draws the canary clients) and what clients compute",
+    ),
+    "clipped clients": (
+        "the weights of clients, the noise",
+        "the sampler (the audit draws the canary clients), what clients compute, and whether they clip it",
+    ),
+}
+"""For each injection: what it exercises, up to the noisy sum, and what it does not."""
 _CLIPPING: Final = {
     "head": "canaries have layers of their own",
     "sum": "canaries join the sum after it",
@@ -67,7 +94,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
 
 def facts_of(run: "Recording", *, tested: bool) -> dict[str, str]:
     """One line of the report for each topic; `tested` says whether there was a conformance test."""
-    touched, untouched = exercised(run.injection, run.design, by_the_optimizer=run.by_the_optimizer)
+    touched, untouched = _exercised(run.injection, run.design, by_the_optimizer=run.by_the_optimizer)
     return {
         "canaries": f"{run.design.words}{_smaller(run)}; injected by {run.injection!r}{_share(run)}",
         "training": _training(run),
@@ -119,3 +146,16 @@ def _unit(run: "Recording") -> dict[str, str]:
         "unit": f"a {run.unit} of {run.rows} rows, each clipped and drawn by itself; a claim about "
         "rows is a different claim"
     }
+
+
+def _exercised(injection: str, design: Design, *, by_the_optimizer: bool) -> tuple[str, str]:
+    """Describe in words the parts of training that an audit exercises, and those it does not.
+
+    If `by_the_optimizer`, the audit reads the gradient that the optimizer uses, not only the noisy sum.
+    """
+    touched, *untouched = _EXERCISED[injection]
+    if injection == "rows" and isinstance(design, Dirac) and design.spanning == 0:
+        untouched.append("which norm is clipped (a canary's gradient has one coordinate)")
+    if by_the_optimizer:
+        return f"{touched}, scaling and reduction", "; ".join(untouched)
+    return touched, "; ".join([*untouched, "what becomes of the noisy sum after the privatizer"])

@@ -4,12 +4,14 @@ Counts are discrete. Their p-values are made uniform by adding a random share of
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import special, stats
 
 from canaria._core.arrays import Floats, Integers
+from canaria.bounds.conformance import sidak
 
 
 def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
@@ -18,6 +20,11 @@ def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Float
     below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
     tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
     return np.asarray(np.where(below < above, special.ndtri(tails), -special.ndtri(tails)))
+
+
+def normal(score: float) -> float:
+    """The two-sided p-value of a standard normal value."""
+    return float(2 * special.ndtr(-abs(score)))
 
 
 def chi_squared(value: float, freedom: int) -> float:
@@ -30,6 +37,12 @@ def beta(share: Floats, own: Floats | float, rest: Floats | float) -> Floats:
     share = np.clip(share, 0.0, 1.0)
     below, above = special.betainc(own, rest, share), special.betaincc(own, rest, share)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def smallest(tails: Floats | Sequence[float]) -> tuple[float, int]:
+    """The smallest of independent p-values, corrected for their number, and its place."""
+    least = int(np.argmin(tails))
+    return sidak(float(tails[least]), len(tails)), least
 
 
 def binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -> float:

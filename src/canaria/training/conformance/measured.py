@@ -28,13 +28,7 @@ _PRIOR: Final = 2.0
 
 @dataclass(frozen=True)
 class Squares:
-    """The squares of values that are pure noise, in units of the stated noise.
-
-    Attributes:
-        total: The sum of the squares.
-        count: The number of values.
-
-    """
+    """The squares of values that are pure noise, in units of the stated noise."""
 
     total: float
     count: int
@@ -50,7 +44,6 @@ class Squares:
             >>> low, high = Squares(total=10_000.0, count=10_000).interval(0.95)
             >>> round(low, 3), round(high, 3)
             (0.986, 1.014)
-
         """
         tail = (1 - confidence) / 2
         most, least = (float(special.chdtri(self.count, p)) for p in (tail, 1 - tail))

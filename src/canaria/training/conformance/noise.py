@@ -32,15 +32,8 @@ from scipy import special, stats
 from canaria._core.arrays import Floats, Hits, Integers
 from canaria.bounds.conformance import EXTRA, LEAKS, OPEN, Part, needed, sidak
 from canaria.training.canaries.witnesses import EDGES, MOST_STEPS, Roles, Seen
+from canaria.training.conformance import laws
 from canaria.training.conformance.coincidences import near_ties, tie_cause
-from canaria.training.conformance.laws import (
-    beta,
-    binomial,
-    chi_squared,
-    extreme_sum,
-    normal_scores,
-    signed_sums,
-)
 from canaria.training.conformance.names import named
 
 _CHUNK: Final = 1024
@@ -72,7 +65,7 @@ def parts_of(
         total = float(seen.by_step.sum())
         ratio = math.sqrt(total * factor / (steps * places))
         found["size"] = Part(
-            chi_squared(total * factor, steps * places),
+            laws.chi_squared(total * factor, steps * places),
             f"the noise is {ratio:.3g} times what was stated",
             LEAKS if ratio < 1 else EXTRA,
         )
@@ -137,16 +130,15 @@ def _steps(seen: Seen, places: int, total: float, factor: float) -> Part:
     """
     by_step, steps = seen.by_step, seen.steps
     together = np.bincount(np.arange(steps) % len(by_step))
-    tails = beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
-    found = _uneven(
-        sidak(float(tails.min()), len(tails)), tails, by_step * steps / (together * max(total, 1e-300))
-    )
+    tails = laws.beta(by_step / max(total, 1e-300), together * places / 2, (steps - together) * places / 2)
+    shares = by_step * steps / (together * max(total, 1e-300))
+    found = _uneven(laws.smallest(tails)[0], tails, shares)
     if len(seen.released) == 0:
         return found
-    released = np.array([chi_squared(factor * square, places) for square in seen.released])
+    released = np.array([laws.chi_squared(factor * square, places) for square in seen.released])
     # The two tests share the level unevenly: divide each p-value by its share and take the smaller one
     # (Theorem 35). Missing noise is found in spite of the small share.
-    raw = min(1.0, sidak(float(released.min()), steps) / _OF_RELEASED)
+    raw = min(1.0, laws.smallest(released)[0] / _OF_RELEASED)
     if raw < found.p_value:
         return _uneven(raw, released, factor * seen.released / places)
     return found._replace(p_value=min(1.0, found.p_value / (1 - _OF_RELEASED)))
@@ -168,11 +160,11 @@ def _uneven(p_value: float, tails: Floats, shares: Floats) -> Part:
 
 def _places(by_place: Floats, parameter: Integers, steps: int, total: float, names: Sequence[str]) -> Part:
     count = len(by_place)
-    alone = beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
+    alone = laws.beta(by_place / max(total, 1e-300), steps / 2, (count - 1) * steps / 2)
     shares = np.bincount(parameter, weights=by_place) / max(total, 1e-300)
     held = np.bincount(parameter)
     several = np.flatnonzero((held > 1) & (held < count))
-    tails = beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
+    tails = laws.beta(shares[several], held[several] * steps / 2, (count - held[several]) * steps / 2)
     least = int(np.argmin(alone))
     where, smallest = int(parameter[least]), float(alone[least])
     share = by_place[least] * count / max(total, 1e-300)
@@ -196,10 +188,10 @@ def _shape(cells: Integers, scale: float, rng: np.random.Generator) -> Part:
     chances = np.append(beyond[:-1] - beyond[1:], beyond[-1]) / np.append(1 - beyond[1:], 1.0)
     left = np.cumsum(cells)[1:]
     tails = [
-        binomial(int(count), int(trials), float(chance), rng)
+        laws.binomial(int(count), int(trials), float(chance), rng)
         for count, trials, chance in zip(cells[1:], left, chances, strict=True)
     ]
-    return Part(sidak(min(tails), len(tails)), "the noise is not normally distributed")
+    return Part(laws.smallest(tails)[0], "the noise is not normally distributed")
 
 
 def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
@@ -226,10 +218,9 @@ def _repeats(signs: Hits, rng: np.random.Generator) -> Part:
             where = (first + row, column, float(agreed[row, column]))
         ties += int(np.sum(sizes == most)) if largest == most else 0
     pairs = steps * (steps - 1) // 2
-    single = sidak(extreme_sum(most, width, ties, rng), pairs)
-    tails = signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
-    lag = int(np.argmin(tails))
-    spread = sidak(float(tails[lag]), len(tails))
+    single = sidak(laws.extreme_sum(most, width, ties, rng), pairs)
+    tails = laws.signed_sums(by_lag[1:], np.arange(steps - 1, 0, -1) * width, rng)
+    spread, lag = laws.smallest(tails)
     one, other, agreement = where
     text = f"the noise of step {other + 1} repeats that of step {one + 1}"
     if agreement < 0:
@@ -269,18 +260,16 @@ def _copies(
     found = []
     if singles:
         sums = np.array([agreed for agreed, *_ in singles])
-        tails = signed_sums(sums, np.full(len(sums), steps), rng)
-        least = int(np.argmin(tails))
+        tails = laws.signed_sums(sums, np.full(len(sums), steps), rng)
+        p_value, least = laws.smallest(tails)
         _, first, second = singles[least]
-        text = _shared(int(parameter[first]), int(parameter[second]), names)
-        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+        found.append(Part(p_value, _shared(int(parameter[first]), int(parameter[second]), names)))
     if between:
         keys = list(between)
         sums = np.array([sum(between[key]) for key in keys])
-        tails = signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
-        least = int(np.argmin(tails))
-        text = _shared(*keys[least], names)
-        found.append(Part(sidak(float(tails[least]), len(tails)), text))
+        tails = laws.signed_sums(sums, np.array([steps * len(between[key]) for key in keys]), rng)
+        p_value, least = laws.smallest(tails)
+        found.append(Part(p_value, _shared(*keys[least], names)))
     found.append(_common(signs, rng))
     # A separate stream leaves the random numbers of later parts unchanged.
     found.append(_predicted(signs, rng.spawn(1)[0]))
@@ -298,26 +287,25 @@ def _totals(
     """
     steps, count = totals.shape
     squares = np.sum(totals**2, axis=0)
-    tails = np.array([chi_squared(factor * float(square), steps) for square in squares])
-    least = int(np.argmin(tails))
-    text = f"noise is used twice in {named(int(parameter[least]), names)}"
-    found = [Part(sidak(float(tails[least]), count), text, LEAKS)]
+    tails = np.array([laws.chi_squared(factor * float(square), steps) for square in squares])
+    p_value, least = laws.smallest(tails)
+    found = [Part(p_value, f"noise is used twice in {named(int(parameter[least]), names)}", LEAKS)]
     if count > 1:
         # Noise that is smoothed along an axis is twice as large in total, in every parameter alike.
         text = "noise is smoothed, or used twice, in several parameters"
-        found.append(Part(chi_squared(factor * float(squares.sum()), steps * count), text, LEAKS))
+        found.append(Part(laws.chi_squared(factor * float(squares.sum()), steps * count), text, LEAKS))
     if steps > 1:
         # Columns of length 1, with (1, ..., 1) as the last: products of two are cosines of their angles.
         unit = np.column_stack([totals / np.sqrt(np.maximum(squares, 1e-300)), np.full(steps, steps**-0.5)])
         first, second = np.triu_indices(count + 1, 1)
         alike = np.minimum((unit.T @ unit)[first, second] ** 2, 1.0)
         angles = special.betaincc(0.5, (steps - 1) / 2, alike)
-        least = int(np.argmin(angles))
+        p_value, least = laws.smallest(angles)
         one, other = int(parameter[first[least]]), int(second[least])
         text = f"noise is the same in every step, in {named(one, names)}"
         if other < count:
             text = _shared(one, int(parameter[other]), names)
-        found.append(Part(sidak(float(angles[least]), len(angles)), text, LEAKS))
+        found.append(Part(p_value, text, LEAKS))
     telling = min(found, key=lambda part: part.p_value)
     missing = np.flatnonzero((squares < _LITTLE * steps) & np.isin(parameter, alone))
     if len(missing):
@@ -328,8 +316,10 @@ def _totals(
 
 def _common(signs: Hits, rng: np.random.Generator) -> Part:
     """Test the number of positive signs in each step: the sum of squares of their normal scores."""
-    scores = normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
-    return Part(chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS)
+    scores = laws.normal_scores(stats.binom(signs.shape[1], 0.5), signs.sum(axis=1), rng)
+    return Part(
+        laws.chi_squared(float(scores @ scores), len(scores)), "noise is common to all parameters", LEAKS
+    )
 
 
 def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
@@ -350,7 +340,7 @@ def _predicted(signs: Hits, rng: np.random.Generator) -> Part:
         some = values[start : start + _PREDICTED]
         right += int(np.sum((some @ weights.T > 0) == (some > 0)))
         weights += np.tril(some.T @ some, -1)
-    p_value = binomial(right, steps * width, 0.5, rng)
+    p_value = laws.binomial(right, steps * width, 0.5, rng)
     return Part(p_value, "the noise of weights can be predicted from that of others", LEAKS)
 
 

@@ -42,13 +42,7 @@ def stretch_of(sample_rate: float, rows: int) -> int:
 
 
 class Stretches:
-    """Fingerprints of the coins that one sampler tosses, one per stretch of coins.
-
-    Args:
-        rows: The number of coins in a batch.
-        length: The number of coins in a stretch.
-
-    """
+    """Fingerprints of the coins that one sampler tosses, one per stretch of coins."""
 
     def __init__(self, rows: int, length: int) -> None:
         self._rows, self._length, self._tossed = rows, length, 0
@@ -107,11 +101,8 @@ def compared_rows(rows: int) -> Integers:
 def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -> tuple[str, ...]:
     """The contradiction that two processes draw from the same row; () if that is not known.
 
-    Args:
-        pools: For each process, whether it draws from each of `compared_rows`.
-        prints: For each process, fingerprints of distinct rows of its data set; 0 if there is none.
-        sizes: The number of rows in each data set.
-
+    For each process, `pools` says whether it draws from each of `compared_rows`, and `prints` has
+    fingerprints of distinct rows of its data set, which has `sizes` rows; 0 if there is none.
     """
     most, many = 1, most_in_common(prints)
     for one in range(len(prints)):

@@ -15,7 +15,6 @@ from canaria.rules import Matched
 from canaria.training.canaries.designs import Dirac
 from canaria.training.conformance.measured import Squares, squares_of
 from canaria.training.conformance.tested import certain_faults, tested_at
-from canaria.training.guesses import bound_of
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
@@ -44,14 +43,14 @@ def rungs_of(recording: "Recording", bound: Bound, score: str) -> tuple[Rung, ..
     delta, confidence = bound.delta, bound.confidence
     family, tested, names = _of_its_kind(recording), recording.own_family, _names(recording)
     assert tested is not None
-    first = bound if bound.family is None else bound_of(recording, delta, confidence, score=score)
+    first = bound if bound.family is None else recording.bound(delta, confidence, score=score)
     shown = [Rung(name=names[0], assumes=ANY, least=first.epsilon)]
     if recording.noise_changes:
         others = zip(names[1:], (family, ALONE, _as_stated(recording)), strict=True)
         return (*shown, *(Rung(name=name, assumes=one, withdrawn=_CHANGES) for name, one in others))
     rule = Matched(tested, confidence, independent=True)
-    curve = bound_of(recording, delta, confidence, score=score, family=tested)
-    alone = bound_of(recording, delta, confidence, score=score, family=tested, rule=rule)
+    curve = recording.bound(delta, confidence, score=score, family=tested)
+    alone = recording.bound(delta, confidence, score=score, family=tested, rule=rule)
     return (
         *shown,
         Rung(name=names[1], assumes=family, least=curve.epsilon),

@@ -21,6 +21,7 @@ another sampling is stated. It is never a bound on epsilon.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -30,9 +31,10 @@ from scipy import linalg, special
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits, Integers
-from canaria._core.errors import InputError, shown
-from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined, sidak
+from canaria._core.errors import InputError
+from canaria.bounds.conformance import LEAKS, OPEN, SAFE, Cause, Conformance, Part, joined
 from canaria.training.canaries.sampling import POISSON, Chances, Schedule, Trials
+from canaria.training.conformance import laws
 from canaria.training.conformance.names import named
 
 FEWEST: Final = 4
@@ -51,7 +53,6 @@ class Rounding(NamedTuple):
     Attributes:
         shift: The rounding error made when canaries were added.
         variance: The variance that rounding added when the noise was added and afterwards.
-
     """
 
     shift: Floats
@@ -63,60 +64,68 @@ class Rounding(NamedTuple):
         return cls(np.zeros(coordinates), np.zeros(coordinates))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """What the sums are compared with, and what is tested besides.
+
+    Attributes:
+        steps: The number of steps.
+        sample_rate: The sampling rate.
+        noise_multiplier: The noise multiplier.
+        layers: The number of coordinates in each parameter, in order.
+        names: The names of the parameters in `layers`.
+        besides: The parts that do not depend on the sums, from witnesses and draws.
+        rounding: The effect of rounding on the sums; None if they are precise.
+    """
+
+    steps: int
+    sample_rate: float
+    noise_multiplier: float
+    layers: tuple[int, ...] = ()
+    names: Sequence[str] = ()
+    besides: dict[str, Part] = field(default_factory=dict)
+    rounding: Rounding | None = None
+
+    def __post_init__(self) -> None:
+        checks.sample_rate(self.sample_rate)
+        checks.positive("noise_multiplier", self.noise_multiplier)
+
+    def seen(self, sums: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """The sums without the known part of their rounding, and the variance that rounding adds."""
+        seen = checks.vector("sums", sums)
+        if len(seen) < FEWEST:
+            raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
+        shift, variance = self.rounding or Rounding.none(len(seen))
+        return seen - shift, variance
+
+
 def of_dirac(
-    sums: npt.ArrayLike,
-    included: Integers,
-    steps: int,
-    sample_rate: float,
-    noise_multiplier: float,
-    layers: tuple[int, ...] = (),
-    noise: dict[str, Part] | None = None,
-    sampling: Schedule = POISSON,
-    *,
-    rounding: Rounding | None = None,
-    names: Sequence[str] = (),
+    sums: npt.ArrayLike, included: Integers, stated: Stated, sampling: Schedule = POISSON
 ) -> Conformance:
     """The conformance test for Dirac canaries; its p-value is exact.
 
-    Args:
-        sums: The sum of all steps on each coordinate, in units of the clip norm.
-        included: The number of included canaries on each coordinate.
-        steps: The number of steps.
-        sample_rate: The stated sampling rate.
-        noise_multiplier: The stated noise multiplier.
-        layers: The number of coordinates in each parameter, in order.
-        noise: The parts from witnesses; None leaves them out.
-        sampling: The stated sampling.
-        rounding: The effect of rounding on the sums; None if they are precise.
-        names: The names of the parameters in `layers`.
-
-    Returns:
-        The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-    Raises:
-        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
+    `sums` are those of all steps on each coordinate, in units of the clip norm, and `included` counts the
+    included canaries there.
 
     Example:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> m = rng.integers(0, 2, 1000)
         >>> halved = rng.binomial(100 * m, 0.1) + rng.normal(scale=10 * 1.2, size=1000)
-        >>> of_dirac(halved, m, steps=100, sample_rate=0.1, noise_multiplier=2.4).p_value < 1e-6
+        >>> stated = Stated(steps=100, sample_rate=0.1, noise_multiplier=2.4)
+        >>> of_dirac(halved, m, stated).p_value < 1e-6
         True
-
     """
-    seen = _checked(sums, sample_rate, noise_multiplier)
-    shift, rounded = rounding or Rounding.none(len(seen))
-    seen = seen - shift
-    scale = np.sqrt(steps * noise_multiplier**2 + rounded)
+    (seen, rounded), steps, rate = stated.seen(sums), stated.steps, stated.sample_rate
+    scale = np.sqrt(steps * stated.noise_multiplier**2 + rounded)
     # z = Phi^-1(F_m(Y)), Theorem 26 (a): coordinates with the same number of included canaries share F_m.
     normal = np.empty(len(seen))
     for m in np.unique(included):
         where = included == m
-        taking = sampling.participations(int(m), steps, sample_rate)
+        taking = sampling.participations(int(m), steps, rate)
         normal[where] = _normal_scores(seen[where], taking, scale[where])
     directions = {"offset": np.ones(len(seen)), "weight": included.astype(np.float64)}
-    one = sampling.participations(1, steps, sample_rate)
+    one = sampling.participations(1, steps, rate)
     often, spread = sum(part.mean for part in one), sum(part.variance for part in one)
     # The estimated noise, for the reader only: the variance of the sums around the fitted canaries, less the
     # part from the draws of the canaries and from rounding. No p-value depends on it.
@@ -124,68 +133,35 @@ def of_dirac(
     left = seen - often * included * slope
     variance = np.mean((left - left.mean()) ** 2 - spread * included * slope**2 - rounded)
     shown = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, directions, (shown, noise_multiplier, slope), layers, noise, names)
+    return _joined(normal, directions, stated, noise=shown, weight=slope)
 
 
-def of_dense(
-    sums: npt.ArrayLike,
-    gradients: Floats,
-    included: Hits,
-    steps: int,
-    sample_rate: float,
-    noise_multiplier: float,
-    layers: tuple[int, ...] = (),
-    noise: dict[str, Part] | None = None,
-    *,
-    rounding: Rounding | None = None,
-    names: Sequence[str] = (),
-) -> Conformance:
+def of_dense(sums: npt.ArrayLike, gradients: Floats, included: Hits, stated: Stated) -> Conformance:
     """The conformance test for dense canaries: the sums are whitened by their covariance given the bits.
 
     The p-value is exact except that the binomial participations, a small part of each sum, are treated as
     normal.
-
-    Args:
-        sums: The sum of all steps on each coordinate, in units of the clip norm.
-        gradients: The canaries, (canaries, coordinates).
-        included: Whether each canary is included.
-        steps: The number of steps.
-        sample_rate: The stated sampling rate.
-        noise_multiplier: The stated noise multiplier.
-        layers: The number of coordinates in each parameter, in order.
-        noise: The parts from witnesses; None leaves them out.
-        rounding: The effect of rounding on the sums; None if they are precise.
-        names: The names of the parameters in `layers`.
-
-    Returns:
-        The p-value and its parts, and the noise and canary weight estimated from the sums.
-
-    Raises:
-        InputError: If a setting is out of range, or if there are fewer than 4 coordinates.
-
     """
-    seen = _checked(sums, sample_rate, noise_multiplier)
-    if not enough_draws(layers or (len(seen),), included, steps, sample_rate, noise_multiplier):
+    (seen, rounded), steps, rate = stated.seen(sums), stated.steps, stated.sample_rate
+    if not enough_draws(stated.layers or (len(seen),), included, steps, rate, stated.noise_multiplier):
         raise InputError(
             f"conformance needs dense canaries to take part at least {_FEWEST_DRAWS} times in expectation, "
             "and more often where there is little noise; train for more steps, or use more canaries"
         )
-    shift, rounded = rounding or Rounding.none(len(seen))
-    seen = seen - shift
     active = gradients[included]
     weight = active.sum(axis=0)
-    expected = steps * sample_rate * weight
-    part = steps * sample_rate * (1 - sample_rate)
+    expected = steps * rate * weight
+    part = steps * rate * (1 - rate)
     covariance = part * active.T @ active
-    covariance[np.diag_indices_from(covariance)] += steps * noise_multiplier**2 + rounded
+    covariance[np.diag_indices_from(covariance)] += steps * stated.noise_multiplier**2 + rounded
     # The direction in which a wrong weight would move the sums is whitened in the same way.
     factor = linalg.cholesky(covariance, lower=True, check_finite=False)
     normal, along = linalg.solve_triangular(factor, np.column_stack([seen - expected, weight]), lower=True).T
-    slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * sample_rate)
+    slope = 1 + float(along @ normal) / max(float(along @ along), 1e-300) / (steps * rate)
     left = seen - slope * expected
     variance = np.mean(left**2 - rounded) - part * float(np.sum(active**2)) / len(seen)
     shown = math.sqrt(max(variance, 0.0) / steps)
-    return _joined(normal, {"weight": along}, (shown, noise_multiplier, slope), layers, noise, names)
+    return _joined(normal, {"weight": along}, stated, noise=shown, weight=slope)
 
 
 def enough_draws(
@@ -203,16 +179,6 @@ def enough_draws(
     variance = steps * (once + noise_multiplier**2)
     spread = number * cumulant / (2 * coordinates * variance**2)
     return bool(steps * sample_rate * number >= _FEWEST_DRAWS and spread <= _MOST_SPREAD)
-
-
-def _checked(sums: npt.ArrayLike, sample_rate: float, noise_multiplier: float) -> Floats:
-    seen = checks.vector("sums", sums)
-    if len(seen) < FEWEST:
-        raise InputError(f"conformance needs canaries on at least {FEWEST} coordinates, got {len(seen)}")
-    checks.sample_rate(sample_rate)
-    if not 0 < checks.real("noise_multiplier", noise_multiplier) < math.inf:
-        raise InputError(f"noise_multiplier must be positive and finite, got {shown(noise_multiplier)}")
-    return seen
 
 
 def _slope(included: Integers, often: float, seen: Floats) -> float:
@@ -259,20 +225,15 @@ def _within_layers(
 
 
 def _joined(
-    normal: Floats,
-    directions: dict[str, Floats],
-    found: tuple[float, float, float],
-    layers: tuple[int, ...],
-    witnessed: dict[str, Part] | None,
-    names: Sequence[str],
+    normal: Floats, directions: dict[str, Floats], stated: Stated, *, noise: float, weight: float
 ) -> Conformance:
     """Split z into independent parts along the directions and within layers, and add those of witnesses.
 
     Theorem 26 (b). U is spanned by the directions, U_l by the same vectors cut to parameter l, and U lies in
     the sum of the U_l. So z splits into orthogonal pieces, which are independent: its coordinates along U,
-    what lies in the U_l but not in U ("layers"), and the rest within each parameter ("noise").
+    what lies in the U_l but not in U ("layers"), and the rest within each parameter ("noise"). `noise` and
+    `weight` are what the sums show.
     """
-    shown, stated, weight = found
     columns = list(directions.values())
     along = _orthonormal(columns).T @ normal
     causes = {
@@ -283,24 +244,23 @@ def _joined(
         ),
     }
     parts = {
-        name: Part(_two_sided_normal(value), *causes[name])
-        for name, value in zip(directions, along, strict=False)
+        name: Part(laws.normal(value), *causes[name]) for name, value in zip(directions, along, strict=False)
     }
-    rests, freedoms, inside, inner = _within_layers(normal, columns, layers)
+    rests, freedoms, inside, inner = _within_layers(normal, columns, stated.layers)
     if inner > len(along):
         apart = float(special.chdtrc(inner - len(along), max(inside - float(along @ along), 0.0)))
         parts["layers"] = Part(apart, "the weight of canaries differs between parameters")
     p_value, worst = _smallest(rests, freedoms)
     varies = math.sqrt(rests[worst] / max(freedoms[worst], 1))
-    where = f" of {named(worst, names)}" if len(rests) > 1 else ""
+    where = f" of {named(worst, stated.names)}" if len(rests) > 1 else ""
     text = f"the sums{where} vary {varies:.3g} times as much as the stated noise makes them"
     parts["noise"] = Part(p_value, text, LEAKS if varies < 1 else OPEN)
-    parts |= witnessed or {}
+    parts |= stated.besides
     p_values = {name: max(part.p_value, _SMALLEST) for name, part in parts.items()}
     return Conformance(
         p_value=joined(p_values),
-        noise=shown,
-        stated_noise=stated,
+        noise=noise,
+        stated_noise=stated.noise_multiplier,
         weight=weight,
         parts=p_values,
         causes={
@@ -321,17 +281,10 @@ def _orthonormal(columns: list[Floats]) -> Floats:
     return basis
 
 
-def _two_sided_normal(value: float) -> float:
-    return float(2 * special.ndtr(-abs(value)))
-
-
 def _smallest(values: Floats, freedoms: Integers) -> tuple[float, int]:
     """The smallest two-sided p-value of independent chi-squared values (Sidak-corrected), and its index."""
     real = np.flatnonzero(freedoms > 0)
     if len(real) == 0:
         return 1.0, 0
-    tails = 2 * np.minimum(
-        special.chdtr(freedoms[real], values[real]), special.chdtrc(freedoms[real], values[real])
-    )
-    least = int(np.argmin(tails))
-    return sidak(float(tails[least]), len(real)), int(real[least])
+    p_value, least = laws.smallest([laws.chi_squared(values[one], freedoms[one]) for one in real])
+    return p_value, int(real[least])

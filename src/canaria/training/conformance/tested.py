@@ -19,7 +19,7 @@ from canaria.training.conformance.coincidences import coincidences
 from canaria.training.conformance.draws import part_of
 from canaria.training.conformance.measured import squares_of
 from canaria.training.conformance.noise import parts_of, untested
-from canaria.training.conformance.sums import FEWEST, enough_draws, of_dense, of_dirac
+from canaria.training.conformance.sums import FEWEST, Stated, enough_draws, of_dense, of_dirac
 from canaria.training.likelihood.accumulator import LEAST_NOISE
 
 if TYPE_CHECKING:
@@ -107,9 +107,23 @@ def _explained(run: "Recording", found: Conformance, steps: int, rate: float, st
 
 def _tested(run: "Recording", steps: int, rate: float, noise: float) -> Conformance:
     """The test at these steps, rate and noise. All values in `sums` are in norms of a canary."""
-    parts = _beside_the_sums(run, rate, noise)
-    of_sums = _of_dense if isinstance(run.design, Dense) else _of_dirac
-    found, unit = of_sums(run, steps, rate, noise / run.canary_norm, parts)
+    design, included = run.design, run.bits > 0
+    # The noise of a sum of T steps over sqrt(T) times that of one: 1 unless noise is correlated.
+    unit = 1.0 if isinstance(design, Dense) else run.sampling.noise_of_sums(steps)
+    stated = Stated(
+        steps=steps,
+        sample_rate=rate,
+        noise_multiplier=noise / run.canary_norm * unit,
+        layers=run.layers,
+        names=_carrying(run),
+        besides=_beside_the_sums(run, rate, noise),
+        rounding=run.rounding,
+    )
+    if isinstance(design, Dense):
+        found = of_dense(run.sums, design.gradients(), included, stated)
+    else:
+        sums, often = run.sampling.levelled(run.sums, included, run.steps), run.included_by_coordinate()
+        found = _of_rows(run, of_dirac(sums, run.rows * often, stated, run.sampling))
     return replace(found, noise=found.noise * run.canary_norm / unit, stated_noise=noise)
 
 
@@ -127,46 +141,6 @@ def _beside_the_sums(run: "Recording", rate: float, noise: float) -> dict[str, P
     timing = run.sampling.timing(run.table, run.bits > 0, noise, run.witnessed, rng)
     made = {"sampling": drawn, "timing": timing}
     return parts | {name: part for name, part in made.items() if part is not None}
-
-
-def _of_dense(
-    run: "Recording", steps: int, rate: float, noise: float, parts: dict[str, Part]
-) -> tuple[Conformance, float]:
-    assert isinstance(run.design, Dense)
-    found = of_dense(
-        run.sums,
-        run.design.gradients(),
-        run.bits > 0,
-        steps,
-        rate,
-        noise,
-        run.layers,
-        parts,
-        rounding=run.rounding,
-        names=_carrying(run),
-    )
-    return found, 1.0
-
-
-def _of_dirac(
-    run: "Recording", steps: int, rate: float, noise: float, parts: dict[str, Part]
-) -> tuple[Conformance, float]:
-    """The test, and the noise of a sum of T steps over sqrt(T) times that of one (1 unless correlated)."""
-    included = run.bits > 0
-    unit = run.sampling.noise_of_sums(steps)
-    found = of_dirac(
-        run.sampling.levelled(run.sums, included, run.steps),
-        run.rows * run.included_by_coordinate(),
-        steps,
-        rate,
-        noise * unit,
-        run.layers,
-        parts,
-        sampling=run.sampling,
-        rounding=run.rounding,
-        names=_carrying(run),
-    )
-    return _of_rows(run, found), unit
 
 
 def _of_rows(run: "Recording", found: Conformance) -> Conformance:

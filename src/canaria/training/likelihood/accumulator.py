@@ -41,14 +41,7 @@ LEAST_NOISE: Final = 1e-3
 
 
 class Totals(NamedTuple):
-    """The totals over all steps.
-
-    Attributes:
-        sums: The sum of all steps, (coordinates).
-        table: The likelihood table, (s, coordinates).
-        witnessed: The observations at witnesses.
-
-    """
+    """The totals over all steps."""
 
     sums: Floats
     table: Floats
@@ -66,7 +59,6 @@ class Accumulator:
             and those under correlated noise are scored differently.
         sample_rate: The stated sampling rate, per batch.
         sampling: The stated sampling.
-
     """
 
     layers: tuple[int, ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from canaria._core import checks
 from canaria._core.arrays import Floats, Hits
@@ -23,6 +23,7 @@ from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.participation import InOrder
 from canaria.training.canaries.sampling import Chances, Schedule
 from canaria.training.canaries.witnesses import Roles, Seen
+from canaria.training.conformance.laws import normal
 from canaria.training.likelihood.accumulator import CLEAR, LEAST_NOISE
 
 KIND: Final = "correlated"
@@ -37,11 +38,8 @@ class Correlation(Schedule):
     """The way rows take part, and the correlation of the noise between steps.
 
     Attributes:
-        mechanism: The strategy, the law of participation and the noise multiplier.
+        mechanism: The strategy, the law of participation and the noise multiplier, which must not be 0.
         planned: The stated number of steps, if `mechanism` covers only the first of them.
-
-    Raises:
-        InputError: If there is no noise.
 
     Example:
         >>> from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
@@ -49,7 +47,6 @@ class Correlation(Schedule):
         >>> bands = Strategy.toeplitz([1.0, 0.5], steps=8)
         >>> Correlation(mechanism=Correlated(bands, CyclicPoisson(2, 0.5), noise_multiplier=1.0)).words
         'correlated noise, 2 bands, cyclic Poisson sampling 2 x 0.5'
-
     """
 
     mechanism: Correlated
@@ -171,7 +168,7 @@ class Correlation(Schedule):
             middle /= (self.mechanism.deviation * believed) ** 2
             taking = included & (middle > 0)
             scores = (losses - middle)[taking] / np.sqrt(2 * middle[taking]) * believed / ratio
-            p_value = _two_sided(float(scores.sum()) / math.sqrt(max(len(scores), 1)))
+            p_value = normal(float(scores.sum()) / math.sqrt(max(len(scores), 1)))
         else:
             own = losses[included]
             drawn = self._losses_drawn(_FOR_EACH * len(own), ratio, believed, rng)
@@ -220,7 +217,3 @@ def _ranks(values: Floats, rng: np.random.Generator) -> Floats:
     ranks = np.empty(len(values))
     ranks[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
     return ranks
-
-
-def _two_sided(score: float) -> float:
-    return float(2 * special.ndtr(-abs(score)))

@@ -49,7 +49,6 @@ class Expected:
         >>> from canaria.training.plan import Expected
         >>> Expected(mean=0.51, deviation=0.19, low=0.25, high=0.87).mean
         0.51
-
     """
 
     mean: float
@@ -143,19 +142,12 @@ def expected_bound(
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
 
-    Returns:
-        The mean of the bound, its standard deviation and its quantiles.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> from canaria.claims import DpSgd
         >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
         >>> expected = expected_bound(training, canaries=1000, delta=1e-5)
         >>> 0.4 < expected.mean < 0.55
         True
-
     """
     return checked_audit(training, canaries, per_coordinate, delta, confidence, rule).expected(CAREFUL)
 
@@ -180,19 +172,12 @@ def planned_rule(
         delta: The delta of the bound.
         confidence: The confidence of the bound, strictly between 0 and 1.
 
-    Returns:
-        The rule.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> from canaria.claims import DpSgd
         >>> from canaria.training.plan import planned_rule
         >>> training = DpSgd(steps=100, sample_rate=0.1, noise_multiplier=2.42)
         >>> planned_rule(training, canaries=1000, delta=1e-5)
         Around(k=121)
-
     """
     ranked = checked_audit(training, canaries, per_coordinate, delta, confidence, None)
     around = replace(ranked, rule=(rule := ranked.around()))
@@ -225,12 +210,6 @@ def refutation_power(
         confidence: The confidence of the bound, strictly between 0 and 1.
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
 
-    Returns:
-        The probability.
-
-    Raises:
-        InputError: If an argument is not usable.
-
     Example:
         >>> from canaria.claims import DpSgd
         >>> from canaria.training.plan import refutation_power
@@ -238,7 +217,6 @@ def refutation_power(
         >>> power = refutation_power(training, claimed=2.0, too_small=4.0, canaries=1000, delta=1e-5)
         >>> round(power, 1)
         1.0
-
     """
     audit = checked_audit(training, canaries, per_coordinate, delta, confidence, rule)
     return audit.power(checks.nonnegative("claimed", claimed), checked_factor(too_small), CAREFUL)

@@ -71,12 +71,9 @@ def plan(
             Audits of other sizes are planned with a k as many times the one that suits them.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
 
-    Returns:
-        The plan.
-
     Raises:
-        InputError: If an argument is not usable, if both `canaries` and `coordinates` are given, or if
-            training with this noise multiplier does not keep the claim.
+        InputError: If both `canaries` and `coordinates` are given, or if training with this noise multiplier
+            does not keep the claim.
 
     Example:
         ```python
@@ -85,11 +82,8 @@ def plan(
         found.expected.mean  # 0.51: the bound to expect of correct training
         found.refuted_from  # 3.2: how many times too small the noise must be to refute the claim
         ```
-
     """
-    claimed = checks.real("epsilon", epsilon)
-    if not 0 < claimed < math.inf:
-        raise InputError(f"epsilon must be positive and finite, got {shown(epsilon)}")
+    claimed = checks.positive("epsilon", epsilon)
     factors = tuple(checked_factor(factor) for factor in too_small)
     crowd, count = _sizes(canaries, per_coordinate, coordinates)
     if isinstance(checked_rule(rule), Around) and coordinates is not None and per_coordinate is None:

@@ -36,7 +36,6 @@ class Choice:
         >>> expected = Expected(mean=0.48, deviation=0.13, low=0.27, high=0.7)
         >>> Choice(canaries=1000, per_coordinate=1, expected=expected, power=0.9).expected.mean
         0.48
-
     """
 
     canaries: int
@@ -58,7 +57,6 @@ class Fault:
         >>> from canaria.training.plan import Fault
         >>> Fault(factor=2.0, epsilon=5.0, power={"Ranked()": 0.1, "Soft()": 0.4}).power["Soft()"]
         0.4
-
     """
 
     factor: float
@@ -86,7 +84,6 @@ class Limit:
         >>> from canaria.training.plan import Limit
         >>> round(Limit(share=0.1, accuracy=0.88).epsilon, 3)
         1.992
-
     """
 
     share: float
@@ -120,7 +117,6 @@ class AuditSettings:
         found = plan(2.0, 1e-5, steps=100, sample_rate=0.1, canaries=1000)
         found.audit.noise_multiplier  # 2.42: what the RDP accountant asks for
         ```
-
     """
 
     epsilon: float
@@ -165,7 +161,6 @@ class Plan:
         found.advised  # how many canaries to put on each coordinate
         {fault.factor: fault.power for fault in found.faults}  # what the audit would refute
         ```
-
     """
 
     audit: AuditSettings
