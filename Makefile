@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-all test-full durations lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-correlated bench-curves bench-shares bench-files bench-report bench figures pictures gallery notebooks validity fuzz docs wheel clean
+.PHONY: demo browser test test-all test-full durations lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-correlated bench-curves bench-shares bench-files bench-report bench figures pictures gallery wild notebooks validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -81,6 +81,9 @@ pictures: .venv/installed-test-all  ## those of the documentation, from real run
 
 gallery: .venv/installed-test-all  ## what docs/gallery.md shows, by running it
 	$(BIN)/python benchmarks/gallery.py
+
+wild:  ## real faults of released packages, each in an environment of its own, into docs/wild.md; ten minutes
+	$(PYTHON) benchmarks/wild.py
 
 notebooks: .venv/installed-test-all  ## run, and stored with their outputs
 	$(BIN)/python benchmarks/notebooks.py

@@ -31,6 +31,14 @@ def generator(rng: Seed, purpose: int) -> np.random.Generator:
     return np.random.default_rng(own)
 
 
+def set_global(seed: int) -> None:
+    """Seed the global generators of Python, NumPy and torch, with 32 bits."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)
+
+
 @contextmanager
 def global_state_kept() -> Iterator[None]:
     """Restore the global generators of Python, NumPy and torch at the end, since programs draw from them."""

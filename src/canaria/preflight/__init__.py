@@ -6,5 +6,6 @@ Canaries cannot detect these faults, and the checks give no bound. The framework
 
 from canaria.preflight.isolation import Isolation
 from canaria.preflight.neighbours import Neighbours
+from canaria.preflight.sensitivity import Sensitivity, check_sensitivity
 
-__all__ = ["Isolation", "Neighbours"]
+__all__ = ["Isolation", "Neighbours", "Sensitivity", "check_sensitivity"]

@@ -1,9 +1,7 @@
 """One run of a function on one data set: new data, new randomness, and all that the run shows."""
 
 import math
-import random
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from canaria._core import seeds
 from canaria.game.release.neighbours import DataSet
 from canaria.game.release.outputs import numbers_of
 
@@ -54,11 +53,7 @@ class Runner:
 
     def __call__(self, data: DataSet, seed: np.random.SeedSequence) -> dict[str, float]:
         """The numbers of one run. An error or a warning is part of what a run shows."""
-        common = int(seed.generate_state(1)[0])
-        random.seed(common)
-        np.random.seed(common)  # noqa: NPY002
-        if (torch := sys.modules.get("torch")) is not None:
-            torch.manual_seed(common)
+        seeds.set_global(int(seed.generate_state(1)[0]))
         with warnings.catch_warnings(record=True) as warned:
             # By default, a second run would not show the warning of the first.
             warnings.simplefilter("always")
