@@ -31,9 +31,9 @@ LOAD = """
 import json, runpy, sys, warnings
 warnings.simplefilter("ignore")
 found = runpy.run_path(sys.argv[1])["result"]
-release = hasattr(found, "release")
-accused = found.refuted if release else not found.holds
-print(json.dumps([bool(accused), str(found), found.release.runs if release else 0]))
+release = hasattr(found, "answer")
+accused = found.answer == "refuted" if release else not found.holds
+print(json.dumps([accused, str(found), int(found.facts["runs"].split()[0]) if release else 0]))
 """
 """Runs an exhibit in its own environment."""
 
@@ -47,7 +47,7 @@ class Exhibit:
         fault: A package with the fault, as pip takes it, which is installed without what it depends on.
         needs: What else to install, separated by spaces.
         fixed: The package without the fault, or the same one with an argument, which the example is given.
-        mended: How the fault was mended, in words; if it was not, what there is to say about it.
+        remedy: How the fault was fixed, in words.
         public: Where it was reported, as repository and number.
     """
 
@@ -55,8 +55,13 @@ class Exhibit:
     fault: str
     needs: str = ""
     fixed: str = ""
-    mended: str
+    remedy: str
     public: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """The heading of its part of the page."""
+        return f"{self.fault.replace('==', ' ')}: {self.example.split('_', 1)[1].replace('_', ' ')}"
 
     @property
     def forms(self) -> list[str]:
@@ -69,7 +74,7 @@ EXHIBITS = (
         example="diffprivlib_regression",
         fault="diffprivlib==0.6.6",
         needs="scikit-learn<1.8 pandas",
-        mended="No release with a repair yet.",
+        remedy="No release fixes it yet.",
         public=("IBM/differential-privacy-library 104", "IBM/differential-privacy-library 105"),
     ),
     Exhibit(
@@ -77,7 +82,7 @@ EXHIBITS = (
         fault="smartnoise-synth==1.0.5",
         needs="pandas",
         fixed="smartnoise-synth==1.0.6",
-        mended="Mended in 1.0.6.",
+        remedy="Fixed in 1.0.6.",
         public=("opendp/smartnoise-sdk 622",),
     ),
     Exhibit(
@@ -85,21 +90,21 @@ EXHIBITS = (
         fault="dpmm==0.1.9",
         needs=DPMM,
         fixed="dpmm==0.1.9 fixed",
-        mended="Mended by stating the domain; later versions ask for it.",
+        remedy="Fixed by stating the domain; later versions ask for it.",
         public=("sassoftware/dpmm 18", "sassoftware/dpmm 24"),
     ),
     Exhibit(
         example="nvflare_svt",
         fault="nvflare==2.9.0",
         needs=NVFLARE,
-        mended="No release with a repair yet.",
+        remedy="No release fixes it yet.",
         public=("londonaicentre/FLIP 1145", "KatherLab/MediSwarm 530"),
     ),
     Exhibit(
         example="nvflare_percentile",
         fault="nvflare==2.9.0",
         needs=NVFLARE,
-        mended="No release with a repair yet. The filter states no ε; any other is refuted, too.",
+        remedy="No release fixes it yet. The filter states no ε; any other is refuted, too.",
         public=("londonaicentre/FLIP 1145", "KatherLab/MediSwarm 530"),
     ),
     Exhibit(
@@ -107,7 +112,7 @@ EXHIBITS = (
         fault="opacus==1.5.3",
         needs=OPACUS,
         fixed="opacus==1.5.4",
-        mended="Mended in 1.5.4.",
+        remedy="Fixed in 1.5.4.",
         public=("meta-pytorch/opacus 751",),
     ),
     Exhibit(
@@ -115,7 +120,7 @@ EXHIBITS = (
         fault="opacus==1.5.4",
         needs=OPACUS,
         fixed="opacus==1.6.0",
-        mended="Mended in 1.6.0.",
+        remedy="Fixed in 1.6.0.",
         public=("meta-pytorch/opacus 792",),
     ),
     Exhibit(
@@ -123,7 +128,7 @@ EXHIBITS = (
         fault="opacus==1.6.0",
         needs=OPACUS,
         fixed="opacus==1.6.0 fixed",
-        mended="Mended by setting both numbers by hand.",
+        remedy="Fixed by setting both numbers by hand.",
         public=("meta-pytorch/opacus 571", "meta-pytorch/opacus 819"),
     ),
 )
@@ -181,16 +186,16 @@ def section(exhibit: Exhibit, runs: Sequence[Seen]) -> str:
     )
     needs = " ".join(f'"{need}"' if "<" in need else need for need in exhibit.needs.split())
     lines = [
-        f"## {exhibit.fault.replace('==', ' ')}: {exhibit.example.split('_', 1)[1]}\n",
-        f"{' '.join(title.split())} Reported in {links}. {exhibit.mended}\n",
+        f"## {exhibit.title}\n",
+        f"{' '.join(title.split())} Reported in {links}. {exhibit.remedy}\n",
         f"```sh\npip install canaria {needs} && pip install --no-deps {exhibit.fault}\n```\n",
-        f"```{{.python .no-run}}\n{code.strip()}\n```\n",
+        f"```py\n{code.strip()}\n```\n",
     ]
     for form, run in zip(exhibit.forms, runs, strict=True):
         package, *argument = form.split()
         shown = f"{package.replace('==', ' ')}{', with `fixed`' if argument else ''}"
         after = f" after {run.runs} runs" if run.runs else ""
-        lines.append(f"With {shown}{after}, in {run.seconds:.0f} s:\n\n```text\n{brief(run.said)}\n```\n")
+        lines.append(f"With {shown}{after}, in {run.seconds:.0f} s:\n\n```console\n{brief(run.said)}\n```\n")
     return "\n".join(lines)
 
 
@@ -205,12 +210,11 @@ def summary(found: Sequence[tuple[Exhibit, Sequence[Seen]]]) -> str:
     """All exhibits in a table."""
     lines = ["| Package | Found by | Runs | Seconds | Without the fault |", "|---|---|---|---|---|"]
     for exhibit, (fault, *fixed) in found:
-        link = f"{exhibit.fault.replace('==', '-')}-{exhibit.example.split('_', 1)[1]}".replace(".", "")
+        link = exhibit.title.replace(" ", "-").replace(".", "").replace(":", "")
         by = "check_release" if fault.runs else "check_sensitivity"
-        mended = "not accused" if fixed else "no such release"
+        without = "not accused" if fixed else "no such release"
         lines.append(
-            f"| [{exhibit.fault.replace('==', ' ')}: {exhibit.example.split('_', 1)[1]}](#{link}) | `{by}` "
-            f"| {fault.runs or '–'} | {fault.seconds:.0f} | {mended} |"
+            f"| [{exhibit.title}](#{link}) | `{by}` | {fault.runs or '–'} | {fault.seconds:.0f} | {without} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -240,6 +240,7 @@ def test_what_a_page_loads_from_elsewhere_is_found(
 
 MADE = {
     "docs/figures.md": "benchmarks/figures_page.py",
+    "docs/wild.md": "benchmarks/wild.py",
     "docs/reference/validity.md": "benchmarks/validity_page.py",
     "docs/reference/dependencies.md": "tests/test_package.py",
     "docs/training.md": "tests/test_examples.py",
