@@ -8,7 +8,11 @@ import typer
 Adjacency = Literal["add-remove", "replace"]
 Delta = Annotated[float | None, typer.Option(help="Delta (default: 0); required with --claimed.")]
 Confidence = Annotated[float, typer.Option(help="Confidence level of the bound.")]
-Claimed = Annotated[float | None, typer.Option(help="Claimed epsilon; exit code 1 if refuted.")]
+ClaimedEpsilon = Annotated[float | None, typer.Option(help="Claimed epsilon; exit code 1 if refuted.")]
+Claimed = Annotated[
+    str | None,
+    typer.Option(metavar="CLAIM", help="Epsilon, or like zcdp:rho=1; exit code 1 if refuted."),
+]
 Family = Annotated[
     str | None,
     typer.Option(

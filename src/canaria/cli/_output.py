@@ -79,12 +79,11 @@ def finish(
 
 
 def claim_of(
-    claimed: float | None, delta: float | None, adjacency: str | None, family: str | None = None
+    claimed: str | None, delta: float | None, adjacency: str | None, family: str | None = None
 ) -> "Claim | None":
     """The claim to test, with its delta and adjacency. With a family, the family's claim at that ε."""
-    from canaria._core.checks import nonnegative
     from canaria._core.errors import InputError
-    from canaria.claims import ApproximateDP
+    from canaria.claims import ApproximateDP, parse_claim
     from canaria.claims.base import for_neighbours
     from canaria.claims.families import parse_family
 
@@ -94,8 +93,11 @@ def claim_of(
         raise InputError(
             "--claimed needs --delta, the delta of the claim: --delta 1e-5, say, or --delta 0 for pure DP"
         )
-    epsilon = nonnegative("claimed", claimed)
-    named = ApproximateDP(epsilon, delta) if family is None else parse_family(family).at(epsilon, delta)
+    named = parse_claim(claimed, delta)
+    if family is not None:
+        if not isinstance(named, ApproximateDP):
+            raise InputError(f"--family goes with an epsilon as --claimed, not with {claimed}")
+        named = parse_family(family).at(named.epsilon, delta)
     return for_neighbours(named, adjacency)
 
 

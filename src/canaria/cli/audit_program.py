@@ -9,7 +9,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from canaria.cli._options import AsJson, Claimed, Confidence, Out
+from canaria.cli._options import AsJson, ClaimedEpsilon, Confidence, Out
 from canaria.cli._output import one_line_warnings, require_result_file
 
 _DELTA: Final = 1e-5
@@ -25,7 +25,7 @@ def audit_program(
     delta: Annotated[
         float | None, typer.Option(help="Delta of the claim. Default: what the script asks for, or 1e-5.")
     ] = None,
-    claimed: Claimed = None,
+    claimed: ClaimedEpsilon = None,
     confidence: Confidence = 0.95,
     changes_weights: Annotated[
         bool, typer.Option("--changes-weights", help="SCRIPT clamps weights, or the like.")

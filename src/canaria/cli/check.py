@@ -15,8 +15,8 @@ def check(
         str, typer.Argument(metavar="MODULE:FUNCTION", help="fit(data, rng), in a module or a file here.")
     ],
     data: Annotated[str, typer.Option("--data", metavar="FILE", help="CSV, Parquet or .npy.")],
-    epsilon: Annotated[float, typer.Option(min=0, help="Claimed epsilon.")],
-    delta: Annotated[float, typer.Option(help="Claimed delta.")] = 0.0,
+    epsilon: Annotated[str, typer.Option(metavar="CLAIM", help="Epsilon, or a claim like zcdp:rho=1.")],
+    delta: Annotated[float, typer.Option(help="Delta of an epsilon.")] = 0.0,
     unit: Annotated[str | None, typer.Option(metavar="COLUMN", help="Names the protected user.")] = None,
     adjacency: Annotated[
         Adjacency, typer.Option(metavar="KIND", help="add-remove or replace.")
@@ -34,6 +34,7 @@ def check(
 
     Example: canaria check release:fit --data people.csv --epsilon 1
     """
+    from canaria.claims import parse_claim
     from canaria.cli._load import load_function
     from canaria.game import check_release
 
@@ -45,8 +46,7 @@ def check(
         lambda: check_release(
             fit,
             rows,
-            epsilon=epsilon,
-            delta=delta,
+            claim=parse_claim(epsilon, delta),
             adjacency=adjacency,
             unit=unit,
             runs=runs,

@@ -139,7 +139,7 @@ def assert_private_release(
     fit: Callable[[Any, np.random.Generator], Any],
     data: Any,
     *,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
     confidence: float = 0.999,
     rng: Seed = 0,
@@ -154,7 +154,7 @@ def assert_private_release(
         delta: The claimed delta.
         confidence: A correct release fails with probability at most 1 - confidence.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; the default is the fixed seed 0.
-        how: Further arguments of `canaria.check_release`.
+        how: Further arguments of `canaria.check_release`, such as `claim`.
 
     Raises:
         AssertionError: If the claim is refuted; the message says what told neighbours apart.

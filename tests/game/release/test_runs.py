@@ -1,12 +1,14 @@
 """What happens when a function hangs, fails, returns nan, or always tells the data apart."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from canaria import InputError, check_release
+from canaria.claims import Claim, GaussianDP, RenyiDP, ZeroConcentratedDP
 from canaria.game.release import trials
 
 ROWS = np.random.default_rng(0).uniform(0, 1, (50, 2))
@@ -55,3 +57,28 @@ def test_a_claim_beyond_the_reach_of_the_runs_is_said_to_be_so() -> None:
     assert not found.refuted
     assert 3.3 < found.bound.epsilon < 3.5
     assert "more runs show more" in found.remarks[0]
+
+
+@pytest.mark.parametrize("claim", [ZeroConcentratedDP(0.005), RenyiDP(8, 0.05), GaussianDP(0.1)])
+@pytest.mark.parametrize(("deviation", "answer"), [(1000.0, "not refuted"), (10.0, "refuted")])
+def test_claims_of_other_kinds_are_tested_at_a_point(claim: Claim, deviation: float, answer: str) -> None:
+    def total(ages: Any, rng: np.random.Generator) -> float:
+        return float(np.clip(ages, 0, 100).sum() + rng.normal(scale=deviation))
+
+    found = check_release(total, np.arange(20.0, 60.0), claim=claim, runs=150, rng=0)
+    assert found.answer == answer
+    assert found.claim == replace(claim, adjacency="add-remove")  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "give one claim"),
+        ({"epsilon": 1.0, "claim": GaussianDP(1.0)}, "give one claim"),
+        ({"claim": GaussianDP(1.0), "adjacency": "replace"}, "not stated"),
+        ({"claim": GaussianDP(1.0, "replace")}, "must be the same"),
+    ],
+)
+def test_one_claim_with_the_adjacency_of_the_neighbours_is_needed(how: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        check_release(lambda rows, rng: 0.0, np.arange(9.0), **how)

@@ -7,7 +7,7 @@ promise lies in the family, and says nothing of others. A new family is one clas
 from canaria.claims.families._approximate import Approximate
 from canaria.claims.families._base import Family, require_constant, tested, written
 from canaria.claims.families._dpsgd import DpSgdFamily
-from canaria.claims.families._named import family_of, parse_family
+from canaria.claims.families._named import family_of, parse_claim, parse_family
 from canaria.claims.families._noise import Gaussian, Laplace
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "family_of",
+    "parse_claim",
     "parse_family",
     "require_constant",
     "tested",

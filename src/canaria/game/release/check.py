@@ -18,7 +18,8 @@ from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed, generator, global_state_kept
 from canaria.bounds import Result
-from canaria.claims import ApproximateDP
+from canaria.claims import ApproximateDP, Claim, require_same_adjacency
+from canaria.claims.base import for_neighbours
 from canaria.game.release.learning import Sign
 from canaria.game.release.neighbours import DataSet, Pair, copied, neighbours_of
 from canaria.game.release.runs import Runner
@@ -40,8 +41,9 @@ def check_release(
     fit: Callable[[Any, np.random.Generator], Any],
     data: DataSet,
     *,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
+    claim: Claim | None = None,
     adjacency: str = "add-remove",
     unit: Hashable = None,
     neighbours: Sequence[tuple[Any, Any]] = (),
@@ -61,6 +63,8 @@ def check_release(
         data: A data frame, an array, or a list of rows.
         epsilon: The claimed epsilon.
         delta: The claimed delta.
+        claim: In place of both, another claim, such as `ZeroConcentratedDP(0.5)`. Of a curve, one point is
+            tested.
         adjacency: The neighbours that the claim is about: "add-remove" or "replace".
         unit: The column that names the user, client or group, if all rows of one are protected together.
         neighbours: Pairs of data sets of your own, tried first.
@@ -84,9 +88,7 @@ def check_release(
         'refuted'
 
     """
-    claim = ApproximateDP(epsilon, delta, checks.adjacency(adjacency))
-    if adjacency == "unspecified":
-        raise InputError('adjacency must be "add-remove" or "replace": it says which neighbours are made')
+    stated = _stated(claim, epsilon, delta, adjacency)
     if not callable(fit):
         raise InputError(f"fit must be a function fit(data, rng), got {shown(fit)}")
     seed = rng if isinstance(rng, int) else int(generator(rng, _PURPOSE).integers(2**63))
@@ -95,7 +97,7 @@ def check_release(
     left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
     trials = Check(
         run=Runner(fit),
-        claim=claim,
+        claim=stated,
         confidence=checks.confidence(confidence),
         most=checks.integer("runs", runs, _LEAST),
         until=time.perf_counter() + left,
@@ -108,12 +110,25 @@ def check_release(
     how = "" if adjacency == "add-remove" else f", adjacency={adjacency!r}"
     how += "" if unit is None else f", unit={unit!r}"
     return replace(
-        trials.bound.result(claim, name=_name(fit)),
+        trials.bound.result(stated, name=_name(fit)),
         facts=_facts(trials, fit, f"{how}, rng={seed}"),
         remarks=tuple(_remarks(trials)),
         tested=_tested(trials, tested),
         seed=seed,
     )
+
+
+def _stated(claim: Claim | None, epsilon: float | None, delta: float, adjacency: str) -> Claim:
+    """The claim that is checked, with the adjacency of the neighbours."""
+    if checks.adjacency(adjacency) == "unspecified":
+        raise InputError('adjacency must be "add-remove" or "replace": it says which neighbours are made')
+    if (claim is None) == (epsilon is None):
+        raise InputError("give one claim: epsilon (and delta), or claim")
+    if claim is None:
+        assert epsilon is not None
+        return ApproximateDP(epsilon, delta, adjacency)
+    require_same_adjacency(adjacency, claim.adjacency)
+    return for_neighbours(claim, adjacency)
 
 
 def _own_pairs(neighbours: Sequence[tuple[Any, Any]]) -> list[Pair]:
@@ -179,7 +194,7 @@ def _remarks(trials: Check) -> list[str]:
         elif best.in_a_row >= _ALWAYS:
             found.append(f"{story}; every guess was right for {best.in_a_row} runs: more runs show more")
     found += [
-        f"{name}, so no release was tested there: {_listed(words)}; whoever sees this learns of such data"
+        f"{name}, so no release was tested there: {_listed(words)}; an error that others see reveals them"
         for name, words in trials.refused.items()
     ]
     if trials.sizes:

@@ -12,7 +12,7 @@ import numpy as np
 from canaria._core.errors import InputError
 from canaria._core.progress import tell
 from canaria.bounds import Bound, lower_bound
-from canaria.claims import ApproximateDP
+from canaria.claims import Claim
 from canaria.evidence import Bets
 from canaria.game.release.learning import Learner
 from canaria.game.release.look import Numbers, moved, promised, row_counts
@@ -81,7 +81,7 @@ class Check:
     """
 
     run: Runner
-    claim: ApproximateDP
+    claim: Claim
     confidence: float
     most: int
     until: float
@@ -157,7 +157,8 @@ class Check:
         """The bound by all guesses so far. Each run is one hidden bit; their most is fixed before any."""
         # Without a guess there is a bet of 1/2, which no claim takes.
         evidence = Bets(self._confidences or [0.5], self._hits or [False], self.most)
-        return lower_bound(evidence, self.claim.delta, self.confidence, adjacency=self.claim.adjacency)
+        delta = self.claim.point(self.most).delta
+        return lower_bound(evidence, delta, self.confidence, adjacency=self.claim.adjacency)
 
     @property
     def unread(self) -> str:
