@@ -32,14 +32,14 @@ def refused(*words: str) -> str:
 def test_help_fits_a_screen_shows_an_example_and_offers_json(verb: str) -> None:
     shown = run(verb, "--help")
     assert f"Example: canaria {verb}" in shown
-    assert " --json " in shown
+    assert " --json " in shown or verb == "split"  # which prints no result
     assert shown.count("\n") <= 26
 
 
 def test_help_of_all_fits_a_screen() -> None:
     shown = run("--help")
     assert "Example: canaria" in shown
-    assert shown.count("\n") <= 27
+    assert shown.count("\n") <= 29
     assert "..." not in shown.partition("Commands:")[2]
     assert all(verb in shown for verb in VERBS)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from canaria import Counts, InputError, audit_scores, many_runs, play
@@ -102,6 +103,29 @@ def test_classic_auditing_of_a_function() -> None:
     game = many_runs(sloppy_mean, [0.0] * 9, 3, (0.0, 1.0), 1000, score=lambda output: output, rng=0)
     assert game.adjacency == "replace"
     assert game.bound().epsilon > 0.5
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray, pd.DataFrame])
+def test_classic_auditing_of_two_data_sets(kind: Any) -> None:
+    """The mean of ages that are not clipped; runs that change their data do not change those of others."""
+
+    def mean(rows: Any, rng: np.random.Generator) -> float:
+        assert type(rows) is type(base)
+        found = float(np.mean(rows)) + rng.laplace(scale=5.0)
+        if isinstance(rows, pd.DataFrame):
+            rows.iloc[0] = 1e9
+        else:
+            rows[0] = 1e9
+        return found
+
+    base, more = kind([30.0, 40.0, 35.0]), kind([30.0, 40.0, 35.0, 900.0])
+    game = many_runs(mean, pair=(base, more), repetitions=300, score=float, rng=0)
+    assert game.adjacency == "add-remove"
+    assert game.bound().epsilon > 3
+    assert many_runs(mean, pair=(base, kind([0, 1.0, 2.0])), score=float, rng=0).adjacency == "replace"
+    assert (
+        many_runs(mean, pair=(base, kind([30.0, 40.0, 35.0, 35.0])), score=float, rng=0).bound().epsilon == 0
+    )
 
 
 def test_classic_auditing_is_tight_where_one_run_is_blind() -> None:
@@ -267,6 +291,9 @@ def broken(data: Any, rng: Any) -> Any:
         ),
         (lambda: many_runs(lambda d, r: d, [1, 2], 0), "pair and score must be given"),
         (lambda: many_runs(Xor(), [1, -1], 0, pair=(1, 2)), "pair and score go with a function"),
+        (lambda: many_runs(lambda d, r: d), "pair and score must be given"),
+        (lambda: many_runs(lambda d, r: d, pair=(1, 2), score=float), "two data sets that have a length"),
+        (lambda: many_runs(lambda d, r: d, [1, 2], pair=(1, 2), score=float), "index must be"),
         (lambda: many_runs(Xor(), 3, 0), "base must be a sequence of elements, got 3"),
         (lambda: play(Xor(), None, "ranked", 10), "rule must be a rule such as Ranked"),
         (lambda: play(Xor(), None, Ranked, 10), "rule must be a rule such as Ranked"),

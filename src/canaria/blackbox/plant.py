@@ -260,7 +260,7 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
     columns = [list(getattr(source, "columns", [])) for source in sources]
     if any(names != columns[0] for names in columns):
         raise ValueError(f"columns differ: {columns}")
-    joined = pd.concat(sources, ignore_index=True)
+    joined = pd.concat(_with_all_categories(sources), ignore_index=True)
     # Convert a series to a frame of one column, so that cells of both are copied in one way.
     frame: Any = joined.to_frame() if isinstance(joined, pd.Series) else joined
     for place, kind in enumerate(frame.dtypes):
@@ -270,6 +270,27 @@ def _join_frames(sources: Sequence[Any], order: Integers) -> Any:
             frame.isetitem(place, pd.Series(cells, frame.index, dtype=object))
     taken = frame.iloc[order].reset_index(drop=True)
     return taken.iloc[:, 0].rename(joined.name) if isinstance(joined, pd.Series) else taken
+
+
+def _with_all_categories(sources: Sequence[Any]) -> list[Any]:
+    """Give columns of categories those of all sources, or pandas would join them to objects."""
+    import pandas as pd
+
+    tables = [pd.DataFrame(source) for source in sources]
+    for place in range(tables[0].shape[1]):
+        kinds = [table.dtypes.iloc[place] for table in tables]
+        if not all(isinstance(kind, pd.CategoricalDtype) and not kind.ordered for kind in kinds):
+            continue
+        if len({kind.categories.dtype for kind in kinds}) > 1:
+            continue
+        named = [value for kind in kinds for value in kind.categories]
+        for table in tables:
+            column: Any = table.iloc[:, place]
+            table.isetitem(place, column.cat.set_categories(list(dict.fromkeys(named))))
+    return [
+        table.iloc[:, 0] if isinstance(source, pd.Series) else table
+        for source, table in zip(sources, tables, strict=True)
+    ]
 
 
 def _join_hugging_face(sources: Sequence[Any], order: Integers) -> Any:

@@ -22,6 +22,7 @@ from canaria.cli import (
     compare,
     demo,
     gaps,
+    gate,
     plan,
     report,
     reproduce,
@@ -53,6 +54,8 @@ app = typer.Typer(
 app.command("bound")(bound.bound)
 app.command("scores")(scores.scores)
 app.command("check")(check.check)
+app.command("split")(gate.split)
+app.command("gate")(gate.gate)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("audit-program")(audit_program.audit_program)

@@ -1,4 +1,4 @@
-"""Loads `module:function` as named on the command line, never as named in a file."""
+"""Loads what the command line names: functions, never as named in a file, and tables."""
 
 import importlib
 import sys
@@ -24,3 +24,19 @@ def load_function(text: str) -> Callable[..., Any]:
     if not callable(found):
         raise InputError(f"module:function must name a function that exists, got {shown(text)}")
     return found  # type: ignore[no-any-return]
+
+
+def read_table(name: str, file: Path) -> Any:
+    """The data in a file, as a frame or an array; `name` is that of the option."""
+    from canaria._core.extras import needed_for
+
+    try:
+        if file.suffix == ".npy":
+            import numpy as np
+
+            return np.load(file, allow_pickle=False)
+        with needed_for("a table", "frames"):
+            import pandas as pd
+        return pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name} cannot be read: {shown(str(error))}") from None

@@ -1,7 +1,7 @@
 """`canaria check`: look for a release that tells neighbouring data sets apart too well."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -35,13 +35,13 @@ def check(
     Example: canaria check release:fit --data people.csv --epsilon 1
     """
     from canaria.claims import parse_claim
-    from canaria.cli._load import load_function
+    from canaria.cli._load import load_function, read_table
     from canaria.game import check_release
 
     require_result_file(out, [data])
     fit = load_function(function)
     with working("reading data"):
-        rows = _read(Path(data))
+        rows = read_table("--data", Path(data))
     finish(
         lambda: check_release(
             fit,
@@ -58,20 +58,3 @@ def check(
         out,
         on="checking",
     )
-
-
-def _read(file: Path) -> Any:
-    """The data in a file, as a frame or an array."""
-    from canaria._core.errors import InputError, shown
-    from canaria._core.extras import needed_for
-
-    try:
-        if file.suffix == ".npy":
-            import numpy as np
-
-            return np.load(file, allow_pickle=False)
-        with needed_for("a table", "frames"):
-            import pandas as pd
-        return pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
-    except (OSError, ValueError) as error:
-        raise InputError(f"--data cannot be read: {shown(str(error))}") from None
