@@ -31,7 +31,7 @@ def test_ours_hold(name: str, most: int) -> None:
     assert not matrix.over_claiming, matrix.verdict
     assert not any(cell.errors for cell in matrix.cells)
     played = {cell.case.name for cell in matrix.cells}
-    own = [{"planted"}, {"training"}, {"rr-0", "burst-0", "first-positive"}]
+    own = [{"planted"}, {"training"}, {"counted"}, {"rr-0", "burst-0", "first-positive"}]
     own.append({"rr-0", "first-positive", "curve-luck-0.6-200"})
     assert any(played >= cases for cases in own)
 

@@ -67,7 +67,7 @@ class Auditor(ABC):
     Attributes:
         name: The name in tables.
         known: The bits that scores may use besides the output: "nothing", "earlier" or "others".
-        audited: "training" or "black box" for audits of such a run; empty for audits of scores.
+        audited: "training", "black box" or "release" for audits of such a run; empty for audits of scores.
         family: The family of claims that the auditor assumes; empty if its bounds are for every mechanism.
         pace: The share of the requested claims that the auditor gets; slow auditors get fewer.
         control: Whether the auditor is invalid on purpose, to show that the laboratory detects it.
@@ -114,7 +114,7 @@ class Case:
         known: The bits that scores use besides the output: "nothing", "earlier" or "others".
         fair: Whether the bits are independent fair coins. If not, no auditor is to blame for false claims.
         listed: Whether the list is sorted by the bits, so that no auditor may use its order.
-        audited: The kind of audit if it is not only of scores: "training" or "black box".
+        audited: The kind of audit if it is not only of scores: "training", "black box" or "release".
         family: The family of claims to which the true one belongs, for auditors that assume it; else empty.
 
     Example:

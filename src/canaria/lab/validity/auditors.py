@@ -161,7 +161,7 @@ class Several(Auditor):
 
 @dataclass(frozen=True)
 class Attached(Auditor):
-    """An audit of a training run or of planted canaries, used as a user would."""
+    """An audit of a training run, of planted canaries or of a release, used as a user would."""
 
     adaptive: bool = False
 
@@ -301,6 +301,7 @@ OURS: Final = (
     Attached("training", audited="training"),
     Attached("training, adaptive", adaptive=True, audited="training"),
     Attached("black box", audited="black box"),
+    Attached("check of a release", audited="release"),
 )
 """All kinds of evidence, by the rules that lead to them, and all kinds of audits."""
 

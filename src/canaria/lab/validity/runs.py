@@ -1,4 +1,4 @@
-"""Cases that run a whole audit: recorded training runs, and canaries planted in data.
+"""Cases that run a whole audit: recorded training runs, canaries planted in data, and checks of a release.
 
 Their epsilon is exact without an accountant: at sample rate 1 the steps of DP-SGD are one Gaussian mechanism,
 one subsampled step has a privacy profile in closed form, and that of a shuffled pass is an integral.
@@ -16,6 +16,7 @@ from canaria._core.arrays import Floats
 from canaria.blackbox.plant import Planted, plant
 from canaria.bounds.bound import Bound
 from canaria.claims.noise import gaussian_epsilon
+from canaria.game.release import check_release
 from canaria.lab.validity._games import Case, Draw, Games, Shape, coins, drawing
 from canaria.mechanisms.dpsgd import log_likelihoods_of
 from canaria.training.canaries.designs import Dirac
@@ -27,6 +28,7 @@ from canaria.training.recording import Recording
 _DELTA: Final = 1e-3
 _SIGMA: Final = 1.5
 _NODES: Final = 121
+_CHECK_RUNS: Final = 100
 
 
 @drawing
@@ -167,6 +169,38 @@ def black_box(shape: Shape, rng: np.random.Generator, level: float, form: str, e
     return Games(scores, bits, tuple(runs))
 
 
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """A noisy count of rows, at its exact epsilon, that `check_release` looks at with few runs."""
+
+    epsilon: float
+
+    def bound(self, delta: float, confidence: float, rng: np.random.Generator) -> Bound:
+        """The bound of a check that chooses its neighbours."""
+
+        def count(rows: npt.NDArray[np.int64], stream: np.random.Generator) -> float:
+            return len(rows) + stream.laplace(scale=1 / self.epsilon)
+
+        found = check_release(
+            count,
+            np.arange(20),
+            epsilon=self.epsilon,
+            delta=delta,
+            runs=_CHECK_RUNS,
+            confidence=confidence,
+            rng=rng,
+        )
+        return found.bound
+
+
+@drawing
+def counted(shape: Shape, rng: np.random.Generator, level: float, epsilon: float) -> Games:
+    """Noisy counts of rows, by runs on two data sets of which one has a row more."""
+    bits = coins(shape, rng)
+    released = (bits > 0) + rng.laplace(scale=1 / epsilon, size=shape)
+    return Games(released, bits, (Checked(epsilon),) * shape[0])
+
+
 def _run(name: str, about: str, epsilon: float, draw: Draw, audited: str = "training") -> Case:
     delta = _DELTA if audited == "training" else 0.0
     return Case(name, about, draw, epsilon, delta=delta, pace=0.2, audited=audited)
@@ -185,4 +219,5 @@ RUNS: Final = (
     _run(
         "zeroed-out", "canaries with weights, noisy column sums", 2.0, black_box("zero-out", 2.0), "black box"
     ),
+    _run("counted", "a noisy count, on two data sets", 1.0, counted(1.0), "release"),
 )
