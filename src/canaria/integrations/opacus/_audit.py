@@ -154,6 +154,7 @@ class Audit(Recorded):
             *self.draws.contradictions(),
             *(steps.injection.contradictions() or self._probed or ()),
             *steps.weights.contradictions(),
+            *steps.residuals.contradictions(),
         )
         return tuple(dict.fromkeys((*self._earlier, *now)))
 

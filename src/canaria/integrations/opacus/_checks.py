@@ -79,7 +79,8 @@ def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, in
 
 def _has_stepped(optimizer: DPOptimizer) -> bool:
     """Whether the optimizer has made a step. Some, such as Adagrad, have a state of step 0 at first."""
-    return any(float(one.get("step", 1)) > 0 for one in optimizer.state.values())
+    # Reading the state of a parameter leaves an empty one.
+    return any(float(one.get("step", 1)) > 0 for one in optimizer.state.values() if one)
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:

@@ -276,7 +276,7 @@ def rows_waiting(optimizer: DPOptimizer) -> int:
     """
     name = "_norm_sample" if clips_by_ghost(optimizer) else "grad_sample"
     held = (getattr(parameter, name, None) for parameter in optimizer.params)
-    return max((len(of_rows) for of_rows in held if isinstance(of_rows, Tensor)), default=0)
+    return next((len(of_rows) for of_rows in held if isinstance(of_rows, Tensor)), 0)
 
 
 def per_sample_gradients(parameter: Tensor) -> Tensor:

@@ -135,6 +135,8 @@ class Draws:
         self._training: _Pass | None = None
         self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
+        self._sizes: list[int] = []
+        self._reached: list[int] = []
         self._closed = False
         self._batches: Batches | None = Batches(_samplers.rows_of_process(loader))
         self._stretches = stretches
@@ -167,6 +169,7 @@ class Draws:
                     self._batches.end(drawn)
             else:
                 this.batches += 1
+                self._sizes.append(len(rows))
                 self._test(rows if places is None else places[rows], drawn)
                 if self._followed:
                     self._drawn.append(rows)
@@ -197,12 +200,13 @@ class Draws:
         if self._stretches is not None:
             self._stretches.add(positions)
 
-    def count_step(self) -> None:
-        """Count a step, made of a batch of the newest pass that has one left.
+    def count_step(self, rows: int) -> None:
+        """Count a step of so many rows (0 if unknown), made of a batch of the newest pass that has one left.
 
         If the previous training pass has a batch left too, either training left it, or the loader was only
         inspected; the next draw decides. (With workers, remaining batches were prefetched.)
         """
+        self._reached.append(rows)
         newest = next((one for one in reversed(self._passes) if self._could_feed(one)), None)
         now = self._training
         if newest is None:
@@ -250,7 +254,30 @@ class Draws:
                 f"{left} batches were drawn without a step of their own, but the accountant assumes one for "
                 "each: batches were accumulated without BatchMemoryManager, or left out",
             )
+        if more := self._more_rows():
+            return (more,)
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
+
+    def _more_rows(self) -> str:
+        """The contradiction if steps were made of more rows than were drawn for them; else empty.
+
+        Which batch a step was made of is not always known. But if each step has at most the rows of a batch
+        of its own, the largest step has at most those of the largest batch, the second those of the second,
+        and so on. Steps of fewer rows, as if a program leaves rows out by what is in them, are no fault.
+        """
+        if self._begun or self._sampling.accumulated > 1:
+            return ""
+        largest = sorted(self._sizes, reverse=True)
+        steps = sorted(self._reached, reverse=True)
+        pairs = zip(steps, [*largest, *[0] * (len(steps) - len(largest))], strict=False)
+        reached, drawn = next(((one, other) for one, other in pairs if one > other), (0, 0))
+        if not reached:
+            return ""
+        return (
+            f"{sum(steps)} rows reached the optimizer, at most {sum(largest)} were drawn, and a step had "
+            f"{reached} rows where the sampler drew {drawn}: rows are repeated, or come from elsewhere, and "
+            "each adds up to a clip norm that the accountant does not count"
+        )
 
     def _unused(self, one: _Pass, last: _Pass) -> int:
         """The number of batches of a pass that may be without a step because training left the pass early.

@@ -25,12 +25,14 @@ from canaria.integrations.opacus._internals import (
     is_together,
     layer_norms,
     processes,
+    rows_waiting,
     sum_waits,
     waiting_batches,
 )
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._ranks import Ranks
 from canaria.integrations.opacus._reads import Reads
+from canaria.integrations.opacus._residuals import Residuals
 from canaria.integrations.opacus._rounding import Rounded
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of, sampled_rows
@@ -103,6 +105,8 @@ class Steps:
         # program has an optimizer of that class as well. Only the outer call counts.
         self._depth = 0
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
+        self.residuals = Residuals(given.optimizer, alone=not (self._several or self._together))
+        self._rows = 0
         self.reads = Reads(given.optimizer)
         self._now: Stated | None = None
         self._own: Tensor | None = None
@@ -182,6 +186,7 @@ class Steps:
         earlier = self._clip_norm if self._clip_norm and sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
+        self._rows += rows_waiting(self._optimizer)
         self.injection.before_clipping()
 
     def _begin_step(self) -> None:
@@ -196,12 +201,14 @@ class Steps:
         self._clip_norm = self._clip_norm or clip_norm
         places = self.injection.places
         self._own = self.injection.before_noise(min(clip_norm, self._clip_norm))
+        self.residuals.before_noise()
         if self.count < FIRST and not self._several:
             del self.sums_at_witnesses[self.count :]  # those of a step that was begun and not finished
             self.sums_at_witnesses.append(places.read_witnesses() / self._clip_norm)
         self.rounded.note_size(places, self.settings.noise(), clip_norm)
         self._waits, self._now = True, None
-        self.draws.count_step()
+        self.draws.count_step(self._rows)
+        self._rows = 0
 
     def _require_as_attached(self) -> None:
         if not self._ghost and waiting_batches(self._optimizer.params[0]):
@@ -295,6 +302,7 @@ class Steps:
         everybody = self._reduced_sums() if self._several else None
         scale = divisor(self._optimizer)
         places.subtract_gradients(scale)
+        self.residuals.after_noise(scale, now.noise * self._clip_norm)
         share = self.injection.share
         clip_norm, self._clip_norm = self._clip_norm * share, 0.0
         rounding = places.rounding(scale)

@@ -4,6 +4,8 @@ Noise protects the gradient that the private optimizer uses. Any other change of
 layer under a plain optimizer, plain steps between private epochs, a manual change. So a checksum of each
 trainable parameter is taken after each private step and again before the next one. Both must be equal.
 
+What the optimizer keeps between steps, such as momentum, is compared in the same way.
+
 A checksum is the sum of the bits of all weights, read as integers. Any change of a single bit changes it, but
 a permutation does not. It is computed on the device of the weights, without waiting for the result.
 
@@ -40,6 +42,8 @@ _WAITING: Final = 64
 """Checksums are fetched from the device in groups of this many steps, since waiting takes time."""
 _HARMLESS: Final = "which leaks without limit unless it uses only noisy gradients, weights or public data"
 _DECLARE: Final = "if so, say changes_weights=True when you attach"
+_WHOLE: Final = -1
+"""The key of a checksum over the whole state."""
 _SHOWN: Final = 3
 """The number of names that are listed."""
 _audited: "weakref.WeakSet[DPOptimizer]" = weakref.WeakSet()
@@ -71,6 +75,9 @@ class Weights:
         self._moved: dict[int, int] = {}
         self._buffers: dict[str, Tensor] = {}
         self._frozen: dict[str, int] = {}
+        self._state: dict[int, int] = {}
+        self._states: set[int] = set()
+        self._state_changed = 0
         self._gradients: list[int] = []
         self._gradients_changed = 0
 
@@ -79,6 +86,7 @@ class Weights:
         if not self._watched:
             self._begin()
             return
+        self._compare_state()
         if self._versions != self._written():
             self._thorough = True
         if not self._open:
@@ -95,6 +103,8 @@ class Weights:
     def after_step(self) -> None:
         """Call this after the private optimizer has changed the weights."""
         self._steps += 1
+        self._state = self._state_now()
+        self._states.add(self._state.get(_WHOLE, 0))
         self._versions = self._written()
         few = self._costly and self._steps > _FIRST and not self._thorough
         self._open = not few or self._steps % _ONE_OF == 0
@@ -105,6 +115,27 @@ class Weights:
         """Call this after all hooks: later changes of gradients by the optimizer's own step are allowed."""
         if self._gradients and self._gradients != self._gradients_now(self._steps + 1):
             self._gradients_changed = self._steps + 1
+
+    def _compare_state(self) -> None:
+        """Note if something changed what the optimizer keeps between steps.
+
+        A state that it had after an earlier step was restored from a copy, which leaks nothing new.
+        """
+        now = self._state_now()
+        changed = any(self._state.get(key, value) != value for key, value in now.items())
+        if changed and not self._state_changed and now.get(_WHOLE) not in self._states:
+            self._state_changed = self._steps
+
+    def _state_now(self) -> dict[int, int]:
+        """A checksum of what the optimizer keeps; later, on a GPU, torch's counter of each tensor."""
+        held = [value for one in self._optimizer.state.values() for value in one.values()]
+        tensors = [value for value in held if isinstance(value, Tensor)]
+        if self._costly and self._steps > _FIRST:
+            return {id(one): one._version for one in tensors}
+        found: dict[torch.device, list[Tensor]] = {}
+        for one in tensors:
+            found.setdefault(one.device, []).append(one)
+        return {_WHOLE: sum(int(checksum_of(some)) for some in found.values())}
 
     def _gradients_now(self, step: int) -> list[int]:
         """A checksum of the gradients; on a GPU, after the first steps, torch's version counters.
@@ -187,6 +218,11 @@ class Weights:
             found.append(
                 f"a hook of the optimizer changed gradients after noise was added, first in step "
                 f"{self._gradients_changed}, {_HARMLESS}"
+            )
+        if self._state_changed:
+            found.append(
+                f"the state of the optimizer, such as its momentum, changed after step {self._state_changed} "
+                f"by something other than its steps, {_HARMLESS}"
             )
         return found if self._declared else [f"{one}; {_DECLARE}" for one in found]
 

@@ -1,0 +1,61 @@
+"""What each step adds to the clipped sum, over the first weights of every parameter."""
+
+from typing import Final
+
+import numpy as np
+import torch
+from opacus.optimizers import DPOptimizer
+from torch import Tensor
+
+from canaria.integrations.opacus._places import FINE
+from canaria.training.conformance.residuals import beside_the_noise
+
+_MOST: Final = 2**18
+"""Weights of a parameter. A copy of all would need as much memory as the model."""
+_FIRST: Final = 64
+_ONE_OF: Final = 16
+"""All of the first steps are read, and one of so many later ones: reading takes 0.1 ms on a GPU."""
+
+
+class Residuals:
+    """Reads the sum before noise and after it, if all of both is in this process and in single precision."""
+
+    def __init__(self, optimizer: DPOptimizer, *, alone: bool) -> None:
+        self._parameters = [p for p in optimizer.params if p.dtype in FINE] if alone else []
+        self._sizes = [min(parameter.numel(), _MOST) for parameter in self._parameters]
+        self._before: Tensor | None = None
+        self._seen: list[Tensor] = []
+        self._steps = 0
+
+    def before_noise(self) -> None:
+        """Call this when the clipped sum is complete."""
+        due = self._steps < _FIRST or self._steps % _ONE_OF == 0
+        self._steps += 1
+        self._before = self._flat("summed_grad") if due and self._parameters else None
+
+    def after_noise(self, scale: float, deviation: float) -> None:
+        """Call this when the gradient is the noisy sum divided by `scale`; noise has this deviation."""
+        before, self._before = self._before, None
+        after = None if before is None else self._flat("grad")
+        if before is None or after is None or deviation <= 0:
+            return
+        noise = torch.sub(after * scale, before) / deviation
+        along = noise @ before / before.norm().clamp(min=torch.finfo(before.dtype).tiny)
+        lengths = torch.stack(torch._foreach_norm(torch.split(noise, self._sizes)))
+        self._seen.append(torch.cat([along[None], lengths.square()]))
+
+    def _flat(self, name: str) -> Tensor | None:
+        """The first weights of each parameter, one after the other; None if one has no such tensor."""
+        held = [getattr(parameter, name, None) for parameter in self._parameters]
+        parts = [(one, size) for one, size in zip(held, self._sizes, strict=True) if one is not None]
+        if len(parts) < len(held):
+            return None
+        return torch.cat([one.detach().reshape(-1)[:size] for one, size in parts])
+
+    def contradictions(self) -> tuple[str, ...]:
+        """What is wrong with the noise, in words."""
+        if not self._seen:
+            return ()
+        seen = torch.stack(self._seen).double().cpu().numpy()
+        seen = seen[np.isfinite(seen).all(axis=1)]
+        return beside_the_noise(seen[:, 0], seen[:, 1:], np.array(self._sizes, dtype=np.float64))

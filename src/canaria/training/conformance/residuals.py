@@ -1,0 +1,57 @@
+"""Whether what a step adds to the clipped sum is noise alone: no part of the sum, and of random length.
+
+Given the past, Gaussian noise has no preferred direction, and the sum of the step is known before it. So its
+share along the sum is standard normal, and the squares of its numbers add up to chi-squared. Canaries see a
+sum that comes out larger, or noise that is scaled to a length, only by a little; the whole sum shows it.
+"""
+
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from canaria._core.arrays import Floats
+
+LEAST_CHANCE: Final = 1e-6
+"""Correct training is accused with at most this probability by each test."""
+_LEAST_STEPS: Final = 5
+_LEAST_WEIGHTS: Final = 30
+"""Below it, chi-squared is not near a normal law, as is assumed for its spread."""
+_LEAKS: Final = "which leaks unless it is made of noisy gradients or public data"
+
+
+def beside_the_noise(along: Floats, lengths: Floats, sizes: Floats) -> tuple[str, ...]:
+    """What is wrong with the noise of these steps, in words.
+
+    Args:
+        along: For each step, the scalar product of the noise and the unit vector of the sum.
+        lengths: For each step and parameter, the sum of squares of the noise. The unit of the noise does not
+            matter, if it is that of `along` and the same in all steps.
+        sizes: The number of weights of each parameter.
+    """
+    if len(along) < _LEAST_STEPS:
+        return ()
+    deviations = np.sqrt(lengths.sum(axis=1) / sizes.sum())
+    found = []
+    if (deviations > 0).all():
+        # The rms of the same noise is the unit, so that another noise multiplier is not the cause.
+        score = float((along / deviations).sum() / np.sqrt(len(along)))
+        # One side: a sum that comes out smaller than it was, as by shrinking noisy gradients, leaks less.
+        if stats.norm.sf(score) < LEAST_CHANCE:
+            found.append(
+                f"noisy sums hold more of the rows than the clipped sums do, by {score:.0f} standard errors: "
+                f"a part of the gradients was added after clipping, or the sum was scaled, {_LEAKS}"
+            )
+    large = sizes >= _LEAST_WEIGHTS
+    for squares, counts in ((lengths[:, large], sizes[large]), (lengths.sum(1)[:, None], sizes.sum()[None])):
+        if len(counts) == 0 or (squares <= 0).any():
+            continue
+        # Each has mean n and variance 2n. The mean is that of the steps, whatever the noise multiplier is.
+        spread = ((squares / squares.mean(axis=0) - 1) ** 2).sum(axis=0) * counts / 2
+        if stats.chi2.cdf(spread.sum(), (len(along) - 1) * len(counts)) < LEAST_CHANCE:
+            found.append(
+                "the noise of a step always has the same length, so whoever knows the other rows can tell "
+                "the sum exactly: noise was scaled by its own norm or deviation"
+            )
+            break
+    return tuple(found)

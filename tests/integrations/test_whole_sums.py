@@ -1,0 +1,130 @@
+"""Faults that canaries hardly see: more rows than were drawn, a part of the sum beside the noise, and others.
+
+Each fault once passed with "training matches what was stated". Correct training is accused by each of these
+tests with probability at most 1e-6.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.integrations.test_signed_verdicts import DELTA, Training
+
+Loop = Callable[[Training], object]
+
+
+def steps_of(train: Training, batch: Callable[[Any, Any], tuple[Any, Any]], epochs: int = 2) -> Training:
+    """Training whose batches are changed before the forward pass."""
+    for _ in range(epochs):
+        for drawn in train.loader:
+            features, labels = batch(*drawn)
+            train.optimizer.zero_grad()
+            nn.functional.cross_entropy(train.model(features), labels).backward()
+            train.optimizer.step()
+    return train
+
+
+def noise_changed(train: Training, change: Callable[[Any], None]) -> Training:
+    """Training in which `change` is called for each parameter after noise was added."""
+    add_noise = train.optimizer.add_noise
+
+    def changed() -> None:
+        add_noise()
+        for parameter in train.optimizer.params:
+            change(parameter)
+
+    train.optimizer.add_noise = changed
+    return train.train()
+
+
+def of_one_length(parameter: Any) -> None:
+    total = parameter.summed_grad.view_as(parameter)
+    noise = parameter.grad - total
+    parameter.grad = total + noise * noise.numel() ** 0.5 / noise.norm()
+
+
+def larger_sum(parameter: Any) -> None:
+    parameter.grad = parameter.grad + 0.5 * parameter.summed_grad.view_as(parameter)
+
+
+def other_momentum(train: Training) -> None:
+    """Something is added to the momentum of Adam; a real program would add raw gradients."""
+    for parameter in train.optimizer.params:
+        train.optimizer.state[parameter]["exp_avg"] += 0.01 * torch.ones_like(parameter)
+
+
+def with_adam(train: Training, between: Loop) -> Training:
+    return Training(kind=lambda p: torch.optim.Adam(p, lr=0.01)).attach().train(between=between)
+
+
+TWICE = "a step had"
+FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
+    "rows twice": (lambda t: steps_of(t, lambda x, y: (x.repeat(2, 1), y.repeat(2))), TWICE),
+    "all rows": (lambda t: steps_of(t, lambda x, y: t.rows.tensors), TWICE),
+    "rows kept for later": (
+        lambda t: steps_of(t, lambda x, y: (torch.cat([x, t.rows[:20][0]]), torch.cat([y, t.rows[:20][1]]))),
+        TWICE,
+    ),
+    "a larger sum": (lambda t: noise_changed(t, larger_sum), "noisy sums hold more of the rows"),
+    "noise of one length": (lambda t: noise_changed(t, of_one_length), "always has the same length"),
+    "momentum": (lambda t: with_adam(t, other_momentum), "the state of the optimizer"),
+}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 20))])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_whole_sums_are_found(fault: str, seed: int) -> None:
+    train, words = FAULTS[fault]
+    result = train(Training(seed=seed).attach(rng=seed)).audit.report(delta=DELTA)
+    assert any(words in one for one in result.contradictions), result.contradictions
+    assert result.alarming
+
+
+def restored(train: Training) -> None:
+    """Goes back to the state of an earlier step, as after a step that was too large."""
+    optimizer = train.optimizer.original_optimizer
+    if train.steps % 5 == 1:
+        train.kept = copy.deepcopy(optimizer.state_dict())  # type: ignore[attr-defined]
+    elif train.steps % 5 == 3:
+        optimizer.load_state_dict(copy.deepcopy(train.kept))  # type: ignore[attr-defined]
+
+
+def read(train: Training) -> None:
+    for parameter in train.optimizer.params:
+        train.optimizer.state[parameter].get("exp_avg", torch.zeros(1)).norm()
+
+
+def shrunk(parameter: Any) -> None:
+    """Noisy gradients are made smaller, which needs no privacy."""
+    parameter.grad = parameter.grad * 0.7
+
+
+CORRECT: dict[str, Callable[[Training], Training]] = {
+    "state restored": lambda t: with_adam(t, restored),
+    "state read": lambda t: with_adam(t, read),
+    "rows left out by what is in them": lambda t: steps_of(t, lambda x, y: (x[x[:, 0] < 1], y[x[:, 0] < 1])),
+    "evaluated between": lambda t: t.train(between=lambda one: next(iter(one.loader))),
+}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, 20))])
+@pytest.mark.parametrize("training", CORRECT)
+def test_correct_training_is_not_accused(training: str, seed: int) -> None:
+    result = CORRECT[training](Training(seed=seed).attach(rng=seed)).audit.report(delta=DELTA)
+    words = ("a step had", "noisy sums hold", "the same length", "state of the optimizer")
+    assert not [one for one in result.contradictions if any(map(one.__contains__, words))]
+
+
+def test_a_state_that_was_read_before_the_first_step_is_no_step() -> None:
+    train = Training(kind=lambda p: torch.optim.Adam(p, lr=0.01))
+    read(train)
+    assert train.attach().train(epochs=1).audit.steps == 20
+
+
+def test_shrunken_noisy_gradients_hold_no_more_of_the_rows() -> None:
+    result = noise_changed(Training().attach(), shrunk).audit.report(delta=DELTA)
+    assert not [one for one in result.contradictions if "noisy sums hold" in one]
