@@ -22,6 +22,7 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
+from canaria.training.conformance.residuals import residual_of
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
@@ -91,6 +92,7 @@ class Loop(Recorded):
         self._rounding = 0.0
         self._witnessed: list[Floats] = []
         self._totals: list[Floats] = []
+        self._residuals: list[Floats] = []
 
     @property
     def steps(self) -> int:
@@ -208,8 +210,10 @@ class Loop(Recorded):
         if len(self._sums_of_first) < FIRST:
             self._sums_of_first.append(at(own, self._laid.witnesses) / self._clip)
             self._rounding = max(self._rounding, spacing(noisy_sum))
-        noise = [float((one - more / self._clip).sum()) for one, more in zip(left, added, strict=True)]
-        self._totals.append(np.array(noise)[self._laid.roles.whole])
+        noise = [one - more / self._clip for one, more in zip(left, added, strict=True)]
+        self._totals.append(np.array([float(one.sum()) for one in noise])[self._laid.roles.whole])
+        largest = max((float(np.abs(one).max(initial=0.0)) for one in own), default=0.0)
+        self._residuals.append(residual_of(noise, own, spacing(noisy_sum) * largest / self._clip))
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
@@ -236,7 +240,7 @@ class Loop(Recorded):
         """
         return self.recording(unfinished=unfinished).report(claimed, delta, confidence, **how)
 
-    def _recorded(self, unfinished: bool, **seen: Any) -> Recording:
+    def _recorded(self, unfinished: bool, *, beside: tuple[str, ...] = (), **seen: Any) -> Recording:
         if self._clipper is not None and self._faults is None:
             # Not before training: a clipper may keep a state, such as a mean of norms, that probes change.
             self._faults = self._clipper.faults()
@@ -246,6 +250,7 @@ class Loop(Recorded):
             contradictions=(
                 *count.contradictions,
                 *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()),
+                *beside,
             ),
             remarks=count.remarks,
             untested={"steps": count.untested},

@@ -11,6 +11,7 @@ from canaria.training.canaries.designs import TIES, derived
 from canaria.training.canaries.sampling import Sampling
 from canaria.training.canaries.witnesses import Seen
 from canaria.training.conformance.coincidences import usable
+from canaria.training.conformance.residuals import beside_the_noise
 from canaria.training.likelihood.accumulator import HELD, Accumulator, table_of
 from canaria.training.likelihood.correlated import Correlation
 from canaria.training.loop import Loop
@@ -113,7 +114,16 @@ class Recorder(Loop):
             witnessed=witnessed,
             sample_rate=self._rate,
             noise_multiplier=self._noise,
+            beside=self._beside_the_noise(),
         )
+
+    def _beside_the_noise(self) -> tuple[str, ...]:
+        """Not for correlated noise: the sum of a step depends on earlier noise, and so does its noise."""
+        sizes = np.array(self._leaves.sizes, dtype=np.float64)
+        # One number of each row is a rounding error, in clip norms so far.
+        unit = np.ones(2 + len(sizes))
+        unit[1] = 1 / max(self._noise, 1e-30)
+        return beside_the_noise(np.array(self._residuals) * unit, sizes) if self.steps else ()
 
     def _add_held(self) -> None:
         if len(self._held) < HELD:

@@ -96,3 +96,14 @@ def test_few_seeds_are_found(bits: int) -> None:
 def test_missing_noise_is_no_coincidence() -> None:
     assert coincidences(np.zeros((500, 3))) == 0
     assert near_ties(np.zeros((500, 2))) is None
+
+
+@pytest.mark.parametrize("parameters", [2, 3, 8])
+def test_noise_in_another_order_has_the_same_sums(parameters: int) -> None:
+    """Each second step has the noise of the one before, turned round and in reverse order."""
+    rng = np.random.default_rng(0)
+    sums = np.repeat(rng.normal(size=(25, parameters)), 2, axis=0)
+    sums[1::2] *= -1
+    sums += 1e-6 * rng.normal(size=sums.shape)
+    assert coincidences(sums) == 25
+    assert coincidences(rng.normal(size=(1000, parameters))) == 0

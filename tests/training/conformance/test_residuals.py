@@ -6,14 +6,16 @@ from scipy import stats
 
 from canaria._core.arrays import Floats
 from canaria.training.conformance import residuals
-from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.conformance.residuals import beside_the_noise, residual_of
 
 SIZES = np.array([50.0, 5.0, 4000.0])
 
 
-def drawn(rng: np.random.Generator, steps: int, unit: float = 1.0) -> tuple[Floats, Floats]:
-    lengths = np.stack([rng.chisquare(size, steps) for size in SIZES], axis=1)
-    return unit * rng.normal(size=steps), unit**2 * lengths
+def drawn(rng: np.random.Generator, count: int, unit: float = 1.0) -> Floats:
+    lengths = [rng.chisquare(size, count) for size in SIZES]
+    return np.stack(
+        [unit * rng.normal(size=count), np.zeros(count), *(unit**2 * one for one in lengths)], axis=1
+    )
 
 
 @pytest.mark.parametrize("chance", [1e-3, 1e-2, 0.1])
@@ -24,27 +26,33 @@ def test_gaussian_noise_is_accused_as_rarely_as_stated(
     monkeypatch.setattr(residuals, "LEAST_CHANCE", chance)
     rng = np.random.default_rng(0)
     accused = sum(
-        len(beside_the_noise(*drawn(rng, steps, unit), SIZES))
+        len(beside_the_noise(drawn(rng, steps, unit), SIZES))
         for steps, unit in zip(rng.integers(5, 60, 2000), 10 ** rng.uniform(-3, 3, 2000), strict=True)
     )
     assert stats.poisson.sf(accused - 1, 3 * 2000 * chance) > 1e-4
 
 
 def test_each_fault_is_named() -> None:
-    rng = np.random.default_rng(0)
-    along, lengths = drawn(rng, 40)
-    assert not beside_the_noise(along, lengths, SIZES)
-    assert not beside_the_noise(along - 3, lengths, SIZES)  # less of the rows
-    (more,) = beside_the_noise(along + 1.5, lengths, SIZES)
+    steps = drawn(np.random.default_rng(0), 40)
+    along, one_length, together = np.eye(5)[0], steps.copy(), steps.copy()
+    assert not beside_the_noise(steps, SIZES)
+    assert not beside_the_noise(steps - 3 * along, SIZES)  # less of the rows
+    (more,) = beside_the_noise(steps + 1.5 * along, SIZES)
     assert "noisy sums hold more of the rows" in more
-    one_length = np.broadcast_to(SIZES, lengths.shape)
-    (same,) = beside_the_noise(along, one_length, SIZES)
+    one_length[:, 2:] = SIZES
+    (same,) = beside_the_noise(one_length, SIZES)
     assert "always has the same length" in same
-    together = lengths * (SIZES.sum() / lengths.sum(axis=1))[:, None]  # of all parameters as one
-    assert beside_the_noise(along, together, SIZES) == (same,)
+    together[:, 2:] *= (SIZES.sum() / steps[:, 2:].sum(axis=1))[:, None]  # of all parameters as one
+    assert beside_the_noise(together, SIZES) == (same,)
 
 
-def test_few_steps_and_no_noise_say_nothing() -> None:
-    along, lengths = drawn(np.random.default_rng(0), 4)
-    assert beside_the_noise(along + 9, lengths, SIZES) == ()
-    assert beside_the_noise(np.zeros(9), np.zeros((9, 3)), SIZES) == ()
+def test_few_steps_coarse_numbers_and_no_noise_say_nothing() -> None:
+    steps = drawn(np.random.default_rng(0), 40) + 9 * np.eye(5)[0]
+    assert beside_the_noise(steps[:4], SIZES) == ()
+    assert beside_the_noise(steps + 0.1 * np.eye(5)[1], SIZES) == ()
+    assert beside_the_noise(np.zeros((9, 5)), SIZES) == ()
+
+
+def test_a_row_is_what_its_parts_are() -> None:
+    noise, total = [np.array([1.0, 2.0]), np.array([[3.0]])], [np.array([3.0, 0.0]), np.array([[4.0]])]
+    assert residual_of(noise, total, 0.5).tolist() == [(3 + 12) / 5, 0.5, 5.0, 9.0]

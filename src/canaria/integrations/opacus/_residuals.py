@@ -42,7 +42,8 @@ class Residuals:
         noise = torch.sub(after * scale, before) / deviation
         along = noise @ before / before.norm().clamp(min=torch.finfo(before.dtype).tiny)
         lengths = torch.stack(torch._foreach_norm(torch.split(noise, self._sizes)))
-        self._seen.append(torch.cat([along[None], lengths.square()]))
+        coarse = before.abs().amax() * torch.finfo(before.dtype).eps / deviation
+        self._seen.append(torch.cat([torch.stack([along, coarse]), lengths.square()]))
 
     def _flat(self, name: str) -> Tensor | None:
         """The first weights of each parameter, one after the other; None if one has no such tensor."""
@@ -57,5 +58,4 @@ class Residuals:
         if not self._seen:
             return ()
         seen = torch.stack(self._seen).double().cpu().numpy()
-        seen = seen[np.isfinite(seen).all(axis=1)]
-        return beside_the_noise(seen[:, 0], seen[:, 1:], np.array(self._sizes, dtype=np.float64))
+        return beside_the_noise(seen, np.array(self._sizes, dtype=np.float64))

@@ -89,8 +89,13 @@ def near_ties(fine: Floats) -> Ties | None:
 
 
 def coincidences(firsts: Floats) -> int:
-    """The number of pairs of noise tensors that begin alike, if above chance; else 0."""
+    """The number of pairs of noise tensors that begin alike, if above chance; else 0.
+
+    So are the sums of noise over whole parameters, one row for each step, which no order of values changes.
+    """
     sizes = np.abs(firsts)
+    if sizes.shape[1] < 2:
+        return 0  # one number is alike by chance
     sizes = sizes[(sizes > _SAME).all(axis=1)]  # values of missing noise would all agree
     pairs = len(sizes) * (len(sizes) - 1) / 2
     if pairs == 0:

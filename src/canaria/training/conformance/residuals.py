@@ -5,6 +5,8 @@ share along the sum is standard normal, and the squares of its numbers add up to
 sum that comes out larger, or noise that is scaled to a length, only by a little; the whole sum shows it.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,18 +19,36 @@ LEAST_CHANCE: Final = 1e-6
 _LEAST_STEPS: Final = 5
 _LEAST_WEIGHTS: Final = 30
 """Below it, chi-squared is not near a normal law, as is assumed for its spread."""
+_COARSE: Final = 0.05
 _LEAKS: Final = "which leaks unless it is made of noisy gradients or public data"
 
 
-def beside_the_noise(along: Floats, lengths: Floats, sizes: Floats) -> tuple[str, ...]:
+def residual_of(noise: Sequence[Floats], total: Sequence[Floats], coarse: float) -> Floats:
+    """A row of `beside_the_noise`, for one step.
+
+    Args:
+        noise: The noise in each parameter, with a stated deviation of any unit.
+        total: The clipped sum in each parameter.
+        coarse: The largest rounding error of a number, in deviations of the noise.
+    """
+    whole = math.sqrt(sum(float(np.square(one).sum()) for one in total))
+    along = sum(float(np.vdot(one, other)) for one, other in zip(noise, total, strict=True))
+    lengths = [float(np.square(one).sum()) for one in noise]
+    return np.array([along / whole if whole else 0.0, coarse, *lengths])
+
+
+def beside_the_noise(steps: Floats, sizes: Floats) -> tuple[str, ...]:
     """What is wrong with the noise of these steps, in words.
 
     Args:
-        along: For each step, the scalar product of the noise and the unit vector of the sum.
-        lengths: For each step and parameter, the sum of squares of the noise. The unit of the noise does not
-            matter, if it is that of `along` and the same in all steps.
+        steps: For each step the scalar product of the noise and the unit vector of the sum, the largest
+            rounding error in deviations of the noise, and for each parameter the sum of squares of the noise.
+            The unit of the noise does not matter, if it is the same in all steps.
         sizes: The number of weights of each parameter.
     """
+    # Rounding errors have less spread than noise. Where they are not small, they would look like a fault.
+    precise = steps[(steps[:, 1] < _COARSE) & np.isfinite(steps).all(axis=1)]
+    along, lengths = precise[:, 0], precise[:, 2:]
     if len(along) < _LEAST_STEPS:
         return ()
     deviations = np.sqrt(lengths.sum(axis=1) / sizes.sum())

@@ -84,6 +84,9 @@ def certain_faults(run: "Recording") -> tuple[str, ...]:
         pairs = "1 pair of noise tensors begins" if alike == 1 else f"{alike} pairs of noise tensors begin"
         why = "noise is used again, or its generator is seeded from few seeds"
         found.append(f"{pairs} with the same values: {why}")
+    elif run.witnessed is not None and (alike := coincidences(run.witnessed.totals)):
+        pairs = "1 pair" if alike == 1 else f"{alike} pairs"
+        found.append(f"the noise of {pairs} of steps has the same sum: noise is used again, in another order")
     return tuple(found)
 
 
