@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integrations.test_signed_verdicts import DELTA, Training
+from tests.integrations.small import DELTA, Training
 
 Loop = Callable[[Training], object]
 

@@ -1,6 +1,7 @@
 """An audited privatizer: canaries in, noisy sums out, step by step, all in its state."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -30,7 +31,9 @@ from canaria.training.canaries.sampling import POISSON
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import too_heavy
+from canaria.training.conformance.coincidences import FIRST
 from canaria.training.conformance.names import numbered
+from canaria.training.conformance.residuals import beside_the_noise
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
 from canaria.training.watch import Watch
@@ -61,6 +64,7 @@ class AuditState(NamedTuple):
         heaviest: The largest weight of the canaries before the noise, in clip norms.
         accumulated: The totals so far.
         readings: For correlated noise, the values of single steps; else empty.
+        residuals: For independent noise, a row of `beside_the_noise` for each of the first steps; else empty.
 
     Example:
         ```python
@@ -75,7 +79,8 @@ class AuditState(NamedTuple):
     key: Array
     heaviest: Array
     accumulated: Accumulated
-    readings: Readings | tuple[()] = ()
+    readings: Readings | tuple[()]
+    residuals: Array
 
 
 class Audit:
@@ -157,7 +162,10 @@ class Audit:
             )
         readings = () if self._whitening is None else self._whitening.begin()
         mark, accumulated = jnp.asarray(self._mark), self._accumulator.begin()
-        return AuditState(inner, mark, key, jnp.zeros(()), accumulated, readings)
+        # Of correlated noise, a part is known from earlier steps, on which the sum depends too.
+        first = FIRST if self.correlation is None else 0
+        residuals = jnp.zeros((first, 2 + len(self._injection.shapes)))
+        return AuditState(inner, mark, key, jnp.zeros(()), accumulated, readings, residuals)
 
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
@@ -181,10 +189,28 @@ class Audit:
             places.totals(read, leaves) / self.clip_norm,
         )
         accumulated, readings = self._added(noise_state, *added)
+        place = noise_state.accumulated.steps
+        residuals = jax.lax.cond(
+            place < len(noise_state.residuals),
+            lambda seen: seen.at[place].set(self._residual(read, leaves)),
+            lambda seen: seen,
+            noise_state.residuals,
+        )
         # The state cannot show that it was used twice: training continues from only one of the updates. This
         # detects two updates with the very same array, if both are in one jitted step or in none.
         self._used_again |= self._uses.again(noise_state.accumulated.steps)
-        return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings)
+        return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings, residuals)
+
+    def _residual(self, noisy: list[Array], clean: list[Array]) -> Array:
+        """A row of `beside_the_noise`, in units of the clip norm."""
+        noise = [(one - other) / self.clip_norm for one, other in zip(noisy, clean, strict=True)]
+        whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
+        along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
+        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
+        largest = jnp.stack([eps * abs(one).max() for eps, one in zip(spacings, clean, strict=True)]).max()
+        coarse = largest / (self.clip_norm * max(self.noise_multiplier, 1e-30))
+        lengths = [jnp.square(one).sum() for one in noise]
+        return jnp.stack([along / jnp.maximum(whole, 1e-30), coarse, *lengths]).astype(jnp.float32)
 
     def _added(
         self, state: AuditState, seen: Array, noise: Array, whole: Array
@@ -277,6 +303,9 @@ class Audit:
             contradictions += too_heavy(float(ours.heaviest), self.design)
         count = counted(made, self._training.steps, _MISSING, unfinished=unfinished)
         contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
+        if self.correlation is None:
+            sizes = np.array([math.prod(shape) for shape in self._injection.shapes], dtype=np.float64)
+            contradictions += beside_the_noise(np.asarray(ours.residuals, np.float64)[:made], sizes)
         return Recording(
             **self._seen(ours),
             design=self.design,

@@ -98,7 +98,7 @@ class Steps:
         )
         self.watched: Watched | None = None
         self.ended = self.failed = ""
-        self.begun = self._waits = False
+        self._rows, self.begun, self._waits = 0, False, False
         self._seen: Callable[[], None] | None = None
         self._clip_norm = 0.0
         # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
@@ -106,7 +106,6 @@ class Steps:
         self._depth = 0
         self.ghost_sums = GhostSums(given.optimizer, given.clippers)
         self.residuals = Residuals(given.optimizer, alone=not (self._several or self._together))
-        self._rows = 0
         self.reads = Reads(given.optimizer)
         self._now: Stated | None = None
         self._own: Tensor | None = None
