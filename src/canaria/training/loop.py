@@ -22,6 +22,7 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
+from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
@@ -240,15 +241,12 @@ class Loop(Recorded):
         if self._clipper is not None and self._faults is None:
             # Not before training: a clipper may keep a state, such as a mean of norms, that probes change.
             self._faults = self._clipper.faults()
-        count = counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
         weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
+        # Each of these would show the same fault of the clipper, the first most clearly.
+        clipped = too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()
         return Recording(
-            contradictions=(
-                *count.contradictions,
-                *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()),
-            ),
-            remarks=count.remarks,
-            untested={"steps": count.untested},
+            findings=counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
+            + Findings(contradictions=clipped),
             design=self._design,
             bits=self._bits.copy(),
             steps=self.steps,

@@ -38,7 +38,7 @@ def result_of(
         conformance=found,
         facts=facts_of(run, tested=found is not None),
         contradictions=contradictions_with(run, claim, bound.delta),
-        remarks=(*run.doubts, *run.remarks, *_large_delta(run, claim)),
+        remarks=(*run.findings.doubts, *run.findings.remarks, *_large_delta(run, claim)),
         tested=tested_topics(run, claim, found),
         seed=run.seed,
     )

@@ -31,6 +31,7 @@ from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import too_heavy
 from canaria.training.conformance.names import numbered
+from canaria.training.findings import Findings
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
 from canaria.training.watch import Watch
@@ -270,13 +271,8 @@ class Audit:
             raise InputError(
                 "the state is of another audit; attach with the same arguments and rng as at its start"
             )
-        contradictions, made = self._training.contradictions, int(ours.accumulated.steps)
-        if isinstance(ours.readings, Readings):
-            made = int(ours.readings.steps)
-        if self.injection == "head":
-            contradictions += too_heavy(float(ours.heaviest), self.design)
-        count = counted(made, self._training.steps, _MISSING, unfinished=unfinished)
-        contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
+        # With correlated noise, steps beyond those of the strategy are counted, but not added to the totals.
+        made = int((ours.readings or ours.accumulated).steps)
         return Recording(
             **self._seen(ours),
             design=self.design,
@@ -288,30 +284,38 @@ class Audit:
             parameters=numbered(self._injection.shapes),
             roles=self._injection.places.roles,
             by_the_optimizer=False,
-            contradictions=contradictions,
-            remarks=(*self._training.remarks, *count.remarks),
-            untested={"steps": count.untested},
-            doubts=(_STEPS_UNKNOWN,) * bool(count.untested and not unfinished),
+            findings=self._findings(ours, made, unfinished=unfinished),
             ended="" if made else _UNSEEN,
+        )
+
+    def _findings(self, ours: AuditState, made: int, *, unfinished: bool) -> Findings:
+        """What the arguments, the weight of canaries, and the number of steps and uses show."""
+        # Canaries of a head are clipped by the user's clipper. Others join the sum after it.
+        heavy = too_heavy(float(ours.heaviest), self.design) if self.injection == "head" else ()
+        unknown = self._training.steps is None and not unfinished
+        return (
+            self._training.findings
+            + Findings(contradictions=heavy, doubts=(_STEPS_UNKNOWN,) * unknown)
+            + counted(made, self._training.steps, _MISSING, unfinished=unfinished)
+            + Findings(contradictions=(_USED_AGAIN,) * self._used_again)
         )
 
     def _seen(self, ours: AuditState) -> dict[str, Any]:
         """The fields of a recording that the state determines."""
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
-        steps = int(ours.accumulated.steps)
-        seen: dict[str, Any] = {"sums": sums, "steps": steps}
-        correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
-        if correlation is None or self._whitening is None or not isinstance(ours.readings, Readings):
-            table = accumulator.table_of(likelihoods) if len(likelihoods) else None
-            independent = {"noise_multiplier": self.noise_multiplier, "sampling": correlation or POISSON}
-            return {**seen, **independent, "table": table, "witnessed": witnessed}
-        squares = self._whitening.squares(ours.readings)
-        witnessed = witnessed._replace(released=correlation.released(squares))
-        table = correlation.table(self._whitening.seen(ours.readings), witnessed)
+        steps, noise, sampling = int(ours.accumulated.steps), self.noise_multiplier, POISSON
+        table = accumulator.table_of(likelihoods) if len(likelihoods) else None
+        if self.correlation is not None and self._whitening is not None and steps:
+            # The stated noise is over the sensitivity of all steps. Here it is over that of the steps so far.
+            sampling = self.correlation.first(steps)
+            noise = sampling.mechanism.noise_multiplier
+            witnessed = witnessed._replace(released=sampling.released(self._whitening.squares(ours.readings)))
+            table = sampling.table(self._whitening.seen(ours.readings), witnessed)
         return {
-            **seen,
-            "noise_multiplier": correlation.mechanism.noise_multiplier,
-            "sampling": correlation,
+            "sums": sums,
+            "steps": steps,
+            "noise_multiplier": noise,
+            "sampling": sampling,
             "table": table,
             "witnessed": witnessed,
         }

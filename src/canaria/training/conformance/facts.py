@@ -88,7 +88,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "isolation": _ISOLATION,
         "other uses of the data": _OTHER_USES,
         "randomness": _RANDOMNESS,
-        **run.untested,
+        **run.findings.untested,
     }
 
 
