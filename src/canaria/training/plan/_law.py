@@ -34,15 +34,29 @@ from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.dpsgd import binomial_law
 
 _ROWS: Final = 2**17
+"""Equally likely rows that stand for a law. Losses rarer than 1e-5 are left out: of 1,000 canaries, one in a
+hundred audits would have such a loss."""
 _ROWS_OF_SEVERAL: Final = 2**16
+"""The same for several canaries to a coordinate: half as many, since a row has numbers for each of them."""
 _FEWEST_ROWS: Final = 1000
+"""Rows for each number of included canaries, of which there may be 65. Fewer would show no tail."""
 _CELLS: Final = 2**17
+"""Cells of the grid of losses. It reaches 14 standard deviations to both sides, so that what wraps around
+weighs nothing, and a cell is about 1/4,700 of one."""
 _VALUES: Final = 100_001
+"""Values of y at which a term is computed, 9 standard deviations of the noise to both sides: what lies beyond
+has a probability of 1e-19, and the trapezoidal rule is exact to rounding for densities that end at 0."""
 _QUANTILES: Final = 20_001
+"""Values of y between which its quantiles are interpolated: a thousandth of the noise apart."""
 _RARE: Final = 2.0
+"""The expected number of steps that are drawn one by one. Doubling would repeat one extreme step in many
+sums, or leave it out of all of them."""
 _BLOCK: Final = 4_000_000
+"""Numbers that a training with correlated noise releases at once: 32 MB."""
 _TINY: Final = 1e-290
+"""Sums of exponentials below this may have underflowed, so that their logarithms would be wrong."""
 _SEED: Final = 0x6C617773
+"""The law of a training must be the same in every plan, or plans could not be compared."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,15 @@ from canaria.training.plan._report import LARGEST_FACTOR, POWER, AuditSettings, 
 
 CANARIES: Final = 1000
 TOO_SMALL: Final = (1.5, 2.0, 3.0, 4.0)
+"""Factors by which noise is tried to be too small. Two is that of noise for adding a row under a claim
+about replacing one."""
 _TIMES: Final = (0.25, 0.5, 2, 4, 10)
+"""Other numbers of canaries to compare, as multiples of the planned one."""
 _SHARES: Final = (1.0, 0.1, 0.01)
+"""Shares of the surest guesses whose accuracy is shown."""
 _FALLING: Final = 0.9
+"""More canaries to a coordinate are not tried once the bound is below this share of the best: by chance it
+falls by less."""
 _TIGHTENED_UP_TO: Final = 200.0
 """Epsilon by RDP up to which PLD is asked too: its memory grows with epsilon."""
 
