@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from canaria.preflight.replays import Replay, Step
+from canaria.preflight.replays import Replay, ReplayedStep
 
 DRIFT: Final = 1e-5
 """Parameters that differ by more than this, relative to their norm, were updated differently."""
@@ -54,7 +54,7 @@ class Difference:
         return f"{self.neighbour}: {self.text}"
 
 
-def fair(step: Step, random: bool) -> bool:
+def fair(step: ReplayedStep, random: bool) -> bool:
     """Whether two replays should have the same sum, except for the row.
 
     Generators start from the same seed for each batch. So the same batch has the same randomness, and an
@@ -201,7 +201,7 @@ def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
             return
 
 
-def _moved(step: Step, number: int, limit: int) -> str:
+def _moved(step: ReplayedStep, number: int, limit: int) -> str:
     if not math.isfinite(step.apart or 0.0):
         return (
             f"the clipped sum of step {number} is not finite. Clipping does not bound NaN; replace such "

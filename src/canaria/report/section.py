@@ -13,7 +13,7 @@ from canaria._core.errors import shown
 from canaria._core.kinds import plain
 from canaria._core.rounding import percent
 from canaria.bounds.bound import Bound, lower_bound
-from canaria.bounds.parts import Ladder, Step
+from canaria.bounds.parts import Ladder, LadderStep
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import count_alone
@@ -237,7 +237,7 @@ def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:
     )
 
 
-def _advice(step: Step, start: float) -> str:
+def _advice(step: LadderStep, start: float) -> str:
     if abs(start - step.epsilon) < 5e-4:
         return words.NOTHING
     return words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, "")
