@@ -15,13 +15,13 @@ from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
 from canaria.mechanisms import _sets
-from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, called
+from canaria.mechanisms._protocol import OneRound, Outcomes, Output, called
 
 _ENUMERABLE: Final = 20_000
 
 
 @dataclass(frozen=True)
-class CountInSets(Unbounded):
+class CountInSets(OneRound):
     """Releases the number of included elements in each set of consecutive elements.
 
     If k of the s hidden elements of a set are included, the loss of each is ln(k / (s - k)), which is
@@ -39,6 +39,7 @@ class CountInSets(Unbounded):
 
     size: int
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -67,7 +68,7 @@ class CountInSets(Unbounded):
 
 
 @dataclass(frozen=True)
-class Count(Unbounded):
+class Count(OneRound):
     """Releases the number of included elements; its efficacy is 1/2 + E|Bin(n, 1/2) - n/2| / n.
 
     Example:
@@ -78,6 +79,7 @@ class Count(Unbounded):
     """
 
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials,)."""
@@ -104,7 +106,7 @@ class Count(Unbounded):
 
 
 @dataclass(frozen=True)
-class NoisyCountInSets(Unbounded):
+class NoisyCountInSets(OneRound):
     """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries.
 
     Attributes:
@@ -121,6 +123,7 @@ class NoisyCountInSets(Unbounded):
     size: int
     sigma: float
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -142,7 +145,7 @@ class NoisyCountInSets(Unbounded):
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(OneRound):
     """Any mechanism that depends only on the number of included elements: post-processing of `Count`.
 
     Attributes:
@@ -190,13 +193,6 @@ class Symmetric:
     def rounds(self, n: int) -> tuple[Integers, ...]:
         """One element after the other."""
         return _sets.set_rounds(n, n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level, which is an upper limit."""
-        return self.epsilon
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are not known."""
 
 
 def _odds(left: Integers, hidden: Integers) -> Floats:

@@ -26,7 +26,7 @@ from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
 from canaria.training.canaries.designs import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits
-from canaria.training.canaries.sampling import POISSON
+from canaria.training.canaries.sampling import POISSON, Schedule
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import too_heavy
@@ -303,14 +303,16 @@ class Audit:
     def _seen(self, ours: AuditState) -> dict[str, Any]:
         """The fields of a recording that the state determines."""
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
-        steps, noise, sampling = int(ours.accumulated.steps), self.noise_multiplier, POISSON
+        steps, noise, readings = int(ours.accumulated.steps), self.noise_multiplier, ours.readings
+        sampling: Schedule = POISSON
         table = accumulator.table_of(likelihoods) if len(likelihoods) else None
-        if self.correlation is not None and self._whitening is not None and steps:
+        whitening = self._whitening if steps else None  # of no step there is nothing to whiten
+        if self.correlation is not None and whitening is not None and isinstance(readings, Readings):
             # The stated noise is over the sensitivity of all steps. Here it is over that of the steps so far.
-            sampling = self.correlation.first(steps)
-            noise = sampling.mechanism.noise_multiplier
-            witnessed = witnessed._replace(released=sampling.released(self._whitening.squares(ours.readings)))
-            table = sampling.table(self._whitening.seen(ours.readings), witnessed)
+            so_far = self.correlation.first(steps)
+            noise, sampling = so_far.mechanism.noise_multiplier, so_far
+            witnessed = witnessed._replace(released=so_far.released(whitening.squares(readings)))
+            table = so_far.table(whitening.seen(readings), witnessed)
         return {
             "sums": sums,
             "steps": steps,
