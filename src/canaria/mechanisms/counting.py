@@ -50,6 +50,7 @@ class CountInSets(OneRound):
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the count of the hidden elements of the set."""
+        # What is known of the set is subtracted: k and s of the class are those of the hidden elements.
         included, hidden = _sets.revealed_in_sets(known, self.size)
         return _sets.spread(_odds(output - included, hidden), known, self.size)
 
@@ -62,6 +63,7 @@ class CountInSets(OneRound):
         sizes = _sets.sets_of(n, self.size)
         if np.prod(sizes + 1.0) > _ENUMERABLE:
             return None
+        # Sets are independent, and the count of each is Binomial(size, 1/2).
         outputs = np.stack(np.meshgrid(*(np.arange(s + 1) for s in sizes), indexing="ij"), -1)
         outputs = outputs.reshape(-1, len(sizes))
         return Outcomes(outputs, np.prod(special.comb(sizes, outputs) / 2.0**sizes, axis=1))
@@ -184,6 +186,7 @@ class Symmetric(OneRound):
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the likelihood of every count."""
         n = known.shape[1]
+        # All elements are one set, so the likelihoods of all counts give the loss of each.
         columns = [called("log_density", self.log_density, output, m) for m in range(n + 1)]
         logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
         if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
@@ -197,5 +200,6 @@ class Symmetric(OneRound):
 
 def _odds(left: Integers, hidden: Integers) -> Floats:
     """ln(k / (h - k)) where k of h hidden elements are included: certain at 0 and h."""
+    # ln 0 at both ends is meant. Sets without a hidden element give ln 0 - ln 0, which `spread` drops.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(left) - np.log(hidden - left))

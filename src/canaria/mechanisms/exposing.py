@@ -30,6 +30,7 @@ class NameAndShame(OneRound):
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The signed index of the element shown."""
+        # Indices begin at 1, because 0 has no sign to carry the bit.
         shown = rng.integers(bits.shape[1], size=len(bits))
         return (shown + 1) * bits[np.arange(len(bits)), shown].astype(np.int64)
 
