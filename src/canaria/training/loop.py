@@ -178,6 +178,7 @@ class Loop(Recorded):
             raise InputError("call see() for the previous step before calling draw() again")
         often = self._often()
         values = self._clip * often * (self._bits > 0)
+        # Excluded canaries are drawn too, and add nothing: how many take part must not depend on the bits.
         self._added = [np.zeros(shape) for shape in self._leaves.shapes]
         numbers = np.cumsum([0, *map(len, self._laid.canaries)])
         for array, places, first in zip(self._added, self._laid.canaries, numbers, strict=False):
@@ -209,6 +210,7 @@ class Loop(Recorded):
         if len(self._sums_of_first) < FIRST:
             self._sums_of_first.append(at(own, self._laid.witnesses) / self._clip)
             self._rounding = max(self._rounding, spacing(noisy_sum))
+        # Less the canaries, which `left` still holds, the sum over a whole parameter is its noise alone.
         noise = [float((one - more / self._clip).sum()) for one, more in zip(left, added, strict=True)]
         self._totals.append(np.array(noise)[self._laid.roles.whole])
         self._add_held()

@@ -83,6 +83,7 @@ def _ladder(run: "Recording", claim: Claim | None, bound: Bound, *, plain: bool)
     """The ladder, with all gaps only for the guesser whose law is known (one run, by the likelihood)."""
     if claim is None:
         return None
+    # Rounded down: a ladder must not begin above the claim.
     claimed = claim.least_epsilon_at(bound.delta)
     # Accountants of DP-SGD assume Poisson sampling of single rows. The canaries must match that.
     is_dpsgd = run.sampling.is_poisson and run.rows == 1

@@ -22,6 +22,8 @@ def suited(law: Law, canaries: int, delta: float, level: float) -> int:
     """The number of guesses whose usual count, had it alone been fixed, refutes the largest claim."""
     numbers = np.unique(np.rint(np.geomspace(min(_FEWEST, canaries), canaries, _NUMBERS)).astype(np.int64))
     right = _usually_right(law, canaries, numbers)
+    # All numbers of guesses are bisected together, each towards the largest claim that it refutes. No audit
+    # refutes more than about ln n.
     low, high = np.zeros(len(numbers)), np.full(len(numbers), np.log(canaries) + 3)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -34,6 +36,7 @@ def _usually_right(law: Law, canaries: int, numbers: Integers) -> Floats:
     """The mean number of right guesses among this many of both tails; losses of the law rise."""
     included = 1 - law.below.mean(axis=0, dtype=np.float64)
     rows = np.arange(len(included) + 1) * (canaries / len(included))
+    # From the highest losses down, where +1 is guessed; and from the lowest up, where -1 is.
     ends = (included[::-1], 1 - included)
     each = canaries / len(included)
     return np.asarray(sum(np.interp(numbers / 2, rows, np.append(0, np.cumsum(end)) * each) for end in ends))

@@ -131,8 +131,13 @@ def _law_of_one(stated: DpSgd, actual: DpSgd) -> Law:
     for shift, weight in ((-1, (off**2 - off) / 2), (0, 1 - off**2), (1, (off**2 + off) / 2)):
         for place in (0, 1):
             cells[place] += np.bincount((nearest + shift) % _CELLS, densities[place] * weight, _CELLS)
+    # The transform of a sum of independent terms is the product of theirs. What should be 0 comes out as
+    # 1e-17 of either sign.
     laws = np.maximum(fft.irfft(fft.rfft(cells) ** steps, _CELLS), 0.0)
+    # Places are losses modulo the grid, and 0 is first. Now it is in the middle, and losses rise.
     laws = np.roll(laws, _CELLS // 2, axis=1)
+    # Half of the canaries are included, so losses follow the mean of both laws. Given a loss, the chance of
+    # being excluded is Bayes' rule.
     both = laws.sum(axis=0)
     rows = _equally_likely(both, _ROWS)
     losses = (rows - float(_CELLS // 2)) * width
@@ -147,6 +152,7 @@ def _law_of_correlated(stated: Correlated, too_small: float) -> Law:
     bits = np.repeat(np.array([1, -1], dtype=np.int8), size // 2)
     losses, without = [], []
     for _ in range(-(-_ROWS // size)):
+        # Canaries in a fixed order take part by their number, so which ones are included must not go with it.
         released = actual.release(rng.permutation(bits), rng)
         losses.append(stated.losses(released))
         without.append(special.expit(-actual.losses(released)))
@@ -167,14 +173,18 @@ def _law_of_several(stated: DpSgd, actual: DpSgd, most: int) -> Law:
     rows = rows.reshape((most + 1) * height, -1)
     nothing = np.zeros((len(rows), 1))
     ratios = np.hstack([nothing, rows[:, :most]])
+    # The bits of the others are fair coins to the guesser: the loss is the ratio of two mixtures over how
+    # many of them are included, with the canary and without it.
     others = binomial.log_mass(np.arange(most), most - 1, 0.5)
     losses = _log_sum(ratios[:, 1:] + others) - _log_sum(ratios[:, :-1] + others)
     prior = binomial.log_mass(np.arange(most + 1), most, 0.5)
+    # Bayes' rule for the number of included canaries given the row, under the noise that there is.
     chances = np.hstack([nothing, rows[:, -most:]]) + prior
     chances = np.exp(chances - chances.max(axis=1, keepdims=True))
     below = np.cumsum(chances, axis=1)
     below /= below[:, -1:]
     order = np.argsort(losses)
+    # Each number of included canaries has as many rows, but is only as likely as its coins.
     weights = np.repeat(np.exp(prior), height)[order]
     kept = order[_equally_likely(weights, _ROWS_OF_SEVERAL)]
     return Law(most, losses[kept], np.ascontiguousarray(below[kept, :-1].T, dtype=np.float32))
@@ -194,14 +204,18 @@ def _rows_of_all_steps(
 
     evenly = (np.arange(height) + 0.5) / height
     cumulative = special.bdtr(np.arange(min(steps, 60)), steps, rare)
+    # How many rare steps each row has: quantiles of their law, so that it is met exactly. They fall along the
+    # rows, so the rows with more than `index` of them come first.
     number_rare = np.searchsorted(cumulative, evenly[::-1])
     total = np.zeros((most + 1, height, most * len(trainings)))
     for index in range(int(number_rare.max())):
         drawn = int((number_rare > index).sum())
+        # If all rows get one, evenly spread numbers in random order have less scatter than random ones.
         uniform = rng.permutation(evenly) if drawn == height else rng.random(drawn)
         total[:, :drawn] += ratios_beyond(rare * uniform)
     if rare == 1:
         return total
+    # Sums of 1, 2, 4, ... of the other steps; the binary digits of how many a row needs say which to add.
     doubled = ratios_beyond(rare + (1 - rare) * evenly)
     left = steps - number_rare
     for place in range(int(left.max()).bit_length()):
@@ -247,6 +261,7 @@ def _log_ratios(values: Floats, most: int, training: DpSgd) -> Floats:
     exponents = (values[..., None] - counts / 2) * (counts / training.noise_multiplier**2)
     peaks = exponents.max(axis=-1, keepdims=True)
     mixed = np.exp(exponents - peaks) @ law.T
+    # Bin(m; m, q) = q^m.
     last = exponents[..., 1:] + counts[1:] * math.log(training.sample_rate)
     return np.where(mixed > _TINY, np.log(np.maximum(mixed, _TINY)) + peaks, last)
 

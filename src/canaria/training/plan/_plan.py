@@ -113,6 +113,7 @@ def _made(
     confidence: float,
 ) -> Plan:
     """The plan of an audit; on given coordinates, the number to each may be `open_`."""
+    # Tables have room for one factor: the one in the middle.
     factor = sorted(factors)[len(factors) // 2] if factors else None
     advised, elements = 1, []
     if coordinates is not None:
@@ -157,6 +158,7 @@ def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     training = audit.dpsgd.to_dict()
     kept = dpsgd_epsilon(delta=audit.delta, **training)
     if claimed < kept <= _TIGHTENED_UP_TO:
+        # RDP is loose. Before noise is refused, it gets the benefit of the tighter accountant.
         kept = min(kept, dpsgd_epsilon(delta=audit.delta, **training, accountant="pld"))
     if kept > claimed * (1 + 1e-6):
         raise InputError(
@@ -203,6 +205,7 @@ def _resized(audit: PlannedAudit, canaries: int, per_coordinate: int) -> Planned
     resized = replace(audit, canaries=canaries, per_coordinate=per_coordinate)
     if not isinstance(audit.rule, Around):
         return resized
+    # In proportion: if k was twice what suits the planned audit, it is twice what suits the other.
     guesses = round(audit.rule.k / audit.around().k * resized.around().k)
     return replace(resized, rule=Around(min(max(guesses, 1), canaries)))
 
@@ -264,6 +267,7 @@ def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
     if high == LARGEST_FACTOR and audit.power(claimed, high, COMPARED) < POWER:
         return None
+    # By ratios, as factors multiply. Power is that of few audits, so a closer answer would be chance.
     while high / low > 1.04:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if audit.power(claimed, middle, COMPARED) >= POWER else (middle, high)
