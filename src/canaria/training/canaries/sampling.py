@@ -191,8 +191,8 @@ class Sampling(Schedule):
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
         if self.kind != "shuffled":
-            # For batches of one size as well: a row is in each by a coin of its own. Rows of one batch exclude
-            # each other a little, which is neglected.
+            # For batches of one size as well: a row is in each by a coin of its own. That rows of one batch
+            # exclude each other a little is neglected.
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)
