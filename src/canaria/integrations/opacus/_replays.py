@@ -1,7 +1,6 @@
 """Runs of a training program with given batches, noise and releases."""
 
 import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +10,7 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
+from canaria._core import seeds
 from canaria._core.errors import InputError
 from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._programs import replaying
@@ -125,7 +125,7 @@ class Run:
 
     def follow(self, train: Callable[[Any], object], data: Sized) -> None:
         """Run the program until it ends or has shown enough."""
-        _seed(self._course.seed)
+        seeds.set_global(self._course.seed)
         try:
             with replaying(self):
                 train(data)
@@ -174,7 +174,7 @@ class Run:
         for _ in range(len(sampler)):
             if self._drawn == len(self._batches):
                 raise Ended
-            _seed(self._course.seed + 2 * self._drawn + 1 + self._salt)
+            seeds.set_global(self._course.seed + 2 * self._drawn + 1 + self._salt)
             self._waiting.append(self._drawn)
             self._drawn += 1
             yield list(self._batches[self._drawn - 1])
@@ -258,7 +258,7 @@ class Run:
             for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
                 parameter.grad = (total * (_internals.divisor(optimizer) / rows)).view_as(parameter)
             return
-        frozen = torch.Generator().manual_seed(self._course.seed + len(self.steps))
+        frozen = torch.Generator().manualseeds.set_global(self._course.seed + len(self.steps))
         scale = _internals.noise_added(optimizer) * float(optimizer.max_grad_norm)
         for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
             noise = scale * torch.randn(total.shape, generator=frozen)
@@ -315,9 +315,3 @@ def _distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
 
 def _norm(tensors: Sequence[Tensor]) -> float:
     return math.hypot(*(float(torch.linalg.vector_norm(tensor.to(torch.float64))) for tensor in tensors))
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002, the program may use it
-    torch.manual_seed(seed)
