@@ -113,6 +113,7 @@ def setting_differences(given: Replay, other: Replay) -> Iterator[Difference]:
             ("noise multiplier", first.noise_multiplier, step.noise_multiplier),
             ("clip norm", first.clip_norm, step.clip_norm),
         ):
+            # Once a setting differs, it does so in all later steps, and says nothing new.
             if what not in told:
                 found = tuple(_setting(other, what, what + " {}", here, there, number))
                 told |= {one.what for one in found}

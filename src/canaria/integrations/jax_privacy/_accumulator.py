@@ -161,6 +161,7 @@ class Accumulator:
             done,
             np.asarray(kept.by_step, np.float64)[:done],
             np.asarray(kept.by_place, np.float64),
+            # From the numbers beyond each edge to those in each cell.
             -np.diff(np.concatenate([[int(roles.shaped.sum()) * done], beyond, [0]])),
             np.asarray(kept.signs)[:done],
             np.asarray(kept.totals, np.float64)[:done],

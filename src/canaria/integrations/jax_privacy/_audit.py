@@ -129,6 +129,7 @@ class Audit:
         )
         self._whitening: Whitening | None = None
         settings = self.clip_norm, self.noise_multiplier, self.sample_rate
+        # Audits for which all of this is equal have the same canaries at the same places.
         made = repr((seed, design, injection, settings, self._injection.shapes)).encode()
         if correlation is not None:
             strategy = correlation.mechanism.strategy

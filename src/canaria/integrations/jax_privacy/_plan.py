@@ -121,6 +121,7 @@ def strategy_of(noising: Floats) -> Strategy:
         )
     least = _ROUNDED * largest
     matrix = np.where(abs(matrix) > least, matrix, 0.0)
+    # If one column tells it all, the rounding errors of the others are left out.
     column = np.trim_zeros(matrix[:, 0], "b")
     toeplitz = Strategy.toeplitz(column, len(matrix))
     return (

@@ -46,6 +46,7 @@ class Accumulator:
         self._count, most, roles = sum(specified.layers), specified.most, specified.roles
         self._all = self._count + len(roles.index)
         held = HELD if HELD * _LONGER * self._all > _MOST_HELD else HELD * _LONGER
+        # Apple's GPUs have no double precision.
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(
@@ -83,6 +84,7 @@ class Accumulator:
         if own is not None:
             self._held[self._waiting, : self._count].sub_(own)
         self._scales[self._waiting] = -1 / clip_norm
+        # If all earlier steps had this noise, their squares add up to this.
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
@@ -99,6 +101,7 @@ class Accumulator:
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
         """The noise at witnesses in the last steps; for each step, the stated noise in both units."""
+        # The buffer is a ring: after it was added up, the last steps are at its end.
         rows = [(self._waiting - ago) % len(self._held) for ago in range(steps, 0, -1)]
         first, last = rows[0], rows[-1] + 1
         values = self._held[first:last] if first < last else self._held[rows]

@@ -101,6 +101,7 @@ def attach(
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     if not claimed.is_poisson:
+        # The last batch of a pass may be shorter, so this need not be one over the sampling rate.
         claimed = replace(claimed, batches=batches_of(data_loader))
     given = Given(
         optimizer=optimizer,
@@ -120,6 +121,7 @@ def attach(
         try:
             audit.load_state_dict(state)
         except Exception:
+            # Otherwise the optimizer keeps the hooks of an audit that was never returned.
             audit.detach()
             raise
     return audit

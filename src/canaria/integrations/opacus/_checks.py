@@ -53,6 +53,7 @@ def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, in
             f"number of batches is known, got {type(sampler).__name__}"
         )
     if injection == "head":
+        # For its check alone: a pass must be a whole number of steps.
         replace(sampling, batches=len(sampler))
         shared = isinstance(design, Dense) or design.most > 1
         if sampling.kind == "shuffled" and shared:

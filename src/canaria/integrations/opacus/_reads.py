@@ -68,6 +68,7 @@ class Reads:
     def _put_back(self) -> None:
         for parameter, name, value in self._held:
             now = getattr(parameter, name, None)
+            # The program may have put another tensor there meanwhile, which stays.
             if isinstance(now, _Noting) and now.data_ptr() == value.data_ptr():
                 setattr(parameter, name, value)
         self._held.clear()

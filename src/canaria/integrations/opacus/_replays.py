@@ -228,6 +228,7 @@ class Run:
         self, sums: list[Tensor], parameters: list[Tensor], clip_norm: float
     ) -> tuple[float | None, float]:
         if self._first is None:
+            # 0, or not a number if the sum is not finite.
             return 0.0 * _norm(sums), 0.0
         number, first = len(self.steps), self._first
         if not self._alike or number >= len(first.steps) or first.steps[number].batches[-1] != self._used[-1]:

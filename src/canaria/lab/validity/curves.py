@@ -50,6 +50,8 @@ def responses(mu: float) -> Draw:
     epsilon = _RESPONSE * mu
     below = np.linspace(0.0, epsilon, 2000, endpoint=False)
     allowed = GaussianDP(mu).profile(below).included
+    # With probability w, delta at epsilon' is w (p - e^epsilon' (1 - p)) for p = 1 / (1 + e^-epsilon). It
+    # must nowhere exceed that of the curve.
     chance = float((allowed / (-np.expm1(below - epsilon) / (1 + math.exp(-epsilon)))).min())
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -102,6 +104,8 @@ def worst_law(mu: float, n: int, taken: int, aim: int) -> Floats:
 
 
 def _walked(mu: float, n: int, r: int, v: int, start: float) -> Floats:
+    # Edge j has the probabilities (j a_j / n, (r - j + 1) a_{j-1} / n), one after the other along the curve,
+    # as in `canaria.evidence._curve_walk`.
     law, p, q = np.zeros(r + 1), 0.0, 0.0
     law[v] = start
 

@@ -33,6 +33,7 @@ _NODES: Final = 121
 def training(shape: Shape, rng: np.random.Generator, level: float, steps: int, sample_rate: float) -> Games:
     """Correct DP-SGD with two canaries per coordinate, recorded like an attached audit."""
     bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
+    # Canary i is on coordinate i modulo their number: the second half is on those of the first.
     included = (bits.reshape(shape[0], 2, -1) > 0).sum(axis=1)
     taking = rng.binomial(included, sample_rate, (steps, *included.shape))
     released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
