@@ -101,7 +101,6 @@ def attach(
     stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     if not claimed.is_poisson:
-        # The last batch of a pass may be shorter, so this need not be one over the sampling rate.
         claimed = replace(claimed, batches=batches_of(data_loader))
     given = Given(
         optimizer=optimizer,

@@ -259,7 +259,7 @@ class Run:
             for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
                 parameter.grad = (total * (_internals.divisor(optimizer) / rows)).view_as(parameter)
             return
-        frozen = torch.Generator().manualseeds.set_global(self._course.seed + len(self.steps))
+        frozen = torch.Generator().manual_seed(self._course.seed + len(self.steps))
         scale = _internals.noise_added(optimizer) * float(optimizer.max_grad_norm)
         for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
             noise = scale * torch.randn(total.shape, generator=frozen)
