@@ -71,6 +71,7 @@ class Histogram:
         low, high = (
             np.quantile(finite, [0.001, 0.999]) if len(finite) > 2000 else (finite.min(), finite.max())
         )
+        # The quantiles may be equal, if almost all scores are.
         if not low < high:
             low, high = finite.min(), finite.max()
         with np.errstate(over="ignore", invalid="ignore"):

@@ -183,6 +183,7 @@ def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
     for number, step in enumerate(other.steps[: len(given.steps)], 1):
         if step.apart is None:
             return
+        # Written so that NaN counts as a difference.
         if not step.drift <= DRIFT:
             yield difference_of(
                 other,

@@ -144,6 +144,7 @@ def explain(result: Result, checksum: str | None = None, name: str | None = None
     """
     bound = result.bound
     with warnings.catch_warnings():
+        # The bound itself gave its warnings when it was made.
         warnings.simplefilter("ignore")
         by_confidence = _by_confidence(bound)
         by_guesses, projected = _by_guesses(bound)
@@ -258,6 +259,7 @@ def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list
             told, ["standard input" if file == "-" else _plain(Path(file).stem) for file in files]
         )
         told = _replaced(told, [_plain(file) for file in files])
+    # More than once, as a name with a number may be the name of another result.
     while len(set(told)) < len(told):
         told = _replaced(told, [f"{name} ({place})" for place, name in enumerate(told, start=1)])
     return told
