@@ -157,15 +157,6 @@ def every_crossing(looks: list[int], boundary: list[int], epsilon: float) -> flo
     return total
 
 
-def crossing(looks: np.ndarray, boundary: np.ndarray, epsilon: float) -> float:
-    """Pr[Y_k >= c for some look (k, c)], Y_k the sum of k Bernoulli(p(epsilon)), by the library's walk."""
-    reachable = boundary <= looks
-    if not reachable.any():
-        return 0.0
-    steps = _walks.windows(np.diff(looks[reachable], prepend=0), epsilon)
-    return _walks.crossing_of(steps, boundary[reachable])
-
-
 def precise_crossing(looks: list[int], boundary: list[int], epsilon: float) -> mpmath.mpf:
     """Pr[some look reaches its boundary] in 40 digits, but for 1e-30; misses must be few, guesses need not be."""
     alive, crossed, before = {0: mpmath.mpf(1)}, mpmath.mpf(0), 0

@@ -93,7 +93,7 @@ def test_crossings_round_up_beyond_a_thousand_million_guesses(
     """Rounding 1 and 3: the walk of a ranking, raised as its first law is, and within a millionth of the truth."""
     boundary = _walks.smallest_counts(np.array(looks), level, epsilon)
     truth = oracles.precise_crossing(looks, boundary.tolist(), epsilon)
-    computed = binomial.rounded_up(oracles.crossing(np.array(looks), boundary, epsilon))
+    computed = binomial.rounded_up(_walks.crossing(np.array(looks), boundary, epsilon))
     assert truth * float(binomial.round_more(looks[0])) <= computed <= truth * (1 + 1e-6)
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, sparse
 
 from canaria.claims import ApproximateDP
-from canaria.evidence import Evidence
+from canaria.evidence import Evidence, _walks
 from tests import oracles
 
 SOLVER = 1e-8
@@ -174,7 +174,7 @@ def mean_flips(grid: Sequence[int], boundary: Sequence[int], epsilon: float, spe
     """A, E[N] and A + (1 - A) B / E[N], from every crossing that is neither sure nor impossible."""
     k, c = np.array(grid), np.array(boundary)
     k, c = k[c <= k], c[c <= k]
-    crossed = cache(lambda flips: oracles.crossing(k, c - flips, epsilon))
+    crossed = cache(lambda flips: _walks.crossing(k, c - flips, epsilon))
     low, high = 0, int(c.min())
     while crossed(low + 1) < 1e-12:
         low += 1 + (crossed(low + 16) < 1e-12) * 14

@@ -8,7 +8,7 @@ import pytest
 
 from canaria import Counts, lower_bound
 from canaria.claims import ApproximateDP
-from canaria.evidence import Bets, Evidence, Ranking, UncommittedCounts, _sway, bets
+from canaria.evidence import Bets, Evidence, Ranking, UncommittedCounts, _sway, _walks, bets
 from canaria.evidence.boundaries import scores
 from canaria.evidence.ranking import looks
 from tests import oracles
@@ -43,7 +43,7 @@ def test_mean_flips_are_those_pinned_and_those_of_every_walk(
         [c - flips if c <= k else k + 1 for k, c in zip(grid, boundary, strict=True)] for flips in (0, 1)
     ]
     for flips, limits in enumerate(lowered):
-        crossed = oracles.crossing(np.array(grid), np.array(limits), epsilon)
+        crossed = _walks.crossing(np.array(grid), np.array(limits), epsilon)
         assert oracles.every_crossing(list(grid), limits, epsilon) == pytest.approx(crossed, abs=1e-12), flips
 
 

@@ -20,6 +20,7 @@ from canaria.evidence import (
     Ranking,
     Split,
     UncommittedCounts,
+    _walks,
 )
 from canaria.evidence.inversion import EPSILON_GRID
 from canaria.evidence.ranking import looks
@@ -111,6 +112,22 @@ def test_the_published_search_finds_the_largest_average(right: int, epsilon: flo
     assert PublishedCounts(right, 1000, 5000).p_value(claim) == pytest.approx(expected, rel=1e-12)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0, 4), st.floats(1e-4, 0.3))
+def test_rounded_steps_hold_the_crossing_between_them(seed: int, epsilon: float, level: float) -> None:
+    rng = np.random.default_rng(seed)
+    grid = np.unique(rng.integers(1, 10 ** rng.uniform(3, 7), rng.integers(1, 12)))
+    boundary = _walks.smallest_counts(grid, level, epsilon)
+    boundary[rng.integers(0, len(grid))] -= rng.integers(0, 50)
+    walk = _walks.Walk(grid[boundary <= grid], epsilon)
+    if len(walk.looks) == 0:
+        return
+    low, high = walk.crossing(boundary[boundary <= grid], exact=False)
+    exact, _ = walk.crossing(boundary[boundary <= grid], exact=True)
+    assert low <= exact <= high
+    assert high - low < 0.05 + 0.2 * exact
+
+
 def long_ranking(rng: np.random.Generator, size: int = 10**6) -> Ranking:
     grid = looks(size)
     steps = np.diff(grid, prepend=0)
@@ -120,7 +137,7 @@ def long_ranking(rng: np.random.Generator, size: int = 10**6) -> Ranking:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-7])
 @pytest.mark.parametrize("seed", range(4))
-def test_bounds_decide_as_the_p_value_does(seed: int, delta: float) -> None:
+def test_rough_walks_decide_as_the_p_value_does(seed: int, delta: float) -> None:
     evidence = long_ranking(np.random.default_rng(seed))
     claim = lower_bound(evidence, delta).epsilon + 0.01
     found = evidence.p_value(ApproximateDP(claim, delta))

@@ -50,7 +50,7 @@ def test_crossing_is_the_enumeration(data: st.DataObject, epsilon: float) -> Non
     """All 2^k sequences of up to 10 hits."""
     grid = sorted(data.draw(st.sets(st.integers(1, 10), min_size=1, max_size=5)))
     boundary = [data.draw(st.integers(0, k + 1)) for k in grid]
-    computed = oracles.crossing(np.array(grid), np.array(boundary), epsilon)
+    computed = _walks.crossing(np.array(grid), np.array(boundary), epsilon)
     assert computed == pytest.approx(oracles.every_crossing(grid, boundary, epsilon), abs=1e-12)
 
 
@@ -59,9 +59,9 @@ def test_transforms_agree_with_direct_convolution(epsilon: float, monkeypatch: p
     """Large walks use Fourier transforms; the direct sum is the oracle."""
     grid = looks(20_000)
     boundary = _walks.smallest_counts(grid, 0.01, epsilon)
-    fast = oracles.crossing(grid, boundary, epsilon)
+    fast = _walks.crossing(grid, boundary, epsilon)
     monkeypatch.setattr(_walks, "_DIRECT", 10**12)
-    assert fast == pytest.approx(oracles.crossing(grid, boundary, epsilon), rel=1e-9)
+    assert fast == pytest.approx(_walks.crossing(grid, boundary, epsilon), rel=1e-9)
 
 
 def test_boundary_is_the_smallest_count_with_a_rarer_tail() -> None:
@@ -117,9 +117,9 @@ def with_crossings(evidence: Ranking, claim: ApproximateDP, flips: np.ndarray | 
     if len(grid) == 0:
         return 1.0
     if budget == 0:
-        return oracles.crossing(grid, boundary, claim.epsilon)
+        return _walks.crossing(grid, boundary, claim.epsilon)
     flips = flips_that_matter(grid, boundary, claim.epsilon) if flips is None else flips
-    crossed = np.array([oracles.crossing(grid, boundary - some, claim.epsilon) for some in flips])
+    crossed = np.array([_walks.crossing(grid, boundary - some, claim.epsilon) for some in flips])
     mean = float(np.diff(flips, prepend=-1) @ (1 - crossed))
     return min(1.0, crossed[0] + (1 - crossed[0]) * budget / mean) if mean > 0 else 1.0
 

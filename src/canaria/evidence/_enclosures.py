@@ -1,4 +1,4 @@
-"""The p-value of a ranking between two bounds, ever closer (Theorem 8).
+"""The p-value of a ranking between two bounds, ever closer ("Bounds that save walks" in Theorem 7).
 
 The p-value is A + (1 - A) B / E[N], where A = q_0, E[N] = sum_f (1 - q_f), and q_f is the probability that a
 walk crosses the boundary lowered by f flips. Each q_f costs a walk through all looks, and a verdict rarely
@@ -14,22 +14,22 @@ crosses only the lower boundary is between the two at some look.
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 
 from canaria._core import binomial, effort
-from canaria._core.arrays import Floats, Integers
+from canaria._core.arrays import Integers
 from canaria.evidence import _walks
 from canaria.evidence.boundaries import flips_that_matter, mean_to_reach
 
 
 def enclosures(
-    looks: Integers, boundary: Integers, epsilon: float, budget: float
+    looks: Integers, boundary: Integers, epsilon: float, budget: float, *, rough: bool
 ) -> Iterator[tuple[float, float]]:
     """Bounds (low, high) on the p-value of a boundary, the last with low == high.
 
-    Any of them may be used: `high` refutes, and `low` only ever decides that a claim is kept.
+    Any of them may be used: `high` refutes, and `low` only ever decides that a claim is kept. Walks are first
+    made roughly (Theorem 8), unless `rough` is False, and then exactly.
     """
     effort.spend(5 * effort.CALL)
     # Looks with c_j > k_j cannot be crossed. If there is no other, the p-value is 1 by definition.
@@ -38,15 +38,18 @@ def enclosures(
         yield 1.0, 1.0
         return
     crossings = _Crossings(looks[reachable], boundary[reachable], epsilon, budget)
-    while True:
-        effort.spend(3 * effort.CALL)
-        low, high = crossings.p_values()
-        done = bool(crossings.walked.all())
-        # With all walks made, `high` is the p-value as it is defined, with E[N] rounded down.
-        yield binomial.rounded_up(high if done else low), binomial.rounded_up(high)
-        if done:
-            return
-        crossings.narrow()
+    # Rough walks narrow the intervals as far as they can. Exact ones then begin with what is known.
+    for exact in (False, True) if rough and crossings.walk.rough else (True,):
+        crossings.walked[:] = False
+        while True:
+            effort.spend(3 * effort.CALL)
+            low, high = crossings.p_values()
+            done = bool(crossings.walked.all())
+            # With all exact walks made, `high` is the p-value as it is defined, with E[N] rounded down.
+            yield binomial.rounded_up(high if done and exact else low), binomial.rounded_up(high)
+            if done:
+                break
+            crossings.narrow(exact)
 
 
 class _Crossings:
@@ -66,8 +69,7 @@ class _Crossings:
         self.widths = np.diff(self.flips, prepend=-1)
         self.union = tails.sum(axis=0)
         self.least, self.most = tails.max(axis=0), np.minimum(self.union, 1.0)
-        self._looks, self._epsilon = looks, epsilon
-        self._floor = _walks.least_crossing(looks, epsilon)
+        self.walk = _walks.Walk(looks, epsilon, rarest=float(self.least[0]))
         self.walked = np.zeros(len(self.flips), dtype=np.bool_)
 
     @property
@@ -81,25 +83,21 @@ class _Crossings:
         fewest = float(self.widths @ (1 - self.most))
         return low, max(low, _p_value(float(self.most[0]), fewest, self.budget))
 
-    @cached_property
-    def _steps(self) -> list[tuple[int, Floats]]:
-        """The laws of the steps between looks, which all walks share; some claims need no walk."""
-        return _walks.windows(np.diff(self._looks, prepend=0), self._epsilon)
-
-    def narrow(self) -> None:
+    def narrow(self, exact: bool) -> None:
         """Walk to the boundary at which the p-value can change most."""
         # The p-value moves with q_0 at a rate of about 1, by A, and with each q by B / E[N]^2, by E[N].
         weights = self.widths * (self.budget / max(self._mean, 1.0) ** 2)
         weights[0] += 1
         place = int(np.argmax(np.where(self.walked, -1.0, weights * (self.most - self.least))))
         self.walked[place] = True
-        # Below the floor a crossing, with its slivers, would come out larger than what is known.
-        crossed = float(self.most[place])
-        if crossed > self._floor:
-            crossed = min(crossed, _walks.crossing_of(self._steps, self.boundary - self.flips[place]))
+        # Below the floor an exact crossing, with its slivers, would come out larger than what is known.
+        crossed = at_most = float(self.most[place])
+        if crossed > self.walk.floor:
+            found = self.walk.crossing(self.boundary - self.flips[place], exact)
+            crossed, at_most = np.minimum(found, crossed)
         # Lower boundaries, with more flips, are crossed at least as often; higher ones at most.
         least, most, union = self.least, self.most, self.union
-        least[place:], most[place] = np.maximum(least[place:], crossed), crossed
+        least[place:], most[place] = np.maximum(least[place:], crossed), at_most
         most[place:] = np.minimum(most[place:], most[place] + union[place:] - union[place])
         most[:place] = np.minimum(most[:place], most[place])
 

@@ -1,6 +1,6 @@
 """Claims that a ranking refutes by the tails of single looks, without a walk.
 
-This is "Many claims at once" of Theorem 8. Both functions bound A + (1 - A) B / E[N] from above for many
+This is "Many claims at once" of Theorem 7. Both functions bound A + (1 - A) B / E[N] from above for many
 claims at once, in arrays of looks by claims. A claim is refuted if the bound is at most the level. The first
 bound is cheaper, the second closer.
 """

@@ -198,15 +198,16 @@ class Ranking(Evidence):
         return Tally(int(self.counts[best]), int(self.grid[best]))
 
     def effort(self, delta: float) -> Effort:
-        """A walk for a claim; for the bound a few of them, and the screening."""
-        walk, tails = _walks.effort_of_crossing(self.grid), _PER_TAIL * len(self.grid)
-        boundaries = 2 * MOST_BOUNDARIES if delta > 0 else 1
-        return Effort(walk + boundaries * tails, 4 * walk + (1000 + 15 * boundaries) * tails)
+        """A rough walk for a claim; for the bound several of them, two exact walks, and the screening."""
+        exact, rough = _walks.Walk(self.grid, 0.0).effort()
+        tails = _PER_TAIL * len(self.grid)
+        claim = rough + tails * (2 * MOST_BOUNDARIES if delta > 0 else 1)
+        return Effort(claim, 15 * claim + 2 * exact + 1000 * tails)
 
     def p_value(self, claim: Claim) -> float:
         """The probability that some look would be as extreme under (epsilon, delta)-DP."""
         low = high = 1.0
-        for low, high in self.closer(claim.point(self.charged)):
+        for low, high in self.closer(claim.point(self.charged), rough=False):
             if low == high:
                 break
         return high
@@ -220,10 +221,10 @@ class Ranking(Evidence):
         bounds = self.closer(point)
         return next(high <= level for low, high in bounds if low > level or high <= level)
 
-    def closer(self, claim: ApproximateDP) -> Iterator[tuple[float, float]]:
+    def closer(self, claim: ApproximateDP, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds (low, high) on the p-value, ever closer, at last equal; see `_enclosures`."""
         budget = float(self._budget(claim.epsilon, claim.delta))
-        return enclosures(self.grid, self.boundary(claim), claim.epsilon, budget)
+        return enclosures(self.grid, self.boundary(claim), claim.epsilon, budget, rough=rough)
 
     def screen(self, epsilons: Floats, delta: float, level: float) -> npt.NDArray[np.int8]:
         """Settle claims by the chances at single looks, with and without flips; the cheapest bounds first."""
