@@ -15,10 +15,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 _PARTS = (
     "cli",
     "evidence",
+    "files",
     "game",
     "report.page",
     "report.terminal",
-    "results",
     "rules",
     "testing",
     "theory",

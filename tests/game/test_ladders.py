@@ -8,7 +8,7 @@ import pytest
 
 from canaria import Counts, InputError, Result, lower_bound
 from canaria._core.files import checksum
-from canaria.bounds.parts import Ladder, Step
+from canaria.bounds.parts import Ladder, LadderStep
 from canaria.files.read import read_result
 from canaria.files.verify import check
 from canaria.game.ladders import ladder_of_dpsgd
@@ -54,7 +54,7 @@ class TestLadder:
         assert ladder_of_dpsgd(mechanism, 100, 1.0, bound) is None
         assert ladder_of_dpsgd(mechanism, 100, float("inf"), bound) is None
         with pytest.raises(InputError, match="must be finite"):
-            Ladder("top", 1.0, (Step("gap", float("inf")),), "")
+            Ladder("top", 1.0, (LadderStep("gap", float("inf")),), "")
 
 
 def test_the_way_from_the_guesses_to_the_bound() -> None:

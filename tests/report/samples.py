@@ -7,7 +7,7 @@ import numpy as np
 from canaria import Counts, Result, audit_scores, lower_bound, play
 from canaria._core.arrays import Floats, Integers
 from canaria.bounds.conformance import Cause, Conformance
-from canaria.bounds.parts import Histogram, Ladder, Step
+from canaria.bounds.parts import Histogram, Ladder, LadderStep
 from canaria.bounds.rungs import Rung
 from canaria.claims import ApproximateDP, GaussianDP
 from canaria.game import result_of_scores
@@ -114,7 +114,7 @@ def of_every_verdict() -> dict[str, list[Result]]:
             name=LONG,
             command=LONG,
             facts={LONG: LONG},
-            ladder=Ladder(LONG, 4.0, (Step(LONG, 2.0), Step("chance", shown)), LONG),
+            ladder=Ladder(LONG, 4.0, (LadderStep(LONG, 2.0), LadderStep("chance", shown)), LONG),
             rungs=(Rung(name=LONG, assumes=LONG, least=shown), Rung(name=LONG, assumes=LONG, withdrawn=LONG)),
         ),
         "training": simulated(Dirac(400, 2), 0).report(claimed=2.0, delta=1e-5),

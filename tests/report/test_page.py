@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canaria import Counts, Result, audit_scores, lower_bound
-from canaria.bounds.parts import Ladder, Step
+from canaria.bounds.parts import Ladder, LadderStep
 from canaria.claims import ApproximateDP
 from canaria.evidence import Split
 from canaria.report import page_of as page_of_results
@@ -132,7 +132,7 @@ def test_results_of_the_same_name_are_told_apart() -> None:
 @pytest.mark.slow
 def test_text_of_results_is_never_run(tmp_path: Path) -> None:
     """Also by the policy: a script that got in could not run."""
-    ladder = Ladder(NASTY, 2.0, (Step(NASTY, 1.0), Step("chance", 0.5)), NASTY)
+    ladder = Ladder(NASTY, 2.0, (LadderStep(NASTY, 1.0), LadderStep("chance", 0.5)), NASTY)
     bound = replace(scored().bound, rule=NASTY, about=NASTY)
     nasty = Result(
         bound,
@@ -191,8 +191,8 @@ def test_several_results_hold_together_by_the_union_bound() -> None:
 
 @pytest.mark.slow
 def test_rows_of_the_same_name_are_all_drawn(tmp_path: Path) -> None:
-    steps = tuple(Step(name, 1.0) for name in ("constructor", "toString", "__proto__", "same", "same"))
-    ladder = Ladder("hasOwnProperty", 2.0, (*steps, Step("the bound", 0.5)), "")
+    steps = tuple(LadderStep(name, 1.0) for name in ("constructor", "toString", "__proto__", "same", "same"))
+    ladder = Ladder("hasOwnProperty", 2.0, (*steps, LadderStep("the bound", 0.5)), "")
     path = tmp_path / "report.html"
     path.write_text(page([replace(scored(), ladder=ladder)]))
     with opened(path) as seen:

@@ -11,7 +11,7 @@ from scipy import special, stats
 from canaria import InputError, audit_scores
 from canaria._core.arrays import Bits, Floats
 from canaria.integrations.opacus import _accumulator as in_torch
-from canaria.training import Dirac, Recording
+from canaria.training import Dirac, Findings, Recording
 from canaria.training.canaries.designs import hidden_bits
 from canaria.training.canaries.sampling import Sampling, Trials
 from canaria.training.canaries.witnesses import layout
@@ -178,7 +178,7 @@ def _whole(sampling: Sampling, seed: int, done: Sampling | None = None) -> Recor
         seed=seed,
         sampling=sampling,
         drawn=drawn.drawn(),
-        contradictions=contradictions(drawn.drawn(), sampling),
+        findings=Findings(contradictions=contradictions(drawn.drawn(), sampling)),
     )
 
 

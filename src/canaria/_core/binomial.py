@@ -80,10 +80,12 @@ def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     wrong = failure(epsilon)
     effort.spend_on_tails(correct, taken, wrong)
     inside = (correct > 0) & (correct <= taken)
+    # Outside, 1 stands in for arguments that betainc does not take; the last line replaces what comes of it.
     right = np.where(inside, correct, 1.0)
     rest = np.where(inside, taken - right + 1, 1.0)
     if (taken > _CORRECTED_UP_TO).any():
         lower = special.betainc(rest, right, wrong)
+        # Only there has 1 - lower lost digits, and betaincc is slow near the mean.
         small = lower > _FAR
         rest, right, wrong = (np.where(small, values, 1.0) for values in (rest, right, wrong))
         upper = np.where(small, special.betaincc(rest, right, wrong), 1 - lower)
@@ -92,6 +94,7 @@ def tail(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
         rounded = 1 - wrong
         upper = special.betainc(right, rest, rounded)
         if (taken > _DELICATE * wrong).any():
+            # How much rounding has changed p(epsilon).
             excess = (rounded - 1) + wrong
             mass = np.exp(log_pmf(right, right + rest - 1, epsilon))
             upper = upper - excess * right * mass / rounded
@@ -117,6 +120,7 @@ def log_pmf(correct: Numbers, taken: Numbers, epsilon: Numbers) -> Floats:
     effort.spend(2 * effort.CALL + effort.LOG_PMF * wrong.size)
     deviance = _deviance(correct, taken, -np.logaddexp(0.0, -np.asarray(epsilon, dtype=np.float64)))
     deviance += _deviance(wrong, taken, -np.logaddexp(0.0, np.asarray(epsilon, dtype=np.float64)))
+    # At the edges the law is a power of one probability, which the deviance gives alone.
     edge = (correct == 0) | (wrong == 0)
     size = np.where(edge, 1.0, taken / np.where(edge, 1.0, correct * wrong))
     bulk = _stirling_error(taken) - _stirling_error(correct) - _stirling_error(wrong)
@@ -140,6 +144,7 @@ def _deviance(count: Floats, taken: Floats, log_probability: Numbers) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         excess = (count - mean) / mean
         near = mean * ((1 + excess) * np.log1p(excess) - excess)
+        # Near the mean this form does not cancel. Far from it the mean may underflow.
         is_near = np.abs(excess) < 0.5
         if is_near.all():
             return np.asarray(near)

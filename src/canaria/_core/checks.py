@@ -89,6 +89,7 @@ def same_index(name: str, values: object, other_name: str, others: object) -> No
 def confidence(value: object) -> float:
     """Check a confidence: a number strictly between 0 and 1."""
     number = real("confidence", value)
+    # A confidence may be so small that the level, 1 - confidence, rounds to 1.
     if not (0 < number < 1 and 1 - number < 1):
         meant = f"; did you mean {number / 100:g}?" if 1 < number < 100 else ""
         raise InputError(f"confidence must be strictly between 0 and 1, got {shown(value)}{meant}")
@@ -138,6 +139,7 @@ def two_valued(name: str, values: npt.ArrayLike) -> Hits:
     if words is not None:
         return _meanings(name, words)
     array = vector(name, values)
+    # 0 and -1 together are refused: it is not known which of them means excluded.
     negative = bool((array == -1).any())
     low = -1 if negative else 0
     bad = (array != 1) & (array != low)

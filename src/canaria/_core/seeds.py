@@ -27,6 +27,7 @@ def generator(rng: Seed, purpose: int) -> np.random.Generator:
     else:
         seed = None if rng is None else checks.integer("rng", rng, 0, 2**63)
         sequence = np.random.SeedSequence(seed)
+    # Not spawned: that would change the given object, so that the next call with it gave another stream.
     own = np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))
     return np.random.default_rng(own)
 

@@ -7,7 +7,7 @@ makes them. A result imports `report` only when a report is asked for.
 from canaria.bounds.bound import Bound, lower_bound
 from canaria.bounds.combine import Combined, combine
 from canaria.bounds.conformance import Cause, Conformance
-from canaria.bounds.parts import Histogram, Ladder, Step
+from canaria.bounds.parts import Histogram, Ladder, LadderStep
 from canaria.bounds.result import Result
 from canaria.bounds.rungs import Rung
 
@@ -18,9 +18,9 @@ __all__ = [
     "Conformance",
     "Histogram",
     "Ladder",
+    "LadderStep",
     "Result",
     "Rung",
-    "Step",
     "combine",
     "lower_bound",
 ]

@@ -345,6 +345,7 @@ def with_epsilon(bound: Bound, epsilon: float) -> Bound:
     """The same bound with this epsilon; its claim is not searched for again."""
     changed = replace(bound, epsilon=epsilon)
     if bound.family is not None:
+        # Where cached_property keeps its value.
         changed.__dict__["claim"] = bound.claim
     return changed
 

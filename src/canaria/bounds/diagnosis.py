@@ -34,6 +34,7 @@ def diagnosis(bound: "Bound") -> str:
     """The first cause that keeps the bound low, in one sentence; empty if it is near the estimate."""
     if bound.evidence.withdrawn or 0 < bound.epsilon >= _LOW * bound.estimate:
         return ""
+    # In this order, as later ones may hold too where an earlier one does: without guesses there is no signal.
     causes = (
         _no_guess,
         _too_much_delta,

@@ -65,6 +65,7 @@ def lines(name: str, value: object) -> dict[str, str]:
 
 def require_moderate(name: str, record: object) -> None:
     """Refuse recorded evidence, or a claim, that is too large or too deeply nested to be read quickly."""
+    # Level by level: with a recursion, a file could exceed the stack.
     level, depth, parts = [record], 0, 0
     while level:
         if depth > _DEEPEST or (parts := parts + len(level)) > _MOST_PARTS:

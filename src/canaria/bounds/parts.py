@@ -1,4 +1,4 @@
-"""Parts of a result beside its bound: the histogram of the scores, and the ladder down from a claim."""
+"""Parts of a result beside its bound: the histogram of the scores, and the ladder of gaps down from a claim."""
 
 import math
 from dataclasses import dataclass
@@ -71,6 +71,7 @@ class Histogram:
         low, high = (
             np.quantile(finite, [0.001, 0.999]) if len(finite) > 2000 else (finite.min(), finite.max())
         )
+        # The quantiles may be equal, if almost all scores are.
         if not low < high:
             low, high = finite.min(), finite.max()
         with np.errstate(over="ignore", invalid="ignore"):
@@ -88,17 +89,17 @@ def _rising(edges: Floats) -> bool:
     return bool(np.isfinite(edges).all() and np.abs(edges).max() < 1e300 and (np.diff(edges) > 0).all())
 
 
-class Step(NamedTuple):
-    """One step down from the claim.
+class LadderStep(NamedTuple):
+    """One step of a ladder of gaps: a gap, and what is left of epsilon below it.
 
     Attributes:
         gap: The name of the gap.
         epsilon: The epsilon that is left below it.
 
     Example:
-        >>> from canaria.bounds import Step
-        >>> Step("chance", 1.2)
-        Step(gap='chance', epsilon=1.2)
+        >>> from canaria.bounds import LadderStep
+        >>> LadderStep("chance", 1.2)
+        LadderStep(gap='chance', epsilon=1.2)
     """
 
     gap: str
@@ -107,7 +108,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Ladder:
-    """The steps from an epsilon down to the bound, which show how much each gap takes.
+    """The ladder of gaps: steps from an epsilon down to the bound, which show how much each gap takes.
+
+    It is no ladder of assumptions, whose rungs are `Rung`s: those are bounds, and these are what bounds miss.
 
     Attributes:
         top: The name of the first epsilon, such as "the claim".
@@ -116,15 +119,16 @@ class Ladder:
         how: Where the numbers come from.
 
     Example:
-        >>> from canaria.bounds import Ladder, Step
-        >>> ladder = Ladder("the claim", 2.0, (Step("outputs", 1.5), Step("chance", 1.2)), how="simulated")
+        >>> from canaria.bounds import Ladder, LadderStep
+        >>> steps = (LadderStep("outputs", 1.5), LadderStep("chance", 1.2))
+        >>> ladder = Ladder("the claim", 2.0, steps, how="simulated")
         >>> [step.epsilon for step in ladder.steps]
         [1.5, 1.2]
     """
 
     top: str
     epsilon: float
-    steps: tuple[Step, ...]
+    steps: tuple[LadderStep, ...]
     how: str
 
     def __post_init__(self) -> None:
@@ -144,8 +148,8 @@ class Ladder:
         steps, left = [], epsilon
         for gap, level in levels.items():
             left = min(left, level)
-            steps.append(Step(gap, float(left)))
-        return cls(top, float(epsilon), (*steps, Step(CHANCE, float(bound))), how)
+            steps.append(LadderStep(gap, float(left)))
+        return cls(top, float(epsilon), (*steps, LadderStep(CHANCE, float(bound))), how)
 
     @classmethod
     def of_scores(cls, claimed: float, estimate: float, bound: float) -> Self | None:

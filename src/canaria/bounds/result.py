@@ -41,7 +41,7 @@ class Result:
         claim: The promise, at the delta of the bound; None if there is none.
         name: What was audited.
         histogram: The scores; None if they are not known.
-        ladder: The part of epsilon that each gap takes between claim and bound; None if it is not known.
+        ladder: The ladder of gaps between claim and bound; None if it is not known.
         conformance: Whether training follows its stated law; None if it was not tested.
         rungs: Bounds that follow from more assumptions than those of the bound.
         contradictions: The ways in which training certainly differs from what was stated.

@@ -31,17 +31,17 @@ def reproduce(
 
     from canaria.lab.charts import require_charts
     from canaria.lab.figures import EXPERIMENTS
-    from canaria.lab.figures.reproduce import plan
     from canaria.lab.figures.reproduce import reproduce as run
+    from canaria.lab.figures.reproduce import select
 
     if show:
         about = {name: experiment.about for name, experiment in EXPERIMENTS.items()}
         listing = "\n".join(f"{name:<24} {text}" for name, text in about.items())
         typer.echo(json.dumps(about, ensure_ascii=False) if as_json else listing)
         return
-    planned = plan(names or [], quick, trials, seed)
+    selected = select(names or [], quick, trials, seed)
     require_charts()
-    with blocks(planned.settings(), out, workers=workers, dask=dask, resume=resume) as where:
-        written = run(planned, *where)
+    with blocks(selected.settings(), out, workers=workers, dask=dask, resume=resume) as where:
+        written = run(selected, *where)
     paths = [str(path) for path in written]
     typer.echo(json.dumps(paths) if as_json else "\n".join(paths))

@@ -36,6 +36,7 @@ def p_value(elements: float, taken: int, correct: int, lines: Lines) -> float:
     shares = np.ones(1)
     if taken < elements:
         pieces = np.arange(_PIECES) / _PIECES
+        # At the left end of each piece, where u is smallest and guesses are most often right.
         shares = np.maximum(special.betaincinv(taken + 1, elements - taken, pieces), _SMALLEST)
     right = np.minimum(lines.mean_accuracy(shares), 1.0)
     return min(1.0, float(special.betainc(correct, taken - correct + 1, right).mean()) * ROUND_UP)

@@ -51,6 +51,7 @@ def _reach(trials: Integers, epsilon: float, sliver: float) -> tuple[Integers, I
     """The lowest and the highest count of windows that leave out at most a sliver."""
     wrong, log_sliver = float(binomial.failure(epsilon)), math.log(2 / sliver)
     variance = trials * wrong * (1 - wrong)
+    # Bernstein: Pr[|Y - kp| >= r] <= 2 exp(-r^2 / (2 (variance + r / 3))), solved for r.
     reach = log_sliver / 3 + np.sqrt(log_sliver**2 / 9 + 2 * log_sliver * variance)
     low = np.maximum(0, np.floor(trials * (1 - wrong) - reach)).astype(np.int64)
     high = np.minimum(trials, np.ceil(trials * (1 - wrong) + reach)).astype(np.int64)
@@ -226,6 +227,7 @@ def smallest_counts(looks: Integers, level: Numbers, epsilon: Numbers) -> Intege
     """
     wrong = binomial.failure(epsilon)
     effort.spend(2 * effort.CALL + 10 * effort.RATIO * np.size(looks + level + epsilon))
+    # The normal quantile with its first Cornish-Fisher term.
     deviations = -special.ndtri(np.minimum(level, 0.5))
     spread = np.sqrt(looks * wrong * (1 - wrong))
     skewness = (deviations**2 - 1) * (2 * wrong - 1) / 6

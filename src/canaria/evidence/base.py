@@ -242,6 +242,7 @@ def elements_for(evidence: Evidence, guesses: int) -> int:
 
 def progress_of(hits: Hits, first: int = 8, points: int = 60) -> Progress:
     """Right guesses among the first k hits, at up to `points` numbers k, geometric from `first` to all."""
+    # Geometric, as accuracies change most over the first guesses, which are the surest.
     spaced = np.geomspace(min(first, len(hits)), len(hits), points)
     taken = np.unique(np.rint(spaced).astype(np.int64))
     return Progress(taken, np.cumsum(hits, dtype=np.int64)[taken - 1])

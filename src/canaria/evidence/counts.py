@@ -142,6 +142,7 @@ class Counts(_CountFields):
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0 or upper == 1:
             return binomial.rounded_up(upper)
+        # A (1 - A) / b, as A / b times the lower tail: far out b underflows, and 1 - A loses its digits.
         spread = binomial.tail_over_pmf(self.correct, self.taken, epsilon, upper)
         spread *= binomial.lower_tail(self.correct, self.taken, epsilon)
         return binomial.rounded_up(upper + self.charged * delta * spread / self.correct)
@@ -191,6 +192,7 @@ class PublishedCounts(_CountFields):
         upper = float(binomial.tail(self.correct, self.taken, epsilon))
         if delta == 0:
             return binomial.rounded_up(upper)
+        # It circulates as a p-value, but may lie below the true worst case. Then the exact one counts.
         published = upper + 2 * self.elements * delta * self._best_average(epsilon, upper)
         exact = Counts(self.correct, self.taken, self.elements).p_value(claim)
         return max(binomial.rounded_up(published), exact)
@@ -201,6 +203,8 @@ class PublishedCounts(_CountFields):
         return Effort(3 * rounds * effort.CALL, 150 * rounds * effort.CALL)
 
     def _averages(self, lowered: Integers, epsilon: float, upper: float) -> Floats:
+        # A difference of nearly equal tails keeps the errors of both. The larger tail is rounded up first, so
+        # that the difference is too large rather than too small.
         reached = binomial.tail(self.correct - lowered, self.taken, epsilon) * binomial.ROUND_UP
         return np.asarray((reached - upper) / lowered)
 
@@ -263,6 +267,8 @@ class UncommittedCounts(_CountFields):
             some, start, width = slice(start, start + width), start + width, 2 * width
             upper = binomial.tail(self.correct, self.taken, epsilons[some])
             budget = binomial.flip_budget(self.elements, epsilons[some], delta)
+            # No flip sways by more than 1. With that sway `combined` is one of these two, so it is at most
+            # the larger; and no p-value is below the tail alone.
             least = np.maximum(upper + budget, budget / _sway.MOST) * binomial.ROUND_UP**2
             verdict[some] = (least <= level).astype(np.int8) - (upper > level)
             if (verdict[some] < 0).any():

@@ -115,6 +115,7 @@ class MatchedCounts(Evidence):
             raise InputError(f"taken must rise from 1 up to at most {total} elements, got {shown(taken)}")
         if (gained < 0).any() or (gained > between).any():
             raise InputError(f"correct must grow by at most the guesses between looks, got {shown(correct)}")
+        # Not by the constructor, which needs the hits and plans the looks again.
         evidence = cls.__new__(cls)
         checks.assign(
             evidence,

@@ -122,7 +122,10 @@ class Ranking(Evidence):
             )
         length = checks.integer("committed", committed or len(seen), len(seen), total, "elements")
         looked = _checked_grid(grid, length)
+        # Guesses that were committed and not made count as wrong, or the output could stop when it is ahead.
         made = np.concatenate([seen, np.zeros(length - len(seen), dtype=np.bool_)])
+        # Hits are added up within blocks between looks. A cumulative sum of all hits takes several times as
+        # long, and 40 of its numbers are used.
         blocks = np.add.reduceat(made[: looked[-1]], np.r_[0, looked[:-1]], dtype=np.int64)
         checks.assign(
             self,
@@ -212,6 +215,7 @@ class Ranking(Evidence):
     def refutes(self, claim: Claim, level: float) -> bool:
         """Whether the p-value is at most a level; bounds on the p-value may be enough to decide this."""
         point = claim.point(self.charged)
+        # A is at least the tail of any single look, so no walk is needed to keep this claim.
         if self._smallest_tail(point.epsilon) > level:
             return False
         bounds = self.closer(point)
@@ -244,6 +248,8 @@ class Ranking(Evidence):
         if not math.isfinite(smallest):
             return self.grid + 1
         boundary = first_counts(self.grid, smallest * binomial.ROUND_UP, claim.epsilon, budget)
+        # The counts of the look with the smallest score are on the boundary by definition, whatever rounding
+        # says.
         return np.where(found <= smallest, np.minimum(boundary, self.counts), boundary)
 
     def extremeness(self, claim: ApproximateDP) -> float:

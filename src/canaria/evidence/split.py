@@ -95,6 +95,7 @@ class Split(Evidence):
     def clearest(self, claim: Claim) -> Evidence:
         """The part with the smallest p-value for its share."""
         pairs = zip(self.parts, self.shares, strict=True)
+        # A part may itself be a split: its own clearest part is the evidence that is shown.
         part, _ = min(pairs, key=lambda pair: pair[0].p_value(claim) / pair[1])
         return part.clearest(claim)
 
@@ -124,6 +125,7 @@ class Split(Evidence):
         """Every part with its number of guesses scaled by the same factor, all right."""
         if self.most_guesses == 0:
             return None
+        # Parts keep their proportions, as an audit of another size would have them.
         factor = guesses / self.most_guesses
         parts = [part.best_of_size(max(1, round(part.most_guesses * factor))) for part in self.parts]
         known = tuple(part for part in parts if part is not None)

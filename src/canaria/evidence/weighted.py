@@ -161,6 +161,8 @@ class Weighted(Evidence):
         statistic, epsilon = _total(right), claim.epsilon
         upper = chernoff(groups, statistic, epsilon) * (1 + _CHERNOFF_ERROR * len(self.hits))
         budget = float(binomial.flip_budget(self.elements, epsilon, claim.delta))
+        # A sway of 1 costs nothing. A better one is worth its integrals only where Chernoff's bound alone
+        # would refute, and only up to the sway that decides.
         plainly = _sway.combined(upper, 1.0, budget) <= level
         if plainly or upper > level or not _sway.matters(upper, budget):
             return plainly
@@ -193,6 +195,7 @@ class Weighted(Evidence):
     def _groups(self, claim: ApproximateDP) -> tuple[Integers, Integers]:
         """The numbers of guesses, and of right guesses, with each integer weight."""
         sizes, right = self._sorted
+        # Sizes and hits are sorted once. For a claim, all groups are then differences at 40 places.
         starts = np.searchsorted(sizes, self._edges(claim), side="left")
         edges = np.concatenate([[0], starts, [len(sizes)]])
         return np.diff(edges), np.diff(right[edges])
@@ -201,6 +204,7 @@ class Weighted(Evidence):
         """The sizes at which the integer weights 1, 2, ..., 40 begin."""
         if self.losses is None:
             top = float(self._sorted[0][-1])
+            # Integers up to 40 are on the lattice already. Other weights are rounded to 40ths of the largest.
             whole = top <= LATTICE and bool((self._sizes == np.rint(self._sizes)).all())
             return _steps(LATTICE if whole else top)
         return claim.epsilon + _steps(self.top(claim) - claim.epsilon)

@@ -15,7 +15,7 @@ from canaria._core.errors import InputError, printable, shown
 from canaria.bounds import Bound, limits
 from canaria.bounds.conformance import EFFECTS, LEAST_LEVEL, Cause, Conformance
 from canaria.bounds.limits import LARGEST_FILE, MOST_LINES, MOST_STEPS
-from canaria.bounds.parts import Histogram, Ladder, Step
+from canaria.bounds.parts import Histogram, Ladder, LadderStep
 from canaria.bounds.result import FORMAT, Result
 from canaria.bounds.rungs import MOST_RUNGS, Rung
 from canaria.claims import ApproximateDP, Claim, families
@@ -180,9 +180,9 @@ def _ladder(data: object) -> Ladder | None:
     return Ladder(**_fields_of("ladder", data, top=_words, epsilon=limits.epsilon, steps=_steps, how=_words))
 
 
-def _steps(name: str, value: object) -> tuple[Step, ...]:
+def _steps(name: str, value: object) -> tuple[LadderStep, ...]:
     steps = _list(name, value, MOST_STEPS)
-    return tuple(Step(**_fields_of("step", step, gap=_words, epsilon=limits.epsilon)) for step in steps)
+    return tuple(LadderStep(**_fields_of("step", step, gap=_words, epsilon=limits.epsilon)) for step in steps)
 
 
 def _rung(data: object) -> Rung:

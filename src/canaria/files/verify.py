@@ -171,6 +171,7 @@ def _compared(stored: Stored) -> _Recomputed:
     faults = []
     if not _same(kept.epsilon, again.epsilon):
         faults.append(f"epsilon is stored as {kept.epsilon:g}, but its evidence gives {again.epsilon:g}")
+    # Epsilon may differ by rounding, and other values with it: these are compared at the stored epsilon.
     as_stored = with_epsilon(again, kept.epsilon) if not faults else again
     fresh = as_stored.to_dict()
     result = replace(stored.result, bound=again)

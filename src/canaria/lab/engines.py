@@ -128,6 +128,7 @@ def engine(workers: int | None = None, dask: str | None = None) -> Iterator[Exec
         yield None
         return
     for name in _THREADS:
+        # Otherwise every process starts as many threads as there are cores.
         os.environ.setdefault(name, "1")
     with _processes(count) as pool:
         yield pool
@@ -154,6 +155,7 @@ def _end_with_parent(watched: Connection) -> None:
 
     def wait() -> None:
         watched.poll(None)
+        # sys.exit would only end this thread.
         os._exit(0)
 
     Thread(target=wait, daemon=True).start()

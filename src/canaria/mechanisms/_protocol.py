@@ -6,7 +6,7 @@ revealed bit is -1 or +1 and a hidden one 0.
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -98,18 +98,16 @@ class AnalysedMechanism(ScoredMechanism, Protocol):
     def outcomes(self, n: int) -> Outcomes | None: ...
 
 
-class Unbounded:
-    """A mechanism without a limit of its loss. By default it has one round, and outputs are not listed."""
-
-    epsilon: ClassVar[float] = math.inf
+class OneRound:
+    """The defaults of mechanisms: revealed bits do not help, and outputs cannot be listed."""
 
     def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits say nothing about the others."""
-        return one_round(n)
+        """All elements in one round: revealed bits say nothing about the others."""
+        return (np.arange(n),)
 
     def ddp(self, n: int) -> float:
-        """Infinite: some output shows an element for certain, or the loss grows with the output."""
-        return math.inf
+        """The privacy level: some output shows as much, as no other element blurs the loss."""
+        return float(self.epsilon)  # type: ignore[attr-defined]
 
     def outcomes(self, n: int) -> Outcomes | None:
         """None: outputs are continuous, or not known."""
@@ -124,11 +122,6 @@ def called(name: str, function: Callable[..., Any], *arguments: object) -> Any:
         raise
     except BaseException as error:
         raise InputError(f"{name} raised {type(error).__name__}: {shown(str(error))}") from error
-
-
-def one_round(n: int) -> tuple[Integers, ...]:
-    """All elements in one round: revealed bits say nothing about the others."""
-    return (np.arange(n),)
 
 
 def certain(signs: npt.NDArray[Any]) -> Floats:

@@ -9,6 +9,7 @@ zeros and ones, adds C u. Its likelihood ratio is the mean of exp((<w, C u> - |C
 of u, and depends on g by m = C' C g alone (Theorem 35). Each coordinate carries one canary.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,13 +19,13 @@ import numpy.typing as npt
 from canaria._core import checks
 from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output, Unbounded
+from canaria.mechanisms._protocol import OneRound, Output
 from canaria.mechanisms.participation import Participation
 from canaria.mechanisms.strategies import Strategy
 
 
 @dataclass(frozen=True, eq=False)
-class Correlated(Unbounded):
+class Correlated(OneRound):
     """Training with correlated noise; each canary has a coordinate to itself.
 
     Attributes:
@@ -48,6 +49,7 @@ class Correlated(Unbounded):
     participation: Participation
     noise_multiplier: float
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.positive("noise_multiplier", self.noise_multiplier)

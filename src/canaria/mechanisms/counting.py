@@ -15,13 +15,13 @@ from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError
 from canaria.mechanisms import _sets
-from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, called
+from canaria.mechanisms._protocol import OneRound, Outcomes, Output, called
 
 _ENUMERABLE: Final = 20_000
 
 
 @dataclass(frozen=True)
-class CountInSets(Unbounded):
+class CountInSets(OneRound):
     """Releases the number of included elements in each set of consecutive elements.
 
     If k of the s hidden elements of a set are included, the loss of each is ln(k / (s - k)), which is
@@ -39,6 +39,7 @@ class CountInSets(Unbounded):
 
     size: int
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -49,6 +50,7 @@ class CountInSets(Unbounded):
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the count of the hidden elements of the set."""
+        # What is known of the set is subtracted: k and s of the class are those of the hidden elements.
         included, hidden = _sets.revealed_in_sets(known, self.size)
         return _sets.spread(_odds(output - included, hidden), known, self.size)
 
@@ -61,13 +63,14 @@ class CountInSets(Unbounded):
         sizes = _sets.sets_of(n, self.size)
         if np.prod(sizes + 1.0) > _ENUMERABLE:
             return None
+        # Sets are independent, and the count of each is Binomial(size, 1/2).
         outputs = np.stack(np.meshgrid(*(np.arange(s + 1) for s in sizes), indexing="ij"), -1)
         outputs = outputs.reshape(-1, len(sizes))
         return Outcomes(outputs, np.prod(special.comb(sizes, outputs) / 2.0**sizes, axis=1))
 
 
 @dataclass(frozen=True)
-class Count(Unbounded):
+class Count(OneRound):
     """Releases the number of included elements; its efficacy is 1/2 + E|Bin(n, 1/2) - n/2| / n.
 
     Example:
@@ -78,6 +81,7 @@ class Count(Unbounded):
     """
 
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The counts, (trials,)."""
@@ -104,7 +108,7 @@ class Count(Unbounded):
 
 
 @dataclass(frozen=True)
-class NoisyCountInSets(Unbounded):
+class NoisyCountInSets(OneRound):
     """Count-in-Sets with Gaussian noise: one full-batch step of DP-SGD with gradient canaries.
 
     Attributes:
@@ -121,6 +125,7 @@ class NoisyCountInSets(Unbounded):
     size: int
     sigma: float
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("size", self.size, 1)
@@ -142,7 +147,7 @@ class NoisyCountInSets(Unbounded):
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(OneRound):
     """Any mechanism that depends only on the number of included elements: post-processing of `Count`.
 
     Attributes:
@@ -181,6 +186,7 @@ class Symmetric:
     def loss(self, output: Output, known: Bits) -> Floats:
         """The loss from the likelihood of every count."""
         n = known.shape[1]
+        # All elements are one set, so the likelihoods of all counts give the loss of each.
         columns = [called("log_density", self.log_density, output, m) for m in range(n + 1)]
         logs = np.stack([np.asarray(column, dtype=np.float64) for column in columns], -1)
         if logs.shape != (len(known), n + 1) or np.isnan(logs).any():
@@ -191,15 +197,9 @@ class Symmetric:
         """One element after the other."""
         return _sets.set_rounds(n, n)
 
-    def ddp(self, n: int) -> float:
-        """The privacy level, which is an upper limit."""
-        return self.epsilon
-
-    def outcomes(self, n: int) -> None:
-        """None: outputs are not known."""
-
 
 def _odds(left: Integers, hidden: Integers) -> Floats:
     """ln(k / (h - k)) where k of h hidden elements are included: certain at 0 and h."""
+    # ln 0 at both ends is meant. Sets without a hidden element give ln 0 - ln 0, which `spread` drops.
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(left) - np.log(hidden - left))

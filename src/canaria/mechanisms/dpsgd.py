@@ -20,7 +20,7 @@ from scipy import interpolate, special
 from canaria._core import binomial, checks
 from canaria._core.arrays import Bits, Floats, Integers
 from canaria._core.errors import InputError, shown
-from canaria.mechanisms._protocol import Output, Unbounded
+from canaria.mechanisms._protocol import OneRound, Output
 from canaria.mechanisms._sets import count_loss
 
 SCORES: Final = ("likelihood", "sum")
@@ -29,7 +29,7 @@ _LARGEST_EXPONENT: Final = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubsampledGaussian(Unbounded):
+class SubsampledGaussian(OneRound):
     """DP-SGD as a mechanism, whose n elements are spread evenly over `dimension` coordinates.
 
     Each step is a subsampled Gaussian.
@@ -63,6 +63,7 @@ class SubsampledGaussian(Unbounded):
     noise_multiplier: float
     score: str = "likelihood"
     adjacency: ClassVar[str] = "add-remove"
+    epsilon: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         checks.integer("dimension", self.dimension, 1)

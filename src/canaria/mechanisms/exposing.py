@@ -7,13 +7,13 @@ from typing import ClassVar
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError
-from canaria.mechanisms._protocol import Outcomes, Output, Unbounded, certain, one_round
+from canaria.mechanisms._protocol import OneRound, Outcomes, Output, certain
 
 
 @dataclass(frozen=True)
-class NameAndShame(Unbounded):
+class NameAndShame(OneRound):
     """Releases one element, chosen at random: the signed, 1-based index of its bit.
 
     Its loss is infinite and all others are 0, so the efficacy with k guesses is 1/2 + 1 / (2 k).
@@ -26,9 +26,11 @@ class NameAndShame(Unbounded):
     """
 
     adjacency: ClassVar[str] = "replace"
+    epsilon: ClassVar[float] = math.inf
 
     def sample(self, bits: Bits, rng: np.random.Generator) -> Output:
         """The signed index of the element shown."""
+        # Indices begin at 1, because 0 has no sign to carry the bit.
         shown = rng.integers(bits.shape[1], size=len(bits))
         return (shown + 1) * bits[np.arange(len(bits)), shown].astype(np.int64)
 
@@ -44,7 +46,7 @@ class NameAndShame(Unbounded):
 
 
 @dataclass(frozen=True)
-class AllOrNothing:
+class AllOrNothing(OneRound):
     """Releases everything with probability p, nothing otherwise; efficacy 1/2 + p/2.
 
     Attributes:
@@ -77,14 +79,6 @@ class AllOrNothing:
     def loss(self, output: Output, known: Bits) -> Floats:
         """Infinite for all, or 0 for all."""
         return np.where(known == 0, certain(output), 0.0)
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level itself."""
-        return self.epsilon
 
     def outcomes(self, n: int) -> Outcomes:
         """Two outcomes: all elements or none."""

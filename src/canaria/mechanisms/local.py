@@ -8,29 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from canaria._core import checks
-from canaria._core.arrays import Bits, Floats, Integers
+from canaria._core.arrays import Bits, Floats
 from canaria._core.errors import InputError
-from canaria.mechanisms._protocol import Outcomes, Output, called, one_round
-
-
-class _Independent:
-    """Revealed bits say nothing about other elements, and outputs are not enumerated."""
-
-    def rounds(self, n: int) -> tuple[Integers, ...]:
-        """One round: revealed bits do not help."""
-        return one_round(n)
-
-    def ddp(self, n: int) -> float:
-        """The privacy level itself: no other element blurs the loss."""
-        return float(self.epsilon)  # type: ignore[attr-defined]
-
-    def outcomes(self, n: int) -> Outcomes | None:
-        """None: outputs are continuous, or not known."""
-        return None
+from canaria.mechanisms._protocol import OneRound, Outcomes, Output, called
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(_Independent):
+class RandomizedResponse(OneRound):
     """Each bit is released as it is with probability p(epsilon), flipped otherwise; |loss| = epsilon.
 
     Attributes:
@@ -58,11 +42,12 @@ class RandomizedResponse(_Independent):
 
     def outcomes(self, n: int) -> Outcomes:
         """One outcome stands for all."""
+        # |loss| is epsilon for every element, whatever the output.
         return Outcomes(np.ones((1, n)), np.ones(1))
 
 
 @dataclass(frozen=True)
-class LocalLaplace(_Independent):
+class LocalLaplace(OneRound):
     """Each bit in {-1, 1} gets Laplace noise of scale 2 / epsilon.
 
     loss = epsilon / 2 (|o + 1| - |o - 1|); guessing every element is right with probability 1 - e^(-epsilon /
@@ -98,7 +83,7 @@ class LocalLaplace(_Independent):
 
 
 @dataclass(frozen=True)
-class LocalGaussian(_Independent):
+class LocalGaussian(OneRound):
     """Each bit in {-1, 1} gets Gaussian noise of standard deviation sigma; loss = 2 o / sigma^2.
 
     Attributes:
@@ -133,7 +118,7 @@ class LocalGaussian(_Independent):
 
 
 @dataclass(frozen=True)
-class Local(_Independent):
+class Local(OneRound):
     """Any local mechanism, from a user's function for one element.
 
     Attributes:

@@ -113,6 +113,7 @@ class XorInPairs:
 
     def loss(self, output: Output, known: Bits) -> Floats:
         """Infinite if the other element of the pair is known, else 0."""
+        # The product of a pair times one of its bits is the other bit; an unknown partner gives 0.
         partner = known.reshape(len(known), -1, 2)[:, :, ::-1]
         signs = (output[:, :, None] * partner).reshape(known.shape)
         return certain(np.where(known == 0, signs, 0))
@@ -139,6 +140,7 @@ def _parity(bits: Bits) -> Integers:
 def _last_hidden(output: Output, known: Bits) -> Any:
     """The bit of the last hidden element, if the output is the true parity; 0 for all others."""
     alone = (known == 0) & ((known == 0).sum(axis=1, keepdims=True) == 1)
+    # Bits are their own inverses: parity times the known bits leaves the product of the hidden ones.
     others = np.prod(np.where(known == 0, 1, known), axis=1, dtype=np.int64)
     return alone * (output * others)[:, None]
 

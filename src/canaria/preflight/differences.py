@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from canaria.preflight.replays import Replay, Step
+from canaria.preflight.replays import Replay, ReplayedStep
 
 DRIFT: Final = 1e-5
 """Parameters that differ by more than this, relative to their norm, were updated differently."""
@@ -54,7 +54,7 @@ class Difference:
         return f"{self.neighbour}: {self.text}"
 
 
-def fair(step: Step, random: bool) -> bool:
+def fair(step: ReplayedStep, random: bool) -> bool:
     """Whether two replays should have the same sum, except for the row.
 
     Generators start from the same seed for each batch. So the same batch has the same randomness, and an
@@ -113,6 +113,7 @@ def setting_differences(given: Replay, other: Replay) -> Iterator[Difference]:
             ("noise multiplier", first.noise_multiplier, step.noise_multiplier),
             ("clip norm", first.clip_norm, step.clip_norm),
         ):
+            # Once a setting differs, it does so in all later steps, and says nothing new.
             if what not in told:
                 found = tuple(_setting(other, what, what + " {}", here, there, number))
                 told |= {one.what for one in found}
@@ -182,6 +183,7 @@ def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
     for number, step in enumerate(other.steps[: len(given.steps)], 1):
         if step.apart is None:
             return
+        # Written so that NaN counts as a difference.
         if not step.drift <= DRIFT:
             yield difference_of(
                 other,
@@ -201,7 +203,7 @@ def _sums(given: Replay, other: Replay, random: bool) -> Iterator[Difference]:
             return
 
 
-def _moved(step: Step, number: int, limit: int) -> str:
+def _moved(step: ReplayedStep, number: int, limit: int) -> str:
     if not math.isfinite(step.apart or 0.0):
         return (
             f"the clipped sum of step {number} is not finite. Clipping does not bound NaN; replace such "

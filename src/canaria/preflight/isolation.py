@@ -169,6 +169,7 @@ class Pairs:
         self.influence = np.zeros((len(asked.rows), len(asked.rows)))
         for (i, one), (k, other) in combinations(enumerate(asked.rows), 2):
             whole, first, second, both = self.of(one, other)
+            # 0 if rows are isolated, by the equation above.
             self.influence[i, k] = self.influence[k, i] = _far(whole - first - second + both)
 
     @property
@@ -240,6 +241,7 @@ def _cause(
             "Likely cause: the loss of a row looks at other rows, as a contrastive loss or a normalisation "
             "over the batch does; give every row a loss of its own."
         )
+    # A mean over n rows that is scaled as if it were over another number grows by n / (n - 1), or falls.
     if np.allclose(np.abs(np.log(factors)), np.log(len(asked.few) / (len(asked.few) - 1)), atol=_DEPENDENT):
         return (
             "Likely cause: the loss is scaled by the number of rows (without a row all gradients are "

@@ -145,6 +145,7 @@ _CHAIN: Final = " One removed row after the other leads there, so it must not ch
 
 
 def _require_repeatable(given: Replay, repeated: Replay) -> None:
+    # The first replay is 0 apart from itself, unless a sum is not finite.
     broken = [number for number, step in enumerate(given.steps, 1) if step.apart != 0]
     if broken:
         raise InputError(

@@ -8,7 +8,7 @@ _SLACK: Final = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class ReplayedStep:
     """One step of a replay.
 
     Attributes:
@@ -61,7 +61,7 @@ class Replay:
     sample_rate: float | None
     batches: int | None
     unexpected_rows: int | None
-    steps: tuple[Step, ...]
+    steps: tuple[ReplayedStep, ...]
     accountant: tuple[tuple[float, float, int], ...] | None
     exception: str | None
 

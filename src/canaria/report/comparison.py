@@ -90,6 +90,7 @@ class Comparison:
     @property
     def note(self) -> str:
         """The confidence in all bounds at once, by the union bound, and differences that limit comparison."""
+        # In decimals: as doubles, 1 - 0.95 is a little more than 0.05.
         wrong = sum(1 - Decimal(repr(row.result.bound.confidence)) for row in self.rows)
         sure = percent(float(max(Decimal(0), 1 - wrong)), 2)
         note = f"Each bound holds with its own confidence; all of them at once with at least {sure}%."

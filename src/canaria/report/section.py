@@ -13,7 +13,7 @@ from canaria._core.errors import shown
 from canaria._core.kinds import plain
 from canaria._core.rounding import percent
 from canaria.bounds.bound import Bound, lower_bound
-from canaria.bounds.parts import Ladder, Step
+from canaria.bounds.parts import Ladder, LadderStep
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP
 from canaria.evidence.base import count_alone
@@ -144,6 +144,7 @@ def explain(result: Result, checksum: str | None = None, name: str | None = None
     """
     bound = result.bound
     with warnings.catch_warnings():
+        # The bound itself gave its warnings when it was made.
         warnings.simplefilter("ignore")
         by_confidence = _by_confidence(bound)
         by_guesses, projected = _by_guesses(bound)
@@ -237,7 +238,7 @@ def _drops(ladder: Ladder | None) -> tuple[Drop, ...]:
     )
 
 
-def _advice(step: Step, start: float) -> str:
+def _advice(step: LadderStep, start: float) -> str:
     if abs(start - step.epsilon) < 5e-4:
         return words.NOTHING
     return words.ABOVE if step.epsilon > start else words.GAPS.get(step.gap, "")
@@ -258,6 +259,7 @@ def told_apart(names: Sequence[str], files: Sequence[str] | None = None) -> list
             told, ["standard input" if file == "-" else _plain(Path(file).stem) for file in files]
         )
         told = _replaced(told, [_plain(file) for file in files])
+    # More than once, as a name with a number may be the name of another result.
     while len(set(told)) < len(told):
         told = _replaced(told, [f"{name} ({place})" for place, name in enumerate(told, start=1)])
     return told

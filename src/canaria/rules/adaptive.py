@@ -100,6 +100,7 @@ class SurestFirst:
 
     def choose(self, losses: Floats) -> Integers:
         """The hidden elements of largest |loss|."""
+        # Stable, so that ties keep the order in which they come, which is random (`canaria.rules.door`).
         return np.argsort(-np.abs(losses), kind="stable")[: self.block]
 
     def decide(self, losses: Floats, taken: int) -> Bits:
@@ -142,6 +143,7 @@ class UpTo:
         """The elements of largest |loss| above the threshold, until the budget is spent."""
         sizes = np.abs(losses)
         surest = np.argsort(-sizes, kind="stable")[: max(0, self.budget - taken)]
+        # A loss of 0 has no sign to guess, and abstaining leaves the guess for a later round.
         chosen = surest[(sizes[surest] >= self.t) & (sizes[surest] > 0)]
         signs = np.zeros(len(losses), dtype=np.int8)
         signs[chosen] = np.sign(losses[chosen])
@@ -170,6 +172,8 @@ class All:
 
     def decide(self, losses: Floats, taken: int) -> Bits:
         """Guess every element."""
+        # An abstention where the loss is 0 would let revealed bits decide how many guesses are taken, and a
+        # count needs a number that is fixed.
         return np.where(losses >= 0, np.int8(1), np.int8(-1))
 
     def weigh(self, hits: Hits, losses: Floats, elements: int) -> Evidence:

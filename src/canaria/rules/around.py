@@ -56,5 +56,6 @@ class Around:
     def looks(self, elements: int) -> Integers:
         """The numbers of guesses that are looked at, for a number of elements."""
         checks.integer("k", self.k, 1, elements, "elements")
+        # The range ends at the number of elements: no guess is left to look at beyond it.
         spaced = np.geomspace(max(self.k / _WIDTH, 1), min(self.k * _WIDTH, elements), _LOOKS)
         return np.unique(np.rint(spaced).astype(np.int64))

@@ -123,6 +123,7 @@ class Threshold:
 
     def __call__(self, scores: Floats, rng: np.random.Generator) -> OneShot:
         """Commit to the scores of absolute value at least t; there are no ties to break."""
+        # With t = 0, too, a score of 0 has no sign to guess.
         taken = np.flatnonzero((np.abs(scores) >= self.t) & (scores != 0))
         guesses = Guesses(taken, np.sign(scores[taken]).astype(np.int8))
         total = len(scores)

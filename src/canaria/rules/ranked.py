@@ -40,6 +40,8 @@ class Ranked:
     def __call__(self, scores: Floats, rng: np.random.Generator) -> "RankedOrders":
         """Commit to the three orders."""
         order = falling(scores, rng)
+        # Leaks may show at one end of the scores alone. One sign is then guessed throughout, and delta is
+        # charged for half of the elements.
         upward, downward = (np.ones(len(order), dtype=np.int8), np.full(len(order), -1, dtype=np.int8))
         orders = (tails_alternating(order), Guesses(order, upward), Guesses(order[::-1], downward))
         return RankedOrders(orders)

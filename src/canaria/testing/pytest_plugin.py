@@ -17,8 +17,7 @@ until a test needs it.
 import hashlib
 import re
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -213,10 +212,11 @@ class Audits:
 
 
 @dataclass(frozen=True)
-class _Assertion(ABC):
+class Assertion:
     """The value of a fixture; it is called like the function of that name, without `confidence` and `rng`."""
 
     audits: Audits
+    examined: "Callable[..., Verdict]"
 
     @property
     def seed(self) -> int:
@@ -238,31 +238,22 @@ class _Assertion(ABC):
         from canaria.testing.assertions import promise
 
         promised = promise(epsilon, delta, claim, adjacency)
-        return self.audits.settle(self._examined(audited, promised, *self.audits.begin(), **how))
-
-    @abstractmethod
-    def _examined(
-        self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any
-    ) -> "Verdict": ...
+        return self.audits.settle(self.examined(audited, promised, *self.audits.begin(), **how))
 
 
-class GameAssertion(_Assertion):
-    """The value of the fixture `assert_private`."""
+def _of_game(audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
+    __tracebackhide__ = True
+    from canaria.testing.examine import examine
 
-    def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
-        from canaria.testing.examine import examine
-
-        return examine(audited, claim, how, confidence, rng=seed)
+    return examine(audited, claim, how, confidence, rng=seed)
 
 
-class TrainingAssertion(_Assertion):
-    """The value of the fixture `assert_private_training`."""
+def _of_training(audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
+    __tracebackhide__ = True
+    from canaria.testing.examine import examine_training
 
-    def _examined(self, audited: Any, claim: "Claim", confidence: float, seed: int, **how: Any) -> "Verdict":
-        from canaria.testing.examine import examine_training
-
-        conformance = how.pop("conformance", True)
-        return examine_training(audited, claim, how, confidence, conformance=conformance)
+    conformance = how.pop("conformance", True)
+    return examine_training(audited, claim, how, confidence, conformance=conformance)
 
 
 @pytest.fixture
@@ -283,15 +274,15 @@ def _privacy_audits(request: pytest.FixtureRequest) -> Generator[Audits, None, N
 
 
 @pytest.fixture
-def assert_private(_privacy_audits: Audits) -> GameAssertion:
+def assert_private(_privacy_audits: Audits) -> Assertion:
     """Fail if one game refutes a privacy claim: `assert_private(mechanism, epsilon, delta, score=...)`."""
-    return GameAssertion(_privacy_audits)
+    return Assertion(_privacy_audits, _of_game)
 
 
 @pytest.fixture
-def assert_private_training(_privacy_audits: Audits) -> TrainingAssertion:
+def assert_private_training(_privacy_audits: Audits) -> Assertion:
     """Fail if an audited training run refutes its claim or is not as stated: `(audit, epsilon, delta)`."""
-    return TrainingAssertion(_privacy_audits)
+    return Assertion(_privacy_audits, _of_training)
 
 
 def _rate(config: pytest.Config) -> float:

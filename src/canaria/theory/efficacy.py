@@ -203,6 +203,7 @@ def means(
         for column, statistic in zip(values, statistics, strict=True):
             column.append(np.asarray(statistic(sizes)))
     table = np.stack([np.concatenate(column) for column in values])
+    # Of the means, hence over the number of trials.
     covariance = np.atleast_2d(np.cov(table)) / trials
     how = f"{trials} simulated games"
     errors = np.sqrt(np.diag(covariance))

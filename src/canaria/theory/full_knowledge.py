@@ -42,6 +42,7 @@ def demonstrate_full_knowledge(
         known = bits.copy()
         known[:, element] = 0
         correct += np.sign(mechanism.loss(output, known)[:, element]) == bits[:, element]
+    # Either all guesses are right or none is, so these two counts are all that an audit can see.
     refuted = Counts(n, n, n).refutes(ApproximateDP(epsilon, delta=0), 0.05)
     accused = float((correct == n).mean()) if refuted else 0.0
     return (

@@ -23,6 +23,7 @@ from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
 from canaria.training.conformance.residuals import residual_of
+from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
@@ -179,6 +180,7 @@ class Loop(Recorded):
             raise InputError("call see() for the previous step before calling draw() again")
         often = self._often()
         values = self._clip * often * (self._bits > 0)
+        # Excluded canaries are drawn too, and add nothing: how many take part must not depend on the bits.
         self._added = [np.zeros(shape) for shape in self._leaves.shapes]
         numbers = np.cumsum([0, *map(len, self._laid.canaries)])
         for array, places, first in zip(self._added, self._laid.canaries, numbers, strict=False):
@@ -210,6 +212,7 @@ class Loop(Recorded):
         if len(self._sums_of_first) < FIRST:
             self._sums_of_first.append(at(own, self._laid.witnesses) / self._clip)
             self._rounding = max(self._rounding, spacing(noisy_sum))
+        # Less the canaries, which `left` still holds, what is left is the noise alone.
         noise = [one - more / self._clip for one, more in zip(left, added, strict=True)]
         self._totals.append(np.array([float(one.sum()) for one in noise])[self._laid.roles.whole])
         largest = max((float(np.abs(one).max(initial=0.0)) for one in own), default=0.0)
@@ -244,16 +247,12 @@ class Loop(Recorded):
         if self._clipper is not None and self._faults is None:
             # Not before training: a clipper may keep a state, such as a mean of norms, that probes change.
             self._faults = self._clipper.faults()
-        count = counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
         weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
+        # Each of these would show the same fault of the clipper, the first most clearly.
+        clipped = too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()
         return Recording(
-            contradictions=(
-                *count.contradictions,
-                *(too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()),
-                *beside,
-            ),
-            remarks=count.remarks,
-            untested={"steps": count.untested},
+            findings=counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
+            + Findings(contradictions=(*clipped, *beside)),
             design=self._design,
             bits=self._bits.copy(),
             steps=self.steps,

@@ -98,6 +98,7 @@ class Recorder(Loop):
     def recording(self, *, unfinished: bool = False) -> Recording:
         """The record of the steps so far; for `unfinished`, see `report`."""
         sums, table = self._with_held()
+        # Observations are in units of the stated noise. Without noise they must be huge, and not undefined.
         noise = max(self._noise, 1e-30)
         witnessed = None
         if self.steps:
@@ -128,6 +129,7 @@ class Recorder(Loop):
     def _add_held(self) -> None:
         if len(self._held) < HELD:
             return
+        # From the first buffer alone, and kept: how a step is scored must not depend on later ones.
         self._factors = self._believed()
         self._sums, self._table = self._with_held()
         self._held.clear()

@@ -24,6 +24,7 @@ from canaria.training.canaries.witnesses import Roles, Seen
 from canaria.training.conformance.accounts import Account
 from canaria.training.conformance.draws import Drawn
 from canaria.training.conformance.sums import Rounding
+from canaria.training.findings import Findings
 from canaria.training.likelihood.accumulator import LEAST_NOISE
 from canaria.training.recorded import Recorded
 
@@ -60,10 +61,7 @@ class Recording(Recorded):
         about_draws: The process whose sampler was seen, if several processes train together.
         by_the_optimizer: Whether the sums are those that the optimizer used, or those of the privatizer.
         noise_changes: Whether the stated noise multiplier changes from step to step.
-        contradictions: Differences between training and what was stated that are certain.
-        remarks: Other facts for the reader, such as differences on the safe side.
-        doubts: Possible unlimited leaks. If there are any, the measured noise alone proves nothing.
-        untested: For each topic, such as "weights", the reason why it was not tested; empty if it was.
+        findings: What is known of the run without statistics.
         account: The actual noise multiplier and sampling rate of each step; None if they are always the two
             above.
         ended: The reason why the record stops early; empty if all of the training was seen.
@@ -120,10 +118,7 @@ class Recording(Recorded):
     about_draws: str = ""
     by_the_optimizer: bool = True
     noise_changes: bool = False
-    contradictions: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    untested: dict[str, str] = field(default_factory=dict)
+    findings: Findings = field(default_factory=Findings)
     account: Account | None = None
     ended: str = ""
     excuse: str = ""
@@ -140,6 +135,11 @@ class Recording(Recorded):
         checks.require_converged(self.sums)
         if (seen := self.witnessed) is not None and self.noise_multiplier > 0:
             checks.require_converged(seen.by_step, seen.by_place, seen.totals, seen.released)
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Differences between training and what was stated that are certain."""
+        return self.findings.contradictions
 
     def losses(self, known: Bits, score: str = "likelihood") -> Floats:
         """The score of each canary, given the revealed bits, for which it is 0; higher means included.

@@ -38,7 +38,7 @@ def result_of(
         conformance=found,
         facts=facts_of(run, tested=found is not None),
         contradictions=contradictions_with(run, claim, bound.delta),
-        remarks=(*run.doubts, *run.remarks, *_large_delta(run, claim)),
+        remarks=(*run.findings.doubts, *run.findings.remarks, *_large_delta(run, claim)),
         tested=tested_topics(run, claim, found),
         seed=run.seed,
     )
@@ -83,6 +83,7 @@ def _ladder(run: "Recording", claim: Claim | None, bound: Bound, *, plain: bool)
     """The ladder, with all gaps only for the guesser whose law is known (one run, by the likelihood)."""
     if claim is None:
         return None
+    # Rounded down: a ladder must not begin above the claim.
     claimed = claim.least_epsilon_at(bound.delta)
     # Accountants of DP-SGD assume Poisson sampling of single rows. The canaries must match that.
     is_dpsgd = run.sampling.is_poisson and run.rows == 1

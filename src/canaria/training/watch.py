@@ -214,6 +214,8 @@ class Watch:
             return None
         if self._steps < self._next_epsilon:
             return self._epsilon if self._epsilon_at == self._steps else None
+        # The accountant takes seconds, so it is asked a number of times that grows with the logarithm of
+        # steps.
         self._next_epsilon, self._epsilon_at = 2 * self._steps, self._steps
         self._epsilon = self._accounted(low, high, self._rate, self.delta)
         return self._epsilon

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from canaria.lab.engines import engine
-from canaria.lab.figures.reproduce import blocks, plan, reproduce
+from canaria.lab.figures.reproduce import blocks, reproduce, select
 from canaria.lab.store import Store
 from tests.cli.command import canaria, installed
 
@@ -154,7 +154,7 @@ def test_dask_cluster_that_is_lost_is_one_line(
 
 def test_blocks_do_not_depend_on_how_many_there_are() -> None:
     """More repetitions extend a run; they do not change what is there."""
-    few, many = (list(blocks(plan([NAME], True, trials, 0))) for trials in (20, 40))
+    few, many = (list(blocks(select([NAME], True, trials, 0))) for trials in (20, 40))
     assert set(few) <= set(many)
 
 
@@ -186,8 +186,8 @@ def test_listing() -> None:
 
 
 def test_progress_is_told_after_every_block(tmp_path: Path) -> None:
-    planned = plan([NAME], True, 20, 0)
+    selected = select([NAME], True, 20, 0)
     told: list[tuple[int, int]] = []
     with engine(1) as executor:
-        reproduce(planned, Store.open(tmp_path / "run", {}, False), executor, lambda *now: told.append(now))
+        reproduce(selected, Store.open(tmp_path / "run", {}, False), executor, lambda *now: told.append(now))
     assert told == [(done, 3) for done in range(4)]

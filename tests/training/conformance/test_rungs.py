@@ -12,7 +12,7 @@ from canaria import InputError, Result
 from canaria.bounds import Rung
 from canaria.claims.accounting import dpsgd_epsilon
 from canaria.files import check, read_result
-from canaria.training import Dense, Dirac, Recording
+from canaria.training import Dense, Dirac, Findings, Recording
 from canaria.training.conformance.measured import squares_of
 from canaria.training.conformance.rungs import objection_to, weight_of
 from tests.training.faults import FAULTS, NAMES, SHAPES
@@ -121,7 +121,8 @@ def test_correct_training_keeps_it() -> None:
 
 def test_what_was_not_as_stated_withdraws_it() -> None:
     base = simulated(Dirac(1000), 0)
-    assert "batches were left out" in objection_to(replace(base, contradictions=("batches were left out",)))
+    left_out = Findings(contradictions=("batches were left out",))
+    assert "batches were left out" in objection_to(replace(base, findings=left_out))
     assert objection_to(replace(base, excuse="not tested (why)")) != ""
     assert objection_to(replace(base, noise_multiplier=0.0)) == "no noise is stated"
     assert objection_to(simulated(Dense(20, 400), 0)) == "no weight shows its noise alone"

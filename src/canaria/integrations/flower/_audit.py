@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from canaria._core.seeds import Seed
 from canaria.integrations.flower._checks import require_private
 from canaria.integrations.flower._internals import FixedClipping, joined_by, stated_by, weights_of
 from canaria.training.canaries.designs import RAW_NORM
+from canaria.training.findings import Findings
 from canaria.training.loop import Contribution
 from canaria.training.recorded import Recorded
 from canaria.training.recorder import Recorder
@@ -106,43 +107,75 @@ class Audit(flower.Strategy, Recorded):
             return self.strategy.aggregate_train(server_round, received)
         if set(_arrays_of(received[0].content)) != set(self._current):
             raise InputError("clients must reply with all of the arrays that they were sent, and no others")
+        self._weighted_by, weights = weighing
         # Programs lower it from round to round, and Flower's noise with it: the audit counts in clip norms.
         self._clip_norm = stated_by(self.strategy).clip_norm
-        self._weighted_by, weights = weighing
         if self._drawn is None:
             self._drawn = self._recorder.draw_each()
-        canaries = self._replies(self._drawn, received[0].content, max(weights))
-        others = sum(weights)
-        grown = (others + len(canaries) * self._weight(max(weights))) / others
-        clients = _whole(self._stated.clients * grown)
-        kinds = {name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()}
-        for reply in received:
-            _double(reply.content)
-        with joined_by(len(canaries), self.strategy, clients) as noised_at:
-            arrays, metrics = self.strategy.aggregate_train(server_round, [*canaries, *received])
-        if arrays is None:
+        joined = self._joined(received, weights, self._drawn)
+        mean, metrics = self._aggregated(server_round, joined)
+        if mean is None:
             return None, metrics
-        if self._clips and noised_at:
-            (self._clip_norm,) = noised_at
-        self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / others)
-        real = self._mean_update([reply.content for reply in received], weights, kinds)
-        noisy = {name: array.numpy() - self._current[name] for name, array in arrays.items()}
-        unit = self._stated.clip_norm / self._clip_norm
-        self._recorder.see(
-            [unit * clients * noisy[name] for name in self._audited],
-            real=[unit * clients / grown * real[name] for name in self._audited],
-        )
+        self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / sum(weights))
+        noisy = {name: array.numpy() - self._current[name] for name, array in mean.items()}
+        self._read(self._recorder, joined, noisy)
         self._drawn = None
-        return self._scaled(noisy, grown, kinds), metrics
+        return self._without_canaries(joined, noisy), metrics
+
+    def _joined(
+        self, received: list[Message], weights: list[float], drawn: list[Contribution]
+    ) -> "_JoinedRound":
+        """The round with the replies of canary clients, each with the weight of one."""
+        others = sum(weights)
+        return _JoinedRound(
+            received=received,
+            weights=weights,
+            canaries=self._replies(drawn, received[0].content, max(weights)),
+            grown=(others + len(drawn) * self._weight(max(weights))) / others,
+            # Arrays of whole numbers have a mean that is not whole; the others keep their precision.
+            kinds={
+                name: (array.numpy() * 1.0).dtype for name, array in _arrays_of(received[0].content).items()
+            },
+        )
+
+    def _aggregated(
+        self, server_round: int, joined: "_JoinedRound"
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """What the audited strategy makes of all replies; also reads the clip norm that its noise is for."""
+        for reply in joined.received:
+            _double(reply.content)
+        clients = self._clients(joined)
+        with joined_by(len(joined.canaries), self.strategy, clients) as noised_at:
+            mean, metrics = self.strategy.aggregate_train(server_round, [*joined.canaries, *joined.received])
+        if mean is not None and self._clips and noised_at:
+            (self._clip_norm,) = noised_at
+        return mean, metrics
+
+    def _clients(self, joined: "_JoinedRound") -> float:
+        """The number of clients that the noise of the mean is divided by while canaries take part."""
+        return _whole(self._stated.clients * joined.grown)
+
+    def _read(self, recorder: Recorder, joined: "_JoinedRound", noisy: dict[str, Floats]) -> None:
+        """Show the recorder the sums behind the noisy mean, and behind that of the real clients alone.
+
+        A mean over `clients` is a sum divided by them. Real clients have the share 1 / grown of the weights.
+        """
+        real = self._mean_update(joined)
+        clients, unit = self._clients(joined), self._stated.clip_norm / self._clip_norm
+        recorder.see(
+            [unit * clients * noisy[name] for name in self._audited],
+            real=[unit * clients / joined.grown * real[name] for name in self._audited],
+        )
 
     def recording(self) -> Recording:
         if self._recorder is None:
             raise InputError("no round of training was seen; start the audit before asking for it")
+        run = self._recorder.recording()
         return replace(
-            self._recorder.recording(),
+            run,
             injection="clients" if self._clips else "clipped clients",
             by_the_optimizer=True,
-            contradictions=self._contradictions(),
+            findings=run.findings + Findings(contradictions=self._contradictions()),
             ended=self._ended,
         )
 
@@ -198,28 +231,27 @@ class Audit(flower.Strategy, Recorded):
             return _EXCLUDED
         return RAW_NORM if self._clips else 1.0
 
-    def _mean_update(
-        self, contents: list[RecordDict], weights: list[float], kinds: dict[str, np.dtype[Any]]
-    ) -> dict[str, Floats]:
+    def _mean_update(self, joined: "_JoinedRound") -> dict[str, Floats]:
         """The mean of the clipped updates of real clients; also records the largest norm."""
         total = {name: np.zeros(array.shape) for name, array in self._current.items()}
         rounded = sum(
-            np.finfo(kinds[name]).eps * float(np.linalg.norm(self._current[name])) for name in self._audited
+            np.finfo(joined.kinds[name]).eps * float(np.linalg.norm(self._current[name]))
+            for name in self._audited
         )
-        for content, weight in zip(contents, weights, strict=True):
+        for reply, weight in zip(joined.received, joined.weights, strict=True):
             square = 0.0
-            for name, array in _arrays_of(content).items():
+            for name, array in _arrays_of(reply.content).items():
                 update = array.numpy() - self._current[name].astype(np.float64)
                 square += float(np.square(update).sum())
-                total[name] += weight / sum(weights) * update
+                total[name] += weight / sum(joined.weights) * update
             self._longest = max(self._longest, (math.sqrt(square) - rounded) / self._clip_norm)
         return total
 
-    def _scaled(self, noisy: dict[str, Floats], grown: float, kinds: dict[str, np.dtype[Any]]) -> ArrayRecord:
+    def _without_canaries(self, joined: "_JoinedRound", noisy: dict[str, Floats]) -> ArrayRecord:
         """The updated model, as if canary clients did not count in the mean, in the clients' precision."""
         return ArrayRecord(
             {
-                name: Array(np.asarray(self._current[name] + grown * update, dtype=kinds[name]))
+                name: Array(np.asarray(self._current[name] + joined.grown * update, dtype=joined.kinds[name]))
                 for name, update in noisy.items()
             }
         )
@@ -307,6 +339,25 @@ def audited(
         num_examples=num_examples,
         rng=rng,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _JoinedRound:
+    """The replies of a round and the canary clients that join them.
+
+    Attributes:
+        received: The replies of real clients.
+        weights: Their weights in the mean.
+        canaries: The replies of canary clients.
+        grown: The weights of all clients together over those of the real ones.
+        kinds: The precision of the mean without an audit, by array.
+    """
+
+    received: list[Message]
+    weights: list[float]
+    canaries: list[Message]
+    grown: float
+    kinds: dict[str, np.dtype[Any]]
 
 
 def _arrays_of(content: RecordDict) -> ArrayRecord:

@@ -72,44 +72,49 @@ class Accumulator:
 
     def _add(self, state: Accumulated, *parts: Array) -> Accumulated:
         row = jnp.concatenate([part.astype(state.held.dtype) for part in parts])
-        waiting = state._replace(steps=state.steps + 1, held=state.held.at[state.steps % HELD].set(row))
-        full = waiting.steps % HELD == 0
-        added: Accumulated = jax.lax.cond(full, self._flushed, lambda same: same, waiting)
+        steps, held = state.steps + 1, state.held.at[state.steps % HELD].set(row)
+        waiting = state._replace(steps=steps, held=held)
+        added: Accumulated = jax.lax.cond(steps % HELD == 0, self._flushed, lambda same: same, waiting)
         return added
 
     def _flushed(self, state: Accumulated) -> Accumulated:
         """Add the buffered steps to the totals."""
         seen, noise = state.held[:, : self._count], state.held[:, self._count : self._all] / self._stated
         roles = self.specified.roles
-        scored = self._scored(state, seen) if self.specified.most else state
+        factors, table = self._scored(state, seen) if self.specified.most else (state.factors, state.table)
         squares = noise[:, ~roles.shaped] ** 2
         sizes = abs(noise[:, roles.shaped])
-        first = state.steps - HELD
-        number = (first + jnp.arange(HELD)) % MOST_STEPS
         signs = jnp.packbits(noise > 0, axis=1, bitorder="little")
         whole = state.held[:, self._all :] / (self._stated * np.sqrt(roles.sizes))
-        room = first + jnp.arange(HELD) < MOST_STEPS
-        return scored._replace(
+        # Squares of later steps are added to those of the first ones. Signs and totals are of these alone.
+        steps = state.steps - HELD + jnp.arange(HELD)
+        number, first = steps % MOST_STEPS, (steps < MOST_STEPS)[:, None]
+        return Accumulated(
+            steps=state.steps,
+            held=state.held,
+            factors=factors,
             sums=state.sums + seen.sum(axis=0),
+            table=table,
             by_step=state.by_step.at[number].add(squares.sum(axis=1)),
             by_place=state.by_place + squares.sum(axis=0),
             beyond=state.beyond + (sizes[..., None] > jnp.array(EDGES)).sum(axis=(0, 1), dtype=jnp.int32),
-            signs=state.signs.at[number].set(jnp.where(room[:, None], signs, state.signs[number])),
-            totals=state.totals.at[number].set(jnp.where(room[:, None], whole, state.totals[number])),
+            signs=state.signs.at[number].set(jnp.where(first, signs, state.signs[number])),
+            totals=state.totals.at[number].set(jnp.where(first, whole, state.totals[number])),
         )
 
-    def _scored(self, state: Accumulated, seen: Array) -> Accumulated:
-        """Add the likelihoods of these steps to the table."""
+    def _scored(self, state: Accumulated, seen: Array) -> tuple[Array, Array]:
+        """The noise of each parameter over the stated noise, and the table with these steps."""
         factors = jnp.where(state.steps == HELD, self._believed_factors(seen), state.factors)
         sigma = self._stated * jnp.repeat(
             factors, np.array(self.specified.layers), total_repeat_length=self._count
         )
+        # Step by step, as the likelihoods of all buffered steps at once take many times the memory.
         block = jax.lax.scan(
             lambda table, row: (table + self._likelihoods(row, sigma).astype(table.dtype), None),
             jnp.zeros_like(state.table),
             seen,
         )[0]
-        return state._replace(factors=factors, table=state.table + block)
+        return factors, state.table + block
 
     def _believed_factors(self, seen: Array) -> Array:
         """The noise of each parameter over the stated noise, as specified."""
@@ -156,6 +161,7 @@ class Accumulator:
             done,
             np.asarray(kept.by_step, np.float64)[:done],
             np.asarray(kept.by_place, np.float64),
+            # From the numbers beyond each edge to those in each cell.
             -np.diff(np.concatenate([[int(roles.shaped.sum()) * done], beyond, [0]])),
             np.asarray(kept.signs)[:done],
             np.asarray(kept.totals, np.float64)[:done],

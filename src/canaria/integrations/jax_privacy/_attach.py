@@ -103,6 +103,7 @@ def attach(
             raise InputError(f"steps must be those of the strategy, {correlation.steps}, got {shown(steps)}")
         training = stated(clip_norm, noise_multiplier, correlation.sample_rate, correlation.steps)
         training = with_noise_of(privatizer, training, deviation=correlation.mechanism.deviation)
+        # Again, as the noise may have been updated to what the privatizer adds.
         correlation = correlation_of(strategy, sampling, training.noise_multiplier)
         training = replace(training, correlation=correlation, groups=groups_of_one_size(sampling))
     return audit_of(privatizer, params, design, training, injection=injection, rng=rng)

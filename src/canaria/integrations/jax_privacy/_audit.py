@@ -27,13 +27,14 @@ from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
 from canaria.training.canaries.designs import DRAWS, HEAD_PARAMETERS, PLACES, Design, derived, hidden_bits
-from canaria.training.canaries.sampling import POISSON
+from canaria.training.canaries.sampling import POISSON, Schedule
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import too_heavy
 from canaria.training.conformance.coincidences import FIRST
 from canaria.training.conformance.names import numbered
 from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.findings import Findings
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
 from canaria.training.watch import Watch
@@ -133,6 +134,7 @@ class Audit:
         )
         self._whitening: Whitening | None = None
         settings = self.clip_norm, self.noise_multiplier, self.sample_rate
+        # Audits for which all of this is equal have the same canaries at the same places.
         made = repr((seed, design, injection, settings, self._injection.shapes)).encode()
         if correlation is not None:
             strategy = correlation.mechanism.strategy
@@ -296,16 +298,8 @@ class Audit:
             raise InputError(
                 "the state is of another audit; attach with the same arguments and rng as at its start"
             )
-        contradictions, made = self._training.contradictions, int(ours.accumulated.steps)
-        if isinstance(ours.readings, Readings):
-            made = int(ours.readings.steps)
-        if self.injection == "head":
-            contradictions += too_heavy(float(ours.heaviest), self.design)
-        count = counted(made, self._training.steps, _MISSING, unfinished=unfinished)
-        contradictions += (*count.contradictions, *((_USED_AGAIN,) if self._used_again else ()))
-        if self.correlation is None:
-            sizes = np.array([math.prod(shape) for shape in self._injection.shapes], dtype=np.float64)
-            contradictions += beside_the_noise(np.asarray(ours.residuals, np.float64)[:made], sizes)
+        # With correlated noise, steps beyond those of the strategy are counted, but not added to the totals.
+        made = int((ours.readings or ours.accumulated).steps)
         return Recording(
             **self._seen(ours),
             design=self.design,
@@ -317,30 +311,47 @@ class Audit:
             parameters=numbered(self._injection.shapes),
             roles=self._injection.places.roles,
             by_the_optimizer=False,
-            contradictions=contradictions,
-            remarks=(*self._training.remarks, *count.remarks),
-            untested={"steps": count.untested},
-            doubts=(_STEPS_UNKNOWN,) * bool(count.untested and not unfinished),
+            findings=self._findings(ours, made, unfinished=unfinished),
             ended="" if made else _UNSEEN,
         )
+
+    def _findings(self, ours: AuditState, made: int, *, unfinished: bool) -> Findings:
+        """What the arguments, the weight of canaries, and the number of steps and uses show."""
+        # Canaries of a head are clipped by the user's clipper. Others join the sum after it.
+        heavy = too_heavy(float(ours.heaviest), self.design) if self.injection == "head" else ()
+        unknown = self._training.steps is None and not unfinished
+        return (
+            self._training.findings
+            + Findings(contradictions=heavy, doubts=(_STEPS_UNKNOWN,) * unknown)
+            + counted(made, self._training.steps, _MISSING, unfinished=unfinished)
+            + Findings(contradictions=(_USED_AGAIN,) * self._used_again)
+            + Findings(contradictions=self._beside_the_noise(ours, made))
+        )
+
+    def _beside_the_noise(self, ours: AuditState, made: int) -> tuple[str, ...]:
+        if self.correlation is not None:
+            return ()
+        sizes = np.array([math.prod(shape) for shape in self._injection.shapes], dtype=np.float64)
+        return beside_the_noise(np.asarray(ours.residuals, np.float64)[:made], sizes)
 
     def _seen(self, ours: AuditState) -> dict[str, Any]:
         """The fields of a recording that the state determines."""
         sums, likelihoods, witnessed = self._accumulator.totals(ours.accumulated)
-        steps = int(ours.accumulated.steps)
-        seen: dict[str, Any] = {"sums": sums, "steps": steps}
-        correlation = self.correlation.first(steps) if self.correlation is not None and steps else None
-        if correlation is None or self._whitening is None or not isinstance(ours.readings, Readings):
-            table = accumulator.table_of(likelihoods) if len(likelihoods) else None
-            independent = {"noise_multiplier": self.noise_multiplier, "sampling": correlation or POISSON}
-            return {**seen, **independent, "table": table, "witnessed": witnessed}
-        squares = self._whitening.squares(ours.readings)
-        witnessed = witnessed._replace(released=correlation.released(squares))
-        table = correlation.table(self._whitening.seen(ours.readings), witnessed)
+        steps, noise, readings = int(ours.accumulated.steps), self.noise_multiplier, ours.readings
+        sampling: Schedule = POISSON
+        table = accumulator.table_of(likelihoods) if len(likelihoods) else None
+        whitening = self._whitening if steps else None  # of no step there is nothing to whiten
+        if self.correlation is not None and whitening is not None and isinstance(readings, Readings):
+            # The stated noise is over the sensitivity of all steps. Here it is over that of the steps so far.
+            so_far = self.correlation.first(steps)
+            noise, sampling = so_far.mechanism.noise_multiplier, so_far
+            witnessed = witnessed._replace(released=so_far.released(whitening.squares(readings)))
+            table = so_far.table(whitening.seen(readings), witnessed)
         return {
-            **seen,
-            "noise_multiplier": correlation.mechanism.noise_multiplier,
-            "sampling": correlation,
+            "sums": sums,
+            "steps": steps,
+            "noise_multiplier": noise,
+            "sampling": sampling,
             "table": table,
             "witnessed": witnessed,
         }

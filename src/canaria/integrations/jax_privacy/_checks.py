@@ -1,7 +1,7 @@
 """Checks of a training script before an audit is attached. Each error is one line."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import jax
@@ -13,6 +13,7 @@ from canaria._core import checks
 from canaria._core.errors import InputError, shown
 from canaria.integrations.jax_privacy import _internals
 from canaria.training.canaries.designs import Design
+from canaria.training.findings import Findings
 from canaria.training.likelihood.correlated import Correlation
 
 _SINGLE: Final = 4
@@ -33,8 +34,7 @@ class Training:
         correlation: The correlation between steps, if any.
         steps: The stated number of steps, if any.
         groups: The number of equal groups into which the sampler splits the rows.
-        contradictions: Faults that are already known.
-        remarks: Notes for the reader.
+        findings: What is already known.
     """
 
     clip_norm: float
@@ -43,8 +43,7 @@ class Training:
     correlation: Correlation | None = None
     steps: int | None = None
     groups: int = 1
-    contradictions: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    findings: Findings = field(default_factory=Findings)
 
 
 def require_private(privatizer: object, *, independent: bool) -> None:
@@ -94,13 +93,13 @@ def with_noise_of(privatizer: object, training: Training, *, deviation: float) -
             f"the privatizer adds {times:.3g} times the stated noise: its standard deviation is "
             f"{added:.4g}, and {expected:.4g} follows from noise_multiplier and clip_norm"
         )
-        return replace(training, contradictions=(fault,))
+        return replace(training, findings=Findings(contradictions=(fault,)))
     twice = "; the sensitivity of replacing a row is twice the clip norm" if abs(times - 2) < _CLOSE else ""
     note = (
         f"the privatizer adds {times:.3g} times the noise that noise_multiplier={said:.4g} needs, and is "
         f"audited with it. If clip_norm is right, less leaks than stated, and accuracy is lost{twice}"
     )
-    return replace(training, noise_multiplier=times * said, remarks=(note,))
+    return replace(training, noise_multiplier=times * said, findings=Findings(remarks=(note,)))
 
 
 def shapes_of(params: object) -> list[tuple[int, ...]]:

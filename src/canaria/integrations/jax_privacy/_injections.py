@@ -37,6 +37,7 @@ class Coins:
         if self._dense is not None:
             return key, jnp.matmul(drawn, self._dense, precision="highest")
         to_a_coordinate = -(-count // width)
+        # Canary i is on coordinate i modulo their number.
         padded = jnp.pad(drawn, (0, to_a_coordinate * width - count))
         return key, padded.reshape(to_a_coordinate, width).sum(axis=0)
 

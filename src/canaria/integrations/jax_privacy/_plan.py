@@ -18,6 +18,7 @@ from canaria.integrations.jax_privacy._checks import positive_norm, require_priv
 from canaria.integrations.jax_privacy._internals import is_plan, noise_deviation, noising_matrix
 from canaria.mechanisms import Correlated, CyclicPoisson, Strategy
 from canaria.training.canaries.designs import design_of
+from canaria.training.findings import Findings
 
 if TYPE_CHECKING:
     from canaria.integrations.jax_privacy._internals import DPExecutionPlan
@@ -96,7 +97,7 @@ def attach_plan(
     training = replace(
         stated(clip_norm, noise, law.share, steps),
         correlation=None if independent else correlation,
-        contradictions=_disagreements(plan.dp_event, correlation.mechanism),
+        findings=Findings(contradictions=_disagreements(plan.dp_event, correlation.mechanism)),
         groups=_sampling.groups_of_one_size(sampling),
     )
     return audit_of(privatizer, params, design_of(canaries, 1), training, injection=injection, rng=rng)
@@ -120,6 +121,7 @@ def strategy_of(noising: Floats) -> Strategy:
         )
     least = _ROUNDED * largest
     matrix = np.where(abs(matrix) > least, matrix, 0.0)
+    # If one column tells it all, the rounding errors of the others are left out.
     column = np.trim_zeros(matrix[:, 0], "b")
     toeplitz = Strategy.toeplitz(column, len(matrix))
     return (

@@ -46,6 +46,7 @@ class Accumulator:
         self._count, most, roles = sum(specified.layers), specified.most, specified.roles
         self._all = self._count + len(roles.index)
         held = HELD if HELD * _LONGER * self._all > _MOST_HELD else HELD * _LONGER
+        # Apple's GPUs have no double precision.
         wide = torch.float32 if device.type == "mps" else torch.float64
         with np.errstate(divide="ignore"):
             self._law: list[list[float]] = np.log(
@@ -83,6 +84,7 @@ class Accumulator:
         if own is not None:
             self._held[self._waiting, : self._count].sub_(own)
         self._scales[self._waiting] = -1 / clip_norm
+        # If all earlier steps had this noise, their squares add up to this.
         if not math.isclose(self.noise_square, self.steps * stated**2, rel_tol=1e-9):
             self.noise_changes = True
         self._stated[self._waiting] = stated
@@ -99,6 +101,7 @@ class Accumulator:
 
     def witnesses(self, steps: int) -> tuple[Tensor, list[tuple[float, float]]]:
         """The noise at witnesses in the last steps; for each step, the stated noise in both units."""
+        # The buffer is a ring: after it was added up, the last steps are at its end.
         rows = [(self._waiting - ago) % len(self._held) for ago in range(steps, 0, -1)]
         first, last = rows[0], rows[-1] + 1
         values = self._held[first:last] if first < last else self._held[rows]
@@ -144,9 +147,9 @@ class Accumulator:
         steps = self._waiting
         if steps == 0:
             return before
-        seen = self._held[:steps, : self._count]
-        scale = self._column(self._scales[:steps])
-        before.sums.add_((seen * scale).sum(0) if isinstance(scale, Tensor) else seen.sum(0).mul_(scale))
+        # The buffer holds negated values in units of the gradient; scales convert them to clip norms.
+        seen = self._held[:steps, : self._count] * self._column(self._scales[:steps])
+        before.sums.add_(seen.sum(0))
         if self._pass:
             self._add_to_passes(before, seen)
         else:
@@ -156,9 +159,7 @@ class Accumulator:
 
     def _add_to_passes(self, before: _Totals, seen: Tensor) -> None:
         """Add steps of shuffled batches; a finished pass is added to the table."""
-        stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
-        inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
-        ratios = (seen * self._column(self._scales[: len(seen)]) - 0.5) * inverse
+        ratios = (seen - 0.5) * self._inverse_squares(len(seen))
         for step, ratio in enumerate(ratios, start=self.steps - len(seen) + 1):
             torch.logaddexp(before.open, ratio.to(before.open.dtype), out=before.open)
             if step % self._pass == 0:
@@ -171,11 +172,19 @@ class Accumulator:
         taking = totals.open + math.log(self._once / self._pass)
         totals.table[0].add_(torch.logaddexp(taking, absent))
 
-    def _column(self, values: list[float]) -> Tensor | float:
-        """One number per row as a column, or a plain number if all are equal."""
-        if len(set(values)) <= 1:
-            return values[0] if values else 1.0
+    def _column(self, values: list[float]) -> Tensor:
+        """One number per row, as a column."""
         return torch.tensor(values, device=self._held.device)[:, None]
+
+    def _inverse_squares(self, steps: int) -> Tensor:
+        """One over the squared noise of each step and coordinate; one column if all parameters are alike."""
+        stated = self._column([max(noise, LEAST_NOISE) for noise in self._stated[:steps]])
+        factors, layers = self._believed_factors(), self._layers
+        if len(set(factors)) == 1:  # mostly; a column saves a matrix as large as that of the buffered steps
+            factors, layers = factors[:1], [1]
+        counts = torch.tensor(layers, device=stated.device)
+        each = torch.tensor(factors, device=stated.device).repeat_interleave(counts)
+        return 1 / (stated * each) ** 2
 
     def _increments(self, seen: Tensor) -> Iterator[Tensor]:
         """The contributions of these steps to the table, for s = 1, 2, ... canaries on a coordinate.
@@ -185,17 +194,13 @@ class Accumulator:
             ln sum_j Bin(j; m, q) phi((y - j) / sigma) / phi(y / sigma)
                 = ln sum_j Bin(j; m, q) e^((j y - j^2 / 2) / sigma^2).
         """
-        most = len(self._law) - 1
-        stated = [max(noise, LEAST_NOISE) for noise in self._stated[: len(seen)]]
-        inverse = _inverse_squares(stated, self._believed_factors(), self._layers, seen.device)
-        # Rows hold the negated values in units of the gradient; `scale` converts them to y.
-        scaled = torch.mul(seen, inverse * self._column(self._scales[: len(seen)]))
+        most, inverse = len(self._law) - 1, self._inverse_squares(len(seen))
+        scaled = seen * inverse
         for m in range(self._each, most + 1, self._each):
-            terms = [self._law[m][j] - 0.5 * j**2 * inverse for j in range(m + 1)]
-            # Add logarithms instead of multiplying: products overflow if the noise is small.
-            grown = _logaddexp(terms[0], scaled + terms[1])
-            for j in range(2, m + 1):
-                grown = _logaddexp(terms[j] + j * scaled, grown)
+            grown = torch.full_like(scaled, self._law[m][0])
+            for j in range(1, m + 1):
+                # Add logarithms instead of multiplying: products overflow if the noise is small.
+                grown = torch.logaddexp(grown, j * scaled + (self._law[m][j] - 0.5 * j**2 * inverse))
             yield grown.sum(0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -238,20 +243,3 @@ def totalled_steps(seed: int) -> Hits:
 
 def _plain(values: Tensor) -> Floats:
     return values.cpu().numpy().astype(np.float64)
-
-
-def _logaddexp(first: Tensor | float, second: Tensor) -> Tensor:
-    return torch.logaddexp(second, first if isinstance(first, Tensor) else second.new_tensor(first))
-
-
-def _inverse_squares(
-    stated: list[float], factors: list[float], layers: list[int], device: torch.device
-) -> Tensor | float:
-    """One over the squared noise of each step and place; a plain number if all are equal."""
-    steps: Tensor | float = 1 / stated[0] ** 2
-    if min(stated) != max(stated):
-        steps = torch.tensor([1 / noise**2 for noise in stated], device=device)[:, None]
-    if min(factors) == max(factors):
-        return steps / factors[0] ** 2
-    values = torch.tensor([1 / factor**2 for factor in factors], device=device)
-    return torch.repeat_interleave(values, torch.tensor(layers, device=device)) * steps

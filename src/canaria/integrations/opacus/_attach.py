@@ -120,6 +120,7 @@ def attach(
         try:
             audit.load_state_dict(state)
         except Exception:
+            # Otherwise the optimizer keeps the hooks of an audit that was never returned.
             audit.detach()
             raise
     return audit

@@ -12,7 +12,7 @@ from canaria.integrations.opacus._steps import Given, Program, Steps
 from canaria.integrations.opacus._watch import Watched
 from canaria.integrations.opacus._weights import names_of
 from canaria.training.canaries.designs import Dirac
-from canaria.training.conformance.accounts import Disagreements
+from canaria.training.findings import Findings
 from canaria.training.likelihood import accumulator
 from canaria.training.likelihood.accumulator import HELD
 from canaria.training.recorded import Recorded
@@ -46,9 +46,8 @@ class Audit(Recorded):
     def __init__(self, given: Given, seed: int) -> None:
         self._given, self.optimizer, self.program = given, given.optimizer, Program()
         self._weights = sum(parameter.numel() for parameter in given.optimizer.params)
-        self._earlier: tuple[str, ...] = ()
+        self._earlier = Findings()
         self._probed: tuple[str, ...] | None = None
-        self._earlier_doubts: tuple[str, ...] = ()
         self._watched_before: dict[str, Any] | None = None
         given.optimizer.canaria_audit = self
         self._steps = Steps(given, seed, self.program)
@@ -103,12 +102,9 @@ class Audit(Recorded):
         """The record so far, as NumPy arrays."""
         given, steps = self._given, self._steps
         totals = steps.accumulator.totals()
-        told = self._told()
         if steps.watched is not None:
             steps.watched.collect()
         injection, places = steps.injection, steps.injection.places
-        if self.steps and self._probed is None:
-            self._probed = faults_of_clipper(self.optimizer)
         fine = steps.fine_values(self.noise_multiplier)
         return Recording(
             design=given.design,
@@ -127,10 +123,7 @@ class Audit(Recorded):
             drawn=self.draws.drawn(),
             about_draws="" if steps.ranks is None else steps.ranks.words,
             noise_changes=steps.accumulator.noise_changes or steps.settings.adapts,
-            contradictions=(*self._contradictions(), *told.unsafe, *self._given_up()),
-            remarks=(*told.safe, *steps.weights.remarks(), *self._copies()),
-            doubts=tuple(dict.fromkeys((*self._doubts(), *steps.settings.doubts()))),
-            untested=self._untested(),
+            findings=self._findings(),
             account=steps.settings.account,
             ended=self.ended,
             excuse=injection.excuse() or self._excuse(),
@@ -140,57 +133,47 @@ class Audit(Recorded):
             rounding=steps.rounded.seen(),
         )
 
-    def _told(self) -> Disagreements:
-        """Differences between the accountant's record and the steps that were seen."""
-        if self.program.shares_accountant() or not self._given.sampling.is_poisson:
-            return Disagreements()
-        return self._steps.settings.disagreements(whole=not self.ended)
-
-    def _contradictions(self) -> tuple[str, ...]:
-        """Contradictions, including those from before training was resumed."""
-        steps = self._steps
-        now = (
-            *(steps.ranks.contradictions() if steps.ranks else ()),
-            *self.draws.contradictions(),
-            *(steps.injection.contradictions() or self._probed or ()),
-            *steps.weights.contradictions(),
-            *steps.residuals.contradictions(),
+    def _findings(self) -> Findings:
+        """All that the parts of the audit found, and what the settings and the data set show."""
+        if self.steps and self._probed is None:
+            # Not for checkpoints: a clipper may keep a state that probes would change.
+            self._probed = faults_of_clipper(self.optimizer)
+        settings = self._steps.settings.findings(
+            whole=not self.ended,
+            accounted=self._given.sampling.is_poisson and not self.program.shares_accountant(),
         )
-        return tuple(dict.fromkeys((*self._earlier, *now)))
-
-    def _given_up(self) -> tuple[str, ...]:
-        """The contradiction if the audit failed: the claim is about all steps, and the rest is unknown."""
+        # The claim is about all steps. If the audit failed, the rest of them is unknown.
         why = self._steps.failed
-        return (f"the audit ended before training did, and knows nothing of later steps: {why}",) * bool(why)
-
-    def _copies(self) -> tuple[str, ...]:
-        """A note if the data set lists rows several times, since the claim is about one copy."""
+        given_up = (f"the audit ended before training did, and knows nothing of later steps: {why}",)
         dataset = self._given.loader.dataset
         copies = copies_of_rows(dataset if self._given.injection == "sum" else dataset.dataset)
-        if copies == 1:
-            return ()
-        return (f"a row is up to {copies} times in the data set: ε is about one copy of it",)
+        copied = (f"a row is up to {copies} times in the data set: ε is about one copy of it",)
+        last = Findings(contradictions=given_up * bool(why), remarks=copied * (copies > 1))
+        return self._observed() + settings + last
 
-    def _doubts(self) -> tuple[str, ...]:
-        """Possible leaks, including those from before training was resumed."""
-        steps, names = self._steps, names_of(self.optimizer, self._given.model)
-        now = (*steps.weights.doubts(), *steps.ghost_sums.doubts(names), *steps.reads.doubts())
-        return (*self._earlier_doubts, *now)
-
-    def _untested(self) -> dict[str, str]:
-        """Reasons why topics were not tested. With several processes, sampling is tested in part."""
-        steps, given = self._steps, self._given
-        found = {"weights": steps.weights.untested()}
+    def _observed(self) -> Findings:
+        """The findings that only the steps show, from before training was resumed and since then."""
+        steps, found = self._steps, self._earlier
         if steps.ranks is not None:
-            reasons = (self.draws.excuse(), *steps.ranks.untested())
-            found["sampling"] = "; ".join(one for one in reasons if one)
-        found["clipping"] = steps.injection.clipping()
+            found += steps.ranks.findings(self.draws.excuse())
+        found += Findings(contradictions=self.draws.contradictions()) + self._clipping()
+        names = names_of(self.optimizer, self._given.model)
+        found += steps.weights.findings() + steps.residuals.findings()
+        return found + steps.ghost_sums.findings(names) + steps.reads.findings()
+
+    def _clipping(self) -> Findings:
+        """Faults of the clipper: what canaries show, or else probes; and why it was not tested, if so."""
+        injection, given = self._steps.injection, self._given
+        untested = injection.clipping()
         if clips_by_ghost(self.optimizer) and not given.clippers and given.injection == "sum":
-            found["clipping"] = (
+            untested = (
                 "with ghost clipping the model clips, to a norm of its own, and the audit does not see it: "
                 "give attach(..., model=model)"
             )
-        return {name: why for name, why in found.items() if why or name == "weights"}
+        return Findings(
+            contradictions=injection.contradictions() or self._probed or (),
+            untested={"clipping": untested} if untested else {},
+        )
 
     def _excuse(self) -> str:
         """The reason why the law of the sums is not known: rounding, or passes that ended early."""
@@ -211,11 +194,12 @@ class Audit(Recorded):
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save in a checkpoint. It contains the seed of the hidden bits."""
+        found = self._observed()
         return {
             "version": _VERSION,
             **self._settings(),
-            "contradictions": list(self._contradictions()),
-            "doubts": list(self._doubts()),
+            "contradictions": list(found.contradictions),
+            "doubts": list(found.doubts),
             "watched": self._watched_state(),
             "steps": self.steps,
             "seen": self._steps.state_dict(),
@@ -240,7 +224,7 @@ class Audit(Recorded):
                 )
         if not state["seen"]["failed"]:
             require_counted(self.optimizer, int(state["steps"]))
-        self._earlier, self._earlier_doubts = tuple(state["contradictions"]), tuple(state["doubts"])
+        self._earlier = Findings(contradictions=tuple(state["contradictions"]), doubts=tuple(state["doubts"]))
         self._watched_before = state["watched"]
         self._steps.load_state_dict(state["seen"])
 

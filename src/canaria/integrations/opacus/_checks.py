@@ -13,7 +13,6 @@ from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import Loader, sampled_rows, samples_by_poisson, shuffles
 from canaria.training.canaries.designs import Dense, Design
 from canaria.training.canaries.sampling import Sampling
-from canaria.training.conformance.accounts import Account, Disagreements, disagreements
 
 
 def require_flat(optimizer: DPOptimizer) -> None:
@@ -54,6 +53,7 @@ def require_sampling(data_loader: Loader, sampling: Sampling, design: Design, in
             f"number of batches is known, got {type(sampler).__name__}"
         )
     if injection == "head":
+        # For its check alone: a pass must be a whole number of steps.
         replace(sampling, batches=len(sampler))
         shared = isinstance(design, Dense) or design.most > 1
         if sampling.kind == "shuffled" and shared:
@@ -104,15 +104,6 @@ def require_counted(optimizer: DPOptimizer, steps: int) -> None:
             f"the accountant has counted {counted} steps, the audit {steps}: load its state too, "
             "so that claim and bound are about the same run"
         )
-
-
-def disagreements_with(optimizer: DPOptimizer, account: Account, *, whole: bool) -> Disagreements:
-    """Compare the accountant's record with the steps seen; unless `whole`, it may count later steps."""
-    accountant = _internals.accountant_of(optimizer)
-    if accountant is None:
-        return Disagreements()
-    told = Account.of(_internals.history_of(accountant))
-    return disagreements(told if whole else told.first(account.steps), account)
 
 
 def require_unused(optimizer: DPOptimizer) -> None:

@@ -7,6 +7,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria.integrations.opacus._internals import GhostClipper
+from canaria.training.findings import Findings
 
 _Seen = list[tuple[Tensor | None, int]]
 
@@ -67,17 +68,18 @@ class GhostSums:
             if before[0] is not now[0] or before[1] != now[1]:
                 self.changed.setdefault(place, step)
 
-    def doubts(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The change, and when it is harmless; empty if there was none."""
+    def findings(self, names: Sequence[str]) -> Findings:
+        """The change, and when it is harmless, as a doubt."""
         if not self.changed:
-            return ()
+            return Findings()
         which = ", ".join(names[place] for place in sorted(self.changed)[:3])
         more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
-        return (
+        told = (
             f"gradients of {which}{more} changed between clipping and noise, first in step "
             f"{min(self.changed.values())}: the noise is for what the clipper left. This is harmless only if "
-            "no row can add more than before, as with clip_grad_norm_",
+            "no row can add more than before, as with clip_grad_norm_"
         )
+        return Findings(doubts=(told,))
 
     def undo(self) -> None:
         for clipper in self._clippers:

@@ -101,6 +101,7 @@ class _Pull(torch.autograd.Function):
         included, canary = ctx.saved_tensors
         norms = (grad.flatten(1) if grad.dim() > 1 else grad[:, None]).norm(dim=1).float()
         sizes = norms * included * ctx.scale.of(norms, canary) / HEAD_PARAMETERS**0.5
+        # Equal in both parameters: clipped apart, each would keep a whole clip norm.
         pulls = sizes[:, None].expand(-1, HEAD_PARAMETERS).to(grad.dtype)
         return grad.masked_fill(_like(canary, grad), 0.0), pulls, None, None, None
 
@@ -197,9 +198,11 @@ class CanaryEmbedding(nn.Module):
 
     def forward(self, answers: Tensor, which: Tensor) -> Tensor:
         """The answers, with 0 for canary rows. `which` is each row's canary, -1 for real rows."""
+        # Real rows look up some canary, and their part is multiplied by 0.
         canary, which = which >= 0, which.clamp(min=0)
         included = self.included[which] * canary
         places = which % self.design.coordinates
+        # A forward pass without gradients, such as an evaluation, is part of no step.
         if torch.is_grad_enabled():
             self._taking.index_add_(0, places, included.to(self._taking.dtype))
         embedded = torch.cat([own(places[:, None])[:, 0] for own in self.parts], dim=1)
@@ -232,10 +235,12 @@ class CanaryHead(nn.Module):
 
     def forward(self, rows: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The model's answers, with 0 for canary rows."""
+        # A batch without rows does not say how long a row would be.
         flat = rows.reshape(len(rows), -1) if len(rows) else rows.new_zeros(0, _DIGITS + 1)
         canary = flat[:, 0] == _mark_of(rows)
         digits = flat[:, 1 : 1 + _DIGITS].masked_fill(~canary[:, None], 0).long()
         which = (digits * torch.tensor([_BASE**k for k in range(_DIGITS)], device=rows.device)).sum(1)
+        # Marks lie far outside of data. What overflows in the model cannot be masked afterwards.
         answers = self.model(rows.masked_fill(_like(canary, rows), 0), *args, **kwargs)
         pulled: Tensor = self.canaries(answers, which.masked_fill(~canary, -1))
         return pulled
@@ -341,6 +346,7 @@ def with_canary_head(
     """
     checks.integer("canaries", canaries, 1, _BASE**_DIGITS)
     rows = MarkedRows(dataset, canaries)
+    # The last canary is where the largest number is. Making its row shows whether rows can be marked.
     canary = rows[int(np.argmax(rows.rows))]
     if not isinstance(canary, Mapping):
         return CanaryHead(model, canaries, per_coordinate), rows

@@ -112,6 +112,7 @@ class _Sum(Injection):
         if self._slots is not None:
             included, width = self._slots[included], len(self.places.values)
         self._poisson = Poisson(included, width, rate_of(draws.loader), derived(seed, DRAWS), device)
+        # Processes add their gradients up, so canaries join the sum of one of them.
         self._adds = not _internals.is_distributed(optimizer) or torch.distributed.get_rank() == 0
         self._compares, self._compared, self._rows = not _internals.is_sharded(optimizer), 0, 0
         self.heaviest = torch.zeros((), device=device)
@@ -230,6 +231,7 @@ class _Rows(_ByRows):
         rows = torch.nonzero(drawn >= self._first).ravel()
         which = drawn[rows] - self._first
         for parameter in parameters:
+            # A canary row repeats a real row, whose gradient must not count a second time.
             _internals.per_sample_gradients(parameter)[rows] = 0
         self._taking.index_add_(0, which % len(self._taking), self._included[which])
         added = self._included[which][:, None] * self._vectors.of(which)

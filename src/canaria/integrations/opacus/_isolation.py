@@ -187,6 +187,7 @@ def _cause_in_model(step: _Step, rows: Sequence[int], dropped: int) -> str:
     """The first module whose output for the other rows changes if this row is dropped, in words."""
     count, kept = len(rows), [place for place, row in enumerate(rows) if row != dropped]
     whole, fewer = _outputs(step, rows), _outputs(step, [rows[place] for place in kept])
+    # With fewer rows a model may call fewer modules; those that are left over cannot be compared.
     for (module, name, output), (*_, other) in zip(whole, fewer, strict=False):
         if not _comparable(output, other, count):
             continue
@@ -246,6 +247,7 @@ def _taken(batch: Any, rows: list[int]) -> Any:
         return part
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(_taken(part, rows) for part in batch))
+    # A list of tensors holds the parts of a batch. Any other list has an entry for each row.
     if isinstance(batch, tuple) or (
         isinstance(batch, list) and any(isinstance(x, Tensor | np.ndarray) for x in batch)
     ):

@@ -8,7 +8,7 @@ import torch
 from canaria._core import checks, seeds
 from canaria._core.errors import InputError
 from canaria.integrations.opacus._items import has_floats
-from canaria.integrations.opacus._replays import Plan, Run
+from canaria.integrations.opacus._replays import Course, Run
 from canaria.integrations.opacus._variants import Sized, fresh, only, require_rows
 from canaria.preflight.neighbours import Neighbours, compared
 from canaria.preflight.replays import Stopping, sums_differ
@@ -72,29 +72,29 @@ def check_neighbours(
     if row is None:
         row = count - 1 if rng is None else drawn
     row = checks.integer("row", row, 0, count - 1)
-    plan = Plan.drawn(generator, row, count, checks.integer("steps", steps, 3, 1000))
+    course = Course.drawn(generator, row, count, checks.integer("steps", steps, 3, 1000))
     rows = list(range(count))
     left, half = [one for one in rows if one != row], rows[: count // 2]
 
     with seeds.global_state_kept(), torch.random.fork_rng():
-        first = Run("as given", plan, plan.batches, count)
+        first = Run("as given", course, course.batches, count)
         first.follow(train, fresh(data))
-        reseeded = Run("again", plan, plan.batches, count, first=first, salt=1)
+        reseeded = Run("again", course, course.batches, count, first=first, salt=1)
         reseeded.follow(train, fresh(data))
         repeated = reseeded
         if sums_differ(reseeded.replay()):
-            repeated = Run("again", plan, plan.batches, count, first=first)
+            repeated = Run("again", course, course.batches, count, first=first)
             repeated.follow(train, fresh(data))
-        without = Run(f"without row {row}", plan, plan.without(), count - 1, first=first)
+        without = Run(f"without row {row}", course, course.without(), count - 1, first=first)
         without.follow(train, only(data, left))
         neighbours = [without.replay()]
         if has_floats(data[row]):
-            broken = Run(f"with row {row} NaN", plan, plan.batches, count, first=first, replaced=True)
+            broken = Run(f"with row {row} NaN", course, course.batches, count, first=first, replaced=True)
             broken.follow(train, only(data, rows, nan=row))
             neighbours.append(broken.replay())
-        smaller = Run("with half of the rows", plan, plan.shared(), len(half), first=first)
+        smaller = Run("with half of the rows", course, course.shared(), len(half), first=first)
         smaller.follow(train, only(data, half))
-        stopping = _stopping(train, data, first, plan, checks.integer("passes", passes, 0, 1000))
+        stopping = _stopping(train, data, first, course, checks.integer("passes", passes, 0, 1000))
     return compared(
         row,
         stopping=stopping,
@@ -107,7 +107,7 @@ def check_neighbours(
 
 
 def _stopping(
-    train: Callable[[Any], object], data: Sized, first: "Run", plan: "Plan", passes: int
+    train: Callable[[Any], object], data: Sized, first: "Run", course: "Course", passes: int
 ) -> Stopping:
     """Run the program in short passes on two data sets that differ in every row.
 
@@ -119,7 +119,7 @@ def _stopping(
     allowed = min(passes, _MOST_BYTES // max(held, 1))
     if not allowed:
         return Stopping(excuse="passes is 0" if not passes else "the model is too large to keep its steps")
-    count, short = len(data), plan.shortened(len(data), allowed)
+    count, short = len(data), course.shortened(len(data), allowed)
 
     def run(name: str, rows: Sequence[int], lead: "Run | None" = None) -> Run:
         made = Run(name, short, short.batches, count, first=lead, short=True)
@@ -127,9 +127,9 @@ def _stopping(
         return made
 
     try:
-        alike = run(f"with every row like row {plan.row}", [plan.row] * count)
+        alike = run(f"with every row like row {course.row}", [course.row] * count)
         given = run("as given", range(count), alike)
-        again = run("again", [plan.row] * count, alike)
+        again = run("again", [course.row] * count, alike)
     except InputError as error:
         return Stopping(excuse=str(error))
     return Stopping(alike=alike.replay(), given=given.replay(), again=again.replay())

@@ -181,6 +181,7 @@ class Places:
         """
         left = self.values[: self._held]
         if self._added is not None:
+            # What is left is minus the noise, and minus the canaries that were added.
             added, scale = self._added
             left.add_(added[: self._held], alpha=scale)
         out.copy_(_segment_sums(left.view(-1, _BLOCK).sum(1), self._ends)[self._whole])

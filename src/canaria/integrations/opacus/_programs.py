@@ -87,6 +87,7 @@ def noticing(noticed: Noticed) -> Iterator[None]:
         for name, promise_of in (("make_private", lambda _: None), ("make_private_with_epsilon", promise)):
             own = vars(PrivacyEngine)[name]
             patches.enter_context(_patched(PrivacyEngine, name, making(own, promise_of)))
+        # A class that derives from two others is found twice, and must be patched once.
         for kind in dict.fromkeys(_optimizers(DPOptimizer)):
             if "__init__" in vars(kind):
                 telling = _telling(kind.__init__, noticed.made_optimizer, mark)

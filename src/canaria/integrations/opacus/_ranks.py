@@ -16,6 +16,7 @@ from canaria.integrations.opacus._rows import WithCanaries
 from canaria.integrations.opacus._samplers import pool_of, rate_of, rows_of_process, samples_by_poisson
 from canaria.training.conformance import processes
 from canaria.training.conformance.processes import Stretches
+from canaria.training.findings import Findings
 
 _READ: Final = 256
 """The number of rows, at most, that each process reads to detect shared data."""
@@ -109,19 +110,21 @@ class Ranks:
         torch.distributed.all_gather(every, mine)
         return torch.stack(every).cpu().numpy()
 
-    def contradictions(self) -> tuple[str, ...]:
-        """Contradictions: processes that do not draw independently, or that share rows or not gradients."""
-        return (*self._shared_rows, *self._same_draws, *([self._parted] if self._parted else ()))
+    def findings(self, excuse: str) -> Findings:
+        """Processes that do not draw independently, or that share rows, or do not share gradients.
 
-    def untested(self) -> tuple[str, ...]:
-        """Reasons why draws, and rows, could not be compared; empty if they were."""
-        draws = (
-            "" if self.stretches is not None and self._told else "no draws by Poisson sampling were compared"
+        `excuse` is why the draws of this process itself could not be tested, which is said first.
+        """
+        reasons = [excuse]
+        if self.stretches is None or not self._told:
+            reasons.append("no draws by Poisson sampling were compared")
+        if self._rows_excuse:
+            reasons.append(f"whether ranks draw from the same rows is not known: {self._rows_excuse}")
+        untested = "; ".join(one for one in reasons if one)
+        return Findings(
+            contradictions=(*self._shared_rows, *self._same_draws, *([self._parted] if self._parted else ())),
+            untested={"sampling": untested} if untested else {},
         )
-        rows = (
-            self._rows_excuse and f"whether ranks draw from the same rows is not known: {self._rows_excuse}"
-        )
-        return draws, rows
 
     @property
     def words(self) -> str:

@@ -6,6 +6,8 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
+from canaria.training.findings import Findings
+
 _BEFORE_NOISE: Final = ("summed_grad", "grad_sample", "_norm_sample")
 _FIRST, _ONE_OF = 16, 32
 """The first steps are looked at, then one of this many: it takes a call for each parameter."""
@@ -66,16 +68,16 @@ class Reads:
     def _put_back(self) -> None:
         for parameter, name, value in self._held:
             now = getattr(parameter, name, None)
+            # The program may have put another tensor there meanwhile, which stays.
             if isinstance(now, _Noting) and now.data_ptr() == value.data_ptr():
                 setattr(parameter, name, value)
         self._held.clear()
         _read.clear()
 
-    def doubts(self) -> tuple[str, ...]:
-        """The read; empty if there was none."""
-        if not self.first:
-            return ()
-        return (
+    def findings(self) -> Findings:
+        """The read, as a doubt."""
+        told = (
             f"the wrapped optimizer read gradients without noise, first in step {self.first}: an update that "
-            "depends on them leaks without limit",
+            "depends on them leaks without limit"
         )
+        return Findings(doubts=(told,) * bool(self.first))

@@ -1,7 +1,6 @@
 """Runs of a training program with given batches, noise and releases."""
 
 import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,13 +10,14 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
+from canaria._core import seeds
 from canaria._core.errors import InputError
 from canaria.integrations.opacus import _internals
 from canaria.integrations.opacus._programs import replaying
 from canaria.integrations.opacus._samplers import PoissonSampler, rows_of
 from canaria.integrations.opacus._variants import Sized, View
 from canaria.preflight.differences import DRIFT
-from canaria.preflight.replays import Replay, Step
+from canaria.preflight.replays import Replay, ReplayedStep
 
 _OTHERS: Final = 8
 """The number of other rows in a batch: enough for them to interact, few enough to be quick."""
@@ -40,15 +40,15 @@ class Ended(BaseException):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The rows of each batch, and the seed of everything else."""
+class Course:
+    """The course that runs follow: the rows of each batch, and the seed of everything else."""
 
     row: int
     batches: tuple[tuple[int, ...], ...]
     seed: int
 
     @classmethod
-    def drawn(cls, generator: np.random.Generator, row: int, count: int, steps: int) -> "Plan":
+    def drawn(cls, generator: np.random.Generator, row: int, count: int, steps: int) -> "Course":
         """Draw batches in turn: first-half rows, some with the row, the row alone, some with it.
 
         The first is never empty: Opacus learns from it the shape of an empty batch. All runs share it.
@@ -62,12 +62,12 @@ class Plan:
             batches.append({0: first, 1: [row, *chosen], 2: [row], 3: [row, *chosen]}[step % 4])
         return cls(row, tuple(tuple(sorted(batch)) for batch in batches), int(generator.integers(2**31)))
 
-    def shortened(self, count: int, passes: int) -> "Plan":
-        """A plan with one batch of random rows for each of this many passes."""
+    def shortened(self, count: int, passes: int) -> "Course":
+        """A course with one batch of random rows for each of this many passes."""
         generator = np.random.default_rng(self.seed)
         size = min(_OTHERS, count)
         batches = [generator.choice(count, size, replace=False).tolist() for _ in range(passes)]
-        return Plan(self.row, tuple(tuple(sorted(batch)) for batch in batches), self.seed)
+        return Course(self.row, tuple(tuple(sorted(batch)) for batch in batches), self.seed)
 
     def without(self) -> tuple[tuple[int, ...], ...]:
         """The same batches for a data set without the row, where later rows have moved up."""
@@ -96,7 +96,7 @@ class Run:
     def __init__(
         self,
         name: str,
-        plan: Plan,
+        course: Course,
         batches: tuple[tuple[int, ...], ...],
         rows: int,
         *,
@@ -105,9 +105,9 @@ class Run:
         replaced: bool = False,
         short: bool = False,
     ) -> None:
-        self.name, self._plan, self._batches, self._rows = name, plan, batches, rows
+        self.name, self._course, self._batches, self._rows = name, course, batches, rows
         self._first, self._salt, self._replaced, self.short = first, salt, replaced, short
-        self.steps: list[Step] = []
+        self.steps: list[ReplayedStep] = []
         self.sums: list[list[Tensor]] = []
         self.parameters: list[list[Tensor]] = []
         self.released: list[list[Tensor]] = []
@@ -125,7 +125,7 @@ class Run:
 
     def follow(self, train: Callable[[Any], object], data: Sized) -> None:
         """Run the program until it ends or has shown enough."""
-        _seed(self._plan.seed)
+        seeds.set_global(self._course.seed)
         try:
             with replaying(self):
                 train(data)
@@ -168,13 +168,13 @@ class Run:
             )
 
     def batches(self, sampler: PoissonSampler) -> Iterator[list[int]]:
-        """Draw the batches of the plan, as many in a pass as the sampler would."""
+        """Draw the batches of the course, as many in a pass as the sampler would."""
         self._meet(sampler)
         self._waiting = []
         for _ in range(len(sampler)):
             if self._drawn == len(self._batches):
                 raise Ended
-            _seed(self._plan.seed + 2 * self._drawn + 1 + self._salt)
+            seeds.set_global(self._course.seed + 2 * self._drawn + 1 + self._salt)
             self._waiting.append(self._drawn)
             self._drawn += 1
             yield list(self._batches[self._drawn - 1])
@@ -182,7 +182,7 @@ class Run:
     def _meet(self, sampler: PoissonSampler) -> None:
         rows = rows_of(sampler)
         if self._replaced and rows == self._rows - 1:
-            self._rows, self._batches = rows, self._plan.without()  # the program dropped the broken row
+            self._rows, self._batches = rows, self._course.without()  # the program dropped the broken row
         if rows != self._rows and self._first is None:
             raise Ended(
                 f"train samples from {rows} rows where the data set has {self._rows}; rows are followed by "
@@ -210,10 +210,10 @@ class Run:
         self.sums.append(sums)
         self.parameters.append(parameters)
         self.steps.append(
-            Step(
+            ReplayedStep(
                 batches=tuple(self._used),
-                held=self._plan.held(self._used),
-                alone=self._plan.alone(self._used),
+                held=self._course.held(self._used),
+                alone=self._course.alone(self._used),
                 noise_multiplier=_internals.noise_added(optimizer),
                 clip_norm=clip_norm,
                 expected_batch_size=_internals.divisor(optimizer),
@@ -228,6 +228,7 @@ class Run:
         self, sums: list[Tensor], parameters: list[Tensor], clip_norm: float
     ) -> tuple[float | None, float]:
         if self._first is None:
+            # 0, or not a number if the sum is not finite.
             return 0.0 * _norm(sums), 0.0
         number, first = len(self.steps), self._first
         if not self._alike or number >= len(first.steps) or first.steps[number].batches[-1] != self._used[-1]:
@@ -258,7 +259,7 @@ class Run:
             for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
                 parameter.grad = (total * (_internals.divisor(optimizer) / rows)).view_as(parameter)
             return
-        frozen = torch.Generator().manual_seed(self._plan.seed + len(self.steps))
+        frozen = torch.Generator().manual_seed(self._course.seed + len(self.steps))
         scale = _internals.noise_added(optimizer) * float(optimizer.max_grad_norm)
         for parameter, total in zip(optimizer.params, self.sums[-1], strict=True):
             noise = scale * torch.randn(total.shape, generator=frozen)
@@ -315,9 +316,3 @@ def _distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
 
 def _norm(tensors: Sequence[Tensor]) -> float:
     return math.hypot(*(float(torch.linalg.vector_norm(tensor.to(torch.float64))) for tensor in tensors))
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002, the program may use it
-    torch.manual_seed(seed)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from canaria.integrations.opacus._places import FINE
 from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.findings import Findings
 
 _MOST: Final = 2**18
 """Weights of a parameter. A copy of all would need as much memory as the model."""
@@ -53,9 +54,10 @@ class Residuals:
             return None
         return torch.cat([one.detach().reshape(-1)[:size] for one, size in parts])
 
-    def contradictions(self) -> tuple[str, ...]:
-        """What is wrong with the noise, in words."""
+    def findings(self) -> Findings:
+        """What is wrong with the noise."""
         if not self._seen:
-            return ()
+            return Findings()
         seen = torch.stack(self._seen).double().cpu().numpy()
-        return beside_the_noise(seen, np.array(self._sizes, dtype=np.float64))
+        found = beside_the_noise(seen, np.array(self._sizes, dtype=np.float64))
+        return Findings(contradictions=found)

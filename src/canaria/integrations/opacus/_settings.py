@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from opacus.optimizers import DPOptimizer
 
-from canaria.integrations.opacus._checks import disagreements_with
-from canaria.integrations.opacus._internals import clips_adaptively, noise_added
-from canaria.training.conformance.accounts import Account, Disagreements, Setting
+from canaria.integrations.opacus._internals import accountant_of, clips_adaptively, history_of, noise_added
+from canaria.training.conformance.accounts import Account, Setting, disagreements
+from canaria.training.findings import Findings
 
 
 class Stated(NamedTuple):
@@ -46,13 +46,19 @@ class Settings:
         """A copy of the record that the accountant should have."""
         return Account.of(self._account.to_list())
 
-    def doubts(self) -> tuple[str, ...]:
-        """Warnings about settings that changed, since the data may have decided it."""
-        return (*self._noises.doubt("noise multiplier"), *self._norms.doubt("clip norm"))
+    def findings(self, *, whole: bool, accounted: bool) -> Findings:
+        """Settings that changed, since the data may have decided it, and the accountant's record of them.
 
-    def disagreements(self, *, whole: bool) -> Disagreements:
-        """Compare with the accountant's record, for all steps or only for those that were seen."""
-        return disagreements_with(self._optimizer, self._account, whole=whole)
+        That is compared if it is the accountant of this training alone, `accounted`, for all steps or, unless
+        `whole`, only for those that were seen.
+        """
+        doubts = (*self._noises.doubt("noise multiplier"), *self._norms.doubt("clip norm"))
+        accountant = accountant_of(self._optimizer) if accounted else None
+        if accountant is None:
+            return Findings(doubts=doubts)
+        told = Account.of(history_of(accountant))
+        compared = told if whole else told.first(self._account.steps)
+        return disagreements(compared, self._account) + Findings(doubts=doubts)
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save in a checkpoint."""

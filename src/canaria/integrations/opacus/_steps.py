@@ -141,6 +141,7 @@ class Steps:
         )
         self._totalled = totalled_steps(seed)
         self._layer_norms = layer_norms(given.optimizer)
+        # Twice the mean: a larger batch is hardly ever drawn.
         most_rows = 2 * self.sample_rate * sampled_rows(given.loader) * given.sampling.accumulated
         self.rounded = Rounded(given.optimizer, most_rows)
         self.sums_at_witnesses: list[Tensor] = []

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from canaria.integrations.opacus._head import CanaryEmbedding
 from canaria.integrations.opacus._internals import GhostClipper, local_part
 from canaria.training.conformance.names import numbered
+from canaria.training.findings import Findings
 
 _INTEGERS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers by the number of bytes of a weight."""
@@ -194,14 +195,20 @@ class Weights:
             self._sums[0, 0] = self._sums[len(self._gaps) % _WAITING, 0]
         self._gaps.clear()
 
-    def contradictions(self) -> tuple[str, ...]:
-        """Changes outside the private optimizer, in words."""
-        found = self._trained_otherwise()
-        return tuple(found) if self._declared else (*found, *self._changed())
+    def findings(self) -> Findings:
+        """Changes outside the private optimizer, and of buffers.
 
-    def doubts(self) -> tuple[str, ...]:
-        """Changes that may use only the weights, and would then leak nothing."""
-        return (*(self._changed() if self._declared else ()), *self._changed_later())
+        Changes that may use only the weights, and would then leak nothing, are doubts.
+        """
+        changed = self._changed()
+        certain, possible = ((), changed) if self._declared else (changed, ())
+        without_model = "only the optimizer's own; pass model= to attach to watch all"
+        return Findings(
+            contradictions=(*self._trained_otherwise(), *certain),
+            remarks=self._changed_buffers(),
+            doubts=(*possible, *self._changed_later()),
+            untested={"weights": without_model if self._model is None else ""},
+        )
 
     def _changed(self) -> list[str]:
         """Changes by other code of the private optimizer's weights and gradients."""
@@ -256,7 +263,7 @@ class Weights:
             )
         return found
 
-    def remarks(self) -> tuple[str, ...]:
+    def _changed_buffers(self) -> tuple[str, ...]:
         """Changes of buffers, which are not weights."""
         if self._model is None:
             return ()
@@ -266,12 +273,6 @@ class Weights:
             return ()
         return (
             f"{_listed(buffers)} changed during training: buffers get no noise, so ε does not cover them",
-        )
-
-    def untested(self) -> str:
-        """The reason why some weights were not watched; empty if all were."""
-        return (
-            "" if self._model is not None else "only the optimizer's own; pass model= to attach to watch all"
         )
 
     def _named(self, places: Sequence[int]) -> str:

@@ -32,6 +32,7 @@ def _compared(mechanism: Any, n: int, threshold: float, trials: int, seed: int, 
     """
     rounds = mechanism.rounds(n)
     pilot = play_many(mechanism, None, UpTo(n, threshold), n, 4, rounds, rng=0)
+    # Below what is taken on average, as guesses that are not taken count as wrong.
     budget = max(1, int(0.8 * sum(game.evidence.tally(PERFECT_PRIVACY).taken for game in pilot) / 4))
     one_run = play_many(mechanism, None, Threshold(threshold), n, trials, rng=seed)
     unlimited = play_many(mechanism, None, UpTo(n, threshold), n, trials, rounds, rng=seed)

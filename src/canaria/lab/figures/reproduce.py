@@ -16,7 +16,7 @@ from canaria.lab.figures._experiment import Row, generator
 from canaria.lab.store import Store, source_digest
 
 
-class Plan(NamedTuple):
+class Selection(NamedTuple):
     """The experiments to run."""
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Block(NamedTuple):
         return f"{self.name}/{self.point}-{self.block}"
 
 
-def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
+def select(names: list[str], quick: bool, trials: int | None, seed: int) -> Selection:
     """Check the requested experiments.
 
     Args:
@@ -55,9 +55,9 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
         seed: The seed.
 
     Example:
-        >>> from canaria.lab.figures.reproduce import plan
-        >>> plan(["laplace"], quick=True, trials=None, seed=0)
-        Plan(names=('laplace',), quick=True, trials=None, seed=0)
+        >>> from canaria.lab.figures.reproduce import select
+        >>> select(["laplace"], quick=True, trials=None, seed=0)
+        Selection(names=('laplace',), quick=True, trials=None, seed=0)
     """
     for name in names:
         if name not in EXPERIMENTS:
@@ -65,7 +65,7 @@ def plan(names: list[str], quick: bool, trials: int | None, seed: int) -> Plan:
             raise InputError(f"experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}{meant}")
     if trials is not None:
         integer("trials", trials, 2)
-    return Plan(tuple(dict.fromkeys(names)) or tuple(EXPERIMENTS), quick, trials, seed)
+    return Selection(tuple(dict.fromkeys(names)) or tuple(EXPERIMENTS), quick, trials, seed)
 
 
 def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed: int) -> list[Row]:
@@ -75,38 +75,38 @@ def run_block(name: str, quick: bool, point: int, block: int, trials: int, seed:
     return experiment.block(points[point], trials, generator(seed, name, point, block))
 
 
-def blocks(planned: Plan) -> Iterator[Block]:
-    """All blocks of a plan."""
-    for name in planned.names:
+def blocks(selected: Selection) -> Iterator[Block]:
+    """All blocks of the selected experiments."""
+    for name in selected.names:
         experiment = EXPERIMENTS[name]
-        total = planned.trials or (experiment.quick_trials if planned.quick else experiment.trials)
-        for point in range(len(experiment.quick_points if planned.quick else experiment.points)):
+        total = selected.trials or (experiment.quick_trials if selected.quick else experiment.trials)
+        for point in range(len(experiment.quick_points if selected.quick else experiment.points)):
             for block, start in enumerate(range(0, total, experiment.block_size)):
                 size = min(experiment.block_size, total - start)
-                yield Block(name, planned.quick, point, block, size, planned.seed)
+                yield Block(name, selected.quick, point, block, size, selected.seed)
 
 
 def reproduce(
-    planned: Plan, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
+    selected: Selection, store: Store, executor: Executor | None, on_block: Callable[[int, int], None]
 ) -> list[Path]:
     """Play the blocks that are missing, write data and pictures of every experiment, and return the paths.
 
     Args:
-        planned: The experiments, as `plan` returns them.
+        selected: The experiments, as `select` returns them.
         store: The store for finished blocks and for the files.
         executor: The executor to run on; None runs everything in this process.
         on_block: Called with the numbers of finished and of all blocks, at the start and after each block.
 
     Example:
         ```python
-        store = Store.open("figures", planned.settings(), resume=True)
-        reproduce(planned, store, None, on_block=lambda done, total: print(done, "of", total))
+        store = Store.open("figures", selected.settings(), resume=True)
+        reproduce(selected, store, None, on_block=lambda done, total: print(done, "of", total))
         ```
     """
-    wanted = {block.key: block for block in blocks(planned)}
+    wanted = {block.key: block for block in blocks(selected)}
     played = run_blocks(run_block, wanted, store, executor, on_block)
-    # Keep the order of the plan, whichever block finished first: sums of floats depend on it.
-    found: dict[str, list[Row]] = {name: [] for name in planned.names}
+    # Keep the order of the selection, whichever block finished first: sums of floats depend on it.
+    found: dict[str, list[Row]] = {name: [] for name in selected.names}
     for key, block in wanted.items():
         found[block.name] += played[key]
     figures = [(name, summary(rows)) for name, rows in found.items()]

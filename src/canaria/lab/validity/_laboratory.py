@@ -216,6 +216,7 @@ def run_block(
     """Play one block. The games are the same on every engine and for every auditor."""
     played = CASES[case]
     sequence = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(case.encode()), only_claims, number))
+    # Two streams, so that games do not depend on how many ties an auditor breaks.
     games_rng, ties_rng = map(np.random.default_rng, sequence.spawn(2))
     drawn = played.draw((audits, played.n), games_rng, 1 - confidence)
     in_order, runs = played.known != "nothing", drawn.audits or (None,) * audits

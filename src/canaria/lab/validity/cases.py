@@ -88,6 +88,7 @@ def _raised_law(epsilon: float, delta: float, taken: int, n: int, aim: int) -> F
     right = np.arange(taken + 1)
     law = np.exp(binomial.log_pmf(right, taken, epsilon))
     upper = float(law[aim:].sum())
+    # The largest probability of at least `aim` right guesses that Theorem 4 allows.
     raised = min(1.0, upper + n * delta * upper * (1 - upper) / (aim * float(law[aim])))
     law = np.where(right >= aim, law * raised / upper, law * (1 - raised) / (1 - upper))
     return np.asarray(law / law.sum())
@@ -103,6 +104,7 @@ def lengths(shape: Shape, rng: np.random.Generator, level: float, delta: float) 
     aims = np.array([_one_look(taken, shape[1], claim, level) for taken in numbers.tolist()])
     upper = np.where(aims <= numbers, binomial.tail(aims, numbers, 0.0), 0.0)
     chances = np.exp(binomial.log_pmf(np.minimum(aims, numbers), numbers, 0.0))
+    # How often a number of guesses can be shown so that delta is just spent when it is.
     shares = shape[1] * delta * upper / (aims * chances)
     usual, rare = int(np.argmax(upper)), int(np.argmax(shares))
     share = min(1.0, float(shares[rare]))

@@ -29,6 +29,7 @@ _RESPONSE: Final = 4.0
 def gaussian(shape: Shape, rng: np.random.Generator, level: float, mu: float) -> Games:
     """Independent Gaussian noise on each bit."""
     bits = coins(shape, rng)
+    # Normal laws whose means are mu apart: the definition of mu-Gaussian DP.
     return Games(rng.normal(mu * bits / 2), bits)
 
 
@@ -50,6 +51,8 @@ def responses(mu: float) -> Draw:
     epsilon = _RESPONSE * mu
     below = np.linspace(0.0, epsilon, 2000, endpoint=False)
     allowed = GaussianDP(mu).profile(below).included
+    # With probability w, delta at epsilon' is w (p - e^epsilon' (1 - p)) for p = 1 / (1 + e^-epsilon). It
+    # must nowhere exceed that of the curve.
     chance = float((allowed / (-np.expm1(below - epsilon) / (1 + math.exp(-epsilon)))).min())
 
     def draw(shape: Shape, rng: np.random.Generator, level: float) -> Games:
@@ -91,6 +94,7 @@ def worst_law(mu: float, n: int, taken: int, aim: int) -> Floats:
 
     It is found by a walk along the curve: down from `aim`, then up, then down. Masses must add up to 1.
     """
+    # In logarithms, as the mass at the aim may be very small.
     low, high = -40.0, 0.0
     while high - low > 1e-12:
         middle = (low + high) / 2
@@ -102,6 +106,8 @@ def worst_law(mu: float, n: int, taken: int, aim: int) -> Floats:
 
 
 def _walked(mu: float, n: int, r: int, v: int, start: float) -> Floats:
+    # Edge j has the probabilities (j a_j / n, (r - j + 1) a_{j-1} / n), one after the other along the curve,
+    # as in `canaria.evidence._curve_walk`.
     law, p, q = np.zeros(r + 1), 0.0, 0.0
     law[v] = start
 
@@ -118,6 +124,7 @@ def _walked(mu: float, n: int, r: int, v: int, start: float) -> Floats:
         law[edge], p = max(0.0, further - p) * n / edge, further
     for edge in range(v - 1, 0, -1):
         if p + q > 1.5 * r / n or law.sum() > 2:
+            # Too much mass already. Any sum above 1 makes the search start lower.
             return law + 1.0
         down(edge)
     return law

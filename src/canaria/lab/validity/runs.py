@@ -35,6 +35,7 @@ _CHECK_RUNS: Final = 100
 def training(shape: Shape, rng: np.random.Generator, level: float, steps: int, sample_rate: float) -> Games:
     """Correct DP-SGD with two canaries per coordinate, recorded like an attached audit."""
     bits, design = coins(shape, rng), Dirac(shape[1], per_coordinate=2)
+    # Canary i is on coordinate i modulo their number: the second half is on those of the first.
     included = (bits.reshape(shape[0], 2, -1) > 0).sum(axis=1)
     taking = rng.binomial(included, sample_rate, (steps, *included.shape))
     released = taking + rng.normal(scale=_SIGMA, size=taking.shape)
@@ -100,6 +101,7 @@ def shuffled_epsilon(batches: int, sigma: float, delta: float) -> float:
     """
     nodes = np.linspace(-8, 8, _NODES)
     ratios, weights = np.exp(nodes / sigma - 1 / (2 * sigma**2)), np.exp(-(nodes**2) / 2)
+    # The trapezoidal rule, which converges exponentially for integrands that decay like this one.
     weights /= weights.sum()
     others, chance = np.zeros(1), np.ones(1)
     for _ in range(batches - 1):
@@ -116,6 +118,7 @@ def shuffled_epsilon(batches: int, sigma: float, delta: float) -> float:
 
 def _beyond(level: Floats, sigma: float, side: int) -> Floats:
     """The mean excess of exp(z / sigma - 1 / 2 sigma²), z normal, above a level, or below it (side -1)."""
+    # A level is negative if the other batches alone exceed it. Then all of the ratio lies above.
     positive = np.maximum(level, 1e-300)
     high = -sigma * np.log(positive) + 1 / (2 * sigma)
     beyond = side * (special.ndtr(side * high) - positive * special.ndtr(side * (high - 1 / sigma)))

@@ -127,6 +127,7 @@ def design_of(canaries: int | Design, per_coordinate: int) -> Design:
 def hidden_bits(count: int, seed: int) -> Bits:
     """The coins of the canaries, from their own random stream."""
     rng = seeds.generator(seed, _BITS)
+    # A stream of their own: places and draws, which a program can see, say nothing about the bits.
     return 2 * rng.integers(0, 2, count, dtype=np.int8) - np.int8(1)
 
 

@@ -42,6 +42,7 @@ class Trials(NamedTuple):
 
     def law(self) -> tuple[Integers, Floats]:
         """The numbers of heads that are not negligibly rare, and the logarithms of their probabilities."""
+        # Beyond 12 deviations lies less than 1e-30. At low rates, where the law is skewed, 12 counts more do.
         reach = 12 * math.sqrt(self.variance) + 12
         low, high = max(0, math.floor(self.mean - reach)), min(self.number, math.ceil(self.mean + reach))
         counts = np.arange(low, high + 1, dtype=np.int64)
@@ -190,6 +191,8 @@ class Sampling(Schedule):
 
     def participations(self, rows: int, steps: int, sample_rate: float) -> tuple[Trials | Chances, ...]:
         if self.kind != "shuffled":
+            # For batches of one size as well: a row is in each by a coin of its own. That rows of one batch
+            # exclude each other a little is neglected.
             return (Trials(rows * steps * self.accumulated, sample_rate),)
         length, once = self.steps_of_a_pass(sample_rate), self.once_in_a_pass(sample_rate)
         passes, left = divmod(steps, length)

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from canaria.training.findings import Findings
 
 _SAME: Final = 1e-9
 """Relative difference up to which two settings are the same."""
-
-
 _SHOWN: Final = 2
 """Number of differences shown of each kind. A schedule the accountant ignores differs in every step."""
 
@@ -109,22 +109,11 @@ class Setting:
         )
 
 
-class Disagreements(NamedTuple):
-    """Differences between the accountant's record and the steps that were seen, in words.
-
-    Attributes:
-        unsafe: Differences that let the accountant state an ε that is too small.
-        safe: Differences that can only make the stated ε too large.
-    """
-
-    unsafe: tuple[str, ...] = ()
-    safe: tuple[str, ...] = ()
-
-
-def disagreements(told: Account, seen: Account) -> Disagreements:
+def disagreements(told: Account, seen: Account) -> Findings:
     """Compare the accountant's record with the steps that were seen.
 
-    If the accountant assumed less noise or a higher rate than the true one, its ε is only too large.
+    If the accountant assumed less noise or a higher rate than the true one, its ε is only too large, and the
+    difference is a remark. Otherwise it is a contradiction.
     """
     unsafe: list[str] = []
     safe: list[str] = []
@@ -143,34 +132,28 @@ def disagreements(told: Account, seen: Account) -> Disagreements:
             rate < true_rate and not _close(rate, true_rate)
         )
         (unsafe if too_low else safe).append(text)
-    return Disagreements(tuple(unsafe[:_SHOWN]), tuple(safe[:_SHOWN]))
+    return Findings(contradictions=tuple(unsafe[:_SHOWN]), remarks=tuple(safe[:_SHOWN]))
 
 
-class Counted(NamedTuple):
-    """Conclusions from the number of steps that were seen, in the words of a `Recording`."""
-
-    contradictions: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    untested: str = ""
-
-
-def counted(seen: int, planned: int | None, why: str, *, unfinished: bool) -> Counted:
+def counted(seen: int, planned: int | None, why: str, *, unfinished: bool) -> Findings:
     """Compare the number of steps that were seen with the stated number, if there is one.
 
     Missing steps are no fault if training is `unfinished`. Otherwise the report explains `why` steps may be
     missing: an audit cannot tell training that was stopped from steps that it did not see.
     """
+    tested = {"steps": ""}  # no reason why not
     if planned is None:
-        return Counted(untested="their number is not stated; give steps")
+        return Findings(untested={"steps": "their number is not stated; give steps"})
     if seen > planned:
-        return Counted((f"training made {seen} steps, where {planned} are stated",))
+        told = (f"training made {seen} steps, where {planned} are stated",)
+        return Findings(contradictions=told, untested=tested)
     if seen == planned:
-        return Counted()
+        return Findings(untested=tested)
     few = f"{seen} of {planned} stated steps {'was' if seen == 1 else 'were'} seen"
     if unfinished:
-        return Counted(remarks=(few,))
+        return Findings(remarks=(few,), untested=tested)
     said = "if training was stopped early or goes on, say so with unfinished=True"
-    return Counted((f"{few}: {why}; {said}",))
+    return Findings(contradictions=(f"{few}: {why}; {said}",), untested=tested)
 
 
 def _same(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

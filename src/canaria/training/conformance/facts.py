@@ -88,7 +88,7 @@ def tested_topics(run: "Recording", claim: Claim | None, found: Conformance | No
         "isolation": _ISOLATION,
         "other uses of the data": _OTHER_USES,
         "randomness": _RANDOMNESS,
-        **run.untested,
+        **run.findings.untested,
     }
 
 
@@ -130,6 +130,8 @@ def _share(run: "Recording") -> str:
         return ""
     rows = run.real_rows + len(run.bits)
     batch = run.sample_rate * rows
+    # Of a batch the share real_rows / rows are real rows; a batch larger by the inverse of that holds as many
+    # as were meant.
     wanted = round(batch * rows / run.real_rows)
     return (
         f"; {len(run.bits) / rows:.0%} of every batch: batches of {wanted} instead of {round(batch)} "

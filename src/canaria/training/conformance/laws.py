@@ -16,6 +16,7 @@ from canaria.bounds.conformance import sidak
 
 def normal_scores(law: Any, counts: Integers, rng: np.random.Generator) -> Floats:
     """Normal scores of counts under their laws, randomised by a share of each count's own probability."""
+    # Both tails are computed, and the smaller one inverted: one minus a small tail loses its digits.
     at = law.pmf(counts) * rng.random(len(counts))
     below, above = law.cdf(counts - 1) + at, law.sf(counts) + (law.pmf(counts) - at)
     tails = np.clip(np.minimum(below, above), 1e-300, 0.5)
@@ -58,6 +59,7 @@ def binomial(count: int, trials: int, chance: float, rng: np.random.Generator) -
 
 def signed_sums(sums: Floats, trials: Integers, rng: np.random.Generator) -> Floats:
     """Two-sided p-values of sums of `trials` fair signs, made uniform in the same way."""
+    # A sum s of T signs has (T + s) / 2 positive ones. By symmetry both tails are twice the upper one.
     more = (trials + np.abs(sums)) / 2
     beyond = np.where(more < trials, special.bdtrc(more, trials, 0.5), 0.0)
     at = np.exp(stats.binom.logpmf(more, trials, 0.5))

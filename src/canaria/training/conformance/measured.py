@@ -47,6 +47,7 @@ class Squares:
         """
         tail = (1 - confidence) / 2
         most, least = (float(special.chdtri(self.count, p)) for p in (tail, 1 - tail))
+        # S / r^2 lies between its quantiles `least` and `most` exactly if r lies between these roots.
         return math.sqrt(self.total / most), math.sqrt(self.total / least)
 
     def log_e_value(self, ratio: float = 1.0) -> float:
@@ -84,6 +85,8 @@ def squares_of(run: "Recording") -> Squares:
         places = len(run.witnessed.by_place)
         found = Squares(float(run.witnessed.by_step.sum()), places * run.steps)
     if isinstance(run.design, Dirac):
+        # Where no canary is included, the sum of all steps is noise and nothing else: one value, with the
+        # variance of all steps together.
         unit = stated / run.canary_norm * run.sampling.noise_of_sums(run.steps)
         empty = run.sums[run.included_by_coordinate() == 0] / (unit * math.sqrt(run.steps))
         found = found.plus(Squares(float(empty @ empty), len(empty)))
@@ -93,6 +96,7 @@ def squares_of(run: "Recording") -> Squares:
 def _crossing(excess: Callable[[float], float], middle: float, factor: float) -> float:
     """The point above or below `middle`, by `factor`, where a function that is negative there reaches 0."""
     far = middle * factor
+    # Of few values, the e-value may stay below 1 / alpha however large the noise is. Then there is no end.
     while excess(far) < 0:
         far *= factor
         if not 1e-12 < far < 1e12:

@@ -74,6 +74,7 @@ def same_draws(shared: Integers) -> tuple[str, ...]:
     whole, prints = shared[:, 0], shared[:, 1:]
     alike = np.zeros((len(shared), len(shared)), dtype=np.int64)
     for one in range(len(shared) - 1):
+        # Only stretches that both have finished: the sums of an unfinished one are those of fewer coins.
         both = np.arange(COMPARED) < np.minimum(whole[one], whole[one + 1 :])[:, None]
         alike[one, one + 1 :] = ((prints[one] == prints[one + 1 :]) & both).sum(axis=1)
     if not alike.any():
@@ -106,6 +107,7 @@ def shared_rows(pools: Sequence[Hits], prints: Integers, sizes: Sequence[int]) -
     """
     most, many = 1, most_in_common(prints)
     for one in range(len(prints)):
+        # Equal fingerprints and equal sizes are one data set: `pools` number the rows of it alike.
         same = [
             pool
             for pool, other, size in zip(pools, prints, sizes, strict=True)
@@ -130,6 +132,7 @@ def most_in_common(prints: Integers) -> int:
     most = 0
     for one, own in enumerate(prints):
         for other in prints[one + 1 :]:
+            # Processes that split one data set have the same prints; what they draw from it tells them apart.
             if not np.array_equal(own, other):
                 most = max(most, len(np.intersect1d(own[own != 0], other)))
     return most

@@ -140,8 +140,8 @@ def objection_to(recording: "Recording") -> str:
     """The evidence against Gaussian, independent noise and the stated sampling; empty if there is none."""
     if faults := certain_faults(recording):
         return f"training was not what was stated: {'; '.join(faults)}"
-    if recording.doubts:
-        return "; ".join(recording.doubts)
+    if recording.findings.doubts:
+        return "; ".join(recording.findings.doubts)
     if recording.noise_multiplier == 0:
         return "no noise is stated"
     if recording.excuse:

@@ -76,7 +76,7 @@ def not_tested(run: "Recording", level: float = LEVEL) -> dict[str, str]:
 
 def certain_faults(run: "Recording") -> tuple[str, ...]:
     """Differences between training and what was stated that are certain and need no p-value."""
-    found = list(run.contradictions)
+    found = list(run.findings.contradictions)
     noises = [] if run.account is None else [noise for noise, *_ in run.account.to_list()]
     if run.noise_multiplier > 0 and 0 in noises:
         found.append("the noise multiplier was 0 in a step, so ε is unbounded: add noise in every step")

@@ -130,6 +130,8 @@ class Accumulator:
         parts = []
         for part, factor in zip(np.split(seen, np.cumsum(self.layers)[:-1], axis=1), factors, strict=True):
             sigmas = np.maximum(stated, LEAST_NOISE) * factor
+            # A row is in one batch of a pass, so its steps are not independent: the likelihood is that of a
+            # pass.
             shuffled = self.sampling.kind == "shuffled" and self.most > 0
             parts.append(self._of_passes(part, sigmas) if shuffled else self._of_steps(part, sigmas))
         return np.concatenate(parts, axis=1)
@@ -138,6 +140,7 @@ class Accumulator:
         added = np.zeros((self.most, seen.shape[1]))
         for row, sigma in zip(seen, sigmas.tolist(), strict=True):
             logs = log_likelihoods_of(row[None], self.draws, self.sample_rate, sigma)
+            # Coins of one canary come in groups of `accumulated`: m canaries have m times as many.
             logs = logs[:, :: self.sampling.accumulated]
             added += (logs[:, 1:] - logs[:, :1]).T
         return added

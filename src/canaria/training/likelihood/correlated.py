@@ -115,6 +115,7 @@ class Correlation(Schedule):
     def first(self, steps: int) -> "Correlation":
         """The same noise over only the first steps, relative to the sensitivity of these steps."""
         strategy, law = self.mechanism.strategy.first(steps), self.mechanism.participation
+        # The noise itself stays. Fewer steps have a smaller sensitivity, so it is a larger multiple of that.
         noise = self.mechanism.deviation / law.sensitivity(strategy)
         planned = None if steps == self.steps else self.steps
         return Correlation(mechanism=Correlated(strategy, law, noise), planned=planned)
@@ -180,6 +181,7 @@ class Correlation(Schedule):
     def _losses_drawn(self, many: int, ratio: float, believed: float, rng: np.random.Generator) -> Floats:
         """Losses of about `many` simulated included canaries, with `ratio` times the stated noise."""
         strategy, law = self.mechanism.strategy, self.mechanism.participation
+        # Twenty times as many as included canaries, so that their own scatter adds little to the test.
         count = max(_FEWEST, min(many, _MOST, _LARGEST // self.steps))
         drawn = Correlated(strategy, law, self.mechanism.noise_multiplier * ratio)
         statistic = strategy.statistic(drawn.release(np.ones(count, np.int8), rng))

@@ -84,6 +84,7 @@ class PlannedAudit:
 
     def expected(self, audits: int) -> Expected:
         """The bound to expect if training is as stated, from this many audits."""
+        # Bounds are known to a stride of claims; `within` puts each at random inside it (`_verdicts`).
         within = seeds.generator(1, _AUDITS)
         bounds = np.array([self._verdicts.bound(seen, within.random()) for seen in self._played(1.0, audits)])
         low, high = np.quantile(bounds, [0.05, 0.95])
@@ -114,6 +115,7 @@ class PlannedAudit:
 
     def _played(self, too_small: float, wanted: int) -> Iterator[Evidence]:
         """The losses and bits of audits. They are the same for all rules, so that rules compare well."""
+        # Two streams, as rules break ties with different numbers of coins: they would shift the losses.
         losses, ties = seeds.generator(0, _AUDITS).spawn(2)
         audits = max(_FEWEST, min(wanted, _IN_ALL // self.canaries))
         for game in games(self.law(too_small), self.canaries, audits, losses):

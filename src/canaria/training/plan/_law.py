@@ -34,15 +34,29 @@ from canaria.mechanisms.correlated import Correlated
 from canaria.mechanisms.dpsgd import binomial_law
 
 _ROWS: Final = 2**17
+"""Equally likely rows that stand for a law. Losses rarer than 1e-5 are left out: of 1,000 canaries, one in a
+hundred audits would have such a loss."""
 _ROWS_OF_SEVERAL: Final = 2**16
+"""The same for several canaries to a coordinate: half as many, since a row has numbers for each of them."""
 _FEWEST_ROWS: Final = 1000
+"""Rows for each number of included canaries, of which there may be 65. Fewer would show no tail."""
 _CELLS: Final = 2**17
+"""Cells of the grid of losses. It reaches 14 standard deviations to both sides, so that what wraps around
+weighs nothing, and a cell is about 1/4,700 of one."""
 _VALUES: Final = 100_001
+"""Values of y at which a term is computed, 9 standard deviations of the noise to both sides: what lies beyond
+has a probability of 1e-19, and the trapezoidal rule is exact to rounding for densities that end at 0."""
 _QUANTILES: Final = 20_001
+"""Values of y between which its quantiles are interpolated: a thousandth of the noise apart."""
 _RARE: Final = 2.0
+"""The expected number of steps that are drawn one by one. Doubling would repeat one extreme step in many
+sums, or leave it out of all of them."""
 _BLOCK: Final = 4_000_000
+"""Numbers that a training with correlated noise releases at once: 32 MB."""
 _TINY: Final = 1e-290
+"""Sums of exponentials below this may have underflowed, so that their logarithms would be wrong."""
 _SEED: Final = 0x6C617773
+"""The law of a training must be the same in every plan, or plans could not be compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +131,13 @@ def _law_of_one(stated: DpSgd, actual: DpSgd) -> Law:
     for shift, weight in ((-1, (off**2 - off) / 2), (0, 1 - off**2), (1, (off**2 + off) / 2)):
         for place in (0, 1):
             cells[place] += np.bincount((nearest + shift) % _CELLS, densities[place] * weight, _CELLS)
+    # The transform of a sum of independent terms is the product of theirs. What should be 0 comes out as
+    # 1e-17 of either sign.
     laws = np.maximum(fft.irfft(fft.rfft(cells) ** steps, _CELLS), 0.0)
+    # Places are losses modulo the grid, and 0 is first. Now it is in the middle, and losses rise.
     laws = np.roll(laws, _CELLS // 2, axis=1)
+    # Half of the canaries are included, so losses follow the mean of both laws. Given a loss, the chance of
+    # being excluded is Bayes' rule.
     both = laws.sum(axis=0)
     rows = _equally_likely(both, _ROWS)
     losses = (rows - float(_CELLS // 2)) * width
@@ -133,6 +152,7 @@ def _law_of_correlated(stated: Correlated, too_small: float) -> Law:
     bits = np.repeat(np.array([1, -1], dtype=np.int8), size // 2)
     losses, without = [], []
     for _ in range(-(-_ROWS // size)):
+        # Canaries in a fixed order take part by their number, so which ones are included must not go with it.
         released = actual.release(rng.permutation(bits), rng)
         losses.append(stated.losses(released))
         without.append(special.expit(-actual.losses(released)))
@@ -153,14 +173,18 @@ def _law_of_several(stated: DpSgd, actual: DpSgd, most: int) -> Law:
     rows = rows.reshape((most + 1) * height, -1)
     nothing = np.zeros((len(rows), 1))
     ratios = np.hstack([nothing, rows[:, :most]])
+    # The bits of the others are fair coins to the guesser: the loss is the ratio of two mixtures over how
+    # many of them are included, with the canary and without it.
     others = binomial.log_mass(np.arange(most), most - 1, 0.5)
     losses = _log_sum(ratios[:, 1:] + others) - _log_sum(ratios[:, :-1] + others)
     prior = binomial.log_mass(np.arange(most + 1), most, 0.5)
+    # Bayes' rule for the number of included canaries given the row, under the noise that there is.
     chances = np.hstack([nothing, rows[:, -most:]]) + prior
     chances = np.exp(chances - chances.max(axis=1, keepdims=True))
     below = np.cumsum(chances, axis=1)
     below /= below[:, -1:]
     order = np.argsort(losses)
+    # Each number of included canaries has as many rows, but is only as likely as its coins.
     weights = np.repeat(np.exp(prior), height)[order]
     kept = order[_equally_likely(weights, _ROWS_OF_SEVERAL)]
     return Law(most, losses[kept], np.ascontiguousarray(below[kept, :-1].T, dtype=np.float32))
@@ -180,14 +204,18 @@ def _rows_of_all_steps(
 
     evenly = (np.arange(height) + 0.5) / height
     cumulative = special.bdtr(np.arange(min(steps, 60)), steps, rare)
+    # How many rare steps each row has: quantiles of their law, so that it is met exactly. They fall along the
+    # rows, so the rows with more than `index` of them come first.
     number_rare = np.searchsorted(cumulative, evenly[::-1])
     total = np.zeros((most + 1, height, most * len(trainings)))
     for index in range(int(number_rare.max())):
         drawn = int((number_rare > index).sum())
+        # If all rows get one, evenly spread numbers in random order have less scatter than random ones.
         uniform = rng.permutation(evenly) if drawn == height else rng.random(drawn)
         total[:, :drawn] += ratios_beyond(rare * uniform)
     if rare == 1:
         return total
+    # Sums of 1, 2, 4, ... of the other steps; the binary digits of how many a row needs say which to add.
     doubled = ratios_beyond(rare + (1 - rare) * evenly)
     left = steps - number_rare
     for place in range(int(left.max()).bit_length()):
@@ -233,6 +261,7 @@ def _log_ratios(values: Floats, most: int, training: DpSgd) -> Floats:
     exponents = (values[..., None] - counts / 2) * (counts / training.noise_multiplier**2)
     peaks = exponents.max(axis=-1, keepdims=True)
     mixed = np.exp(exponents - peaks) @ law.T
+    # Bin(m; m, q) = q^m.
     last = exponents[..., 1:] + counts[1:] * math.log(training.sample_rate)
     return np.where(mixed > _TINY, np.log(np.maximum(mixed, _TINY)) + peaks, last)
 

@@ -28,9 +28,15 @@ from canaria.training.plan._report import LARGEST_FACTOR, POWER, AuditSettings, 
 
 CANARIES: Final = 1000
 TOO_SMALL: Final = (1.5, 2.0, 3.0, 4.0)
+"""Factors by which noise is tried to be too small. Two is that of noise for adding a row under a claim
+about replacing one."""
 _TIMES: Final = (0.25, 0.5, 2, 4, 10)
+"""Other numbers of canaries to compare, as multiples of the planned one."""
 _SHARES: Final = (1.0, 0.1, 0.01)
+"""Shares of the surest guesses whose accuracy is shown."""
 _FALLING: Final = 0.9
+"""More canaries to a coordinate are not tried once the bound is below this share of the best: by chance it
+falls by less."""
 _TIGHTENED_UP_TO: Final = 200.0
 """Epsilon by RDP up to which PLD is asked too: its memory grows with epsilon."""
 
@@ -107,6 +113,7 @@ def _made(
     confidence: float,
 ) -> Plan:
     """The plan of an audit; on given coordinates, the number to each may be `open_`."""
+    # Tables have room for one factor: the one in the middle.
     factor = sorted(factors)[len(factors) // 2] if factors else None
     advised, elements = 1, []
     if coordinates is not None:
@@ -151,6 +158,7 @@ def _require_kept(audit: PlannedAudit, claimed: float) -> None:
     training = audit.dpsgd.to_dict()
     kept = dpsgd_epsilon(delta=audit.delta, **training)
     if claimed < kept <= _TIGHTENED_UP_TO:
+        # RDP is loose. Before noise is refused, it gets the benefit of the tighter accountant.
         kept = min(kept, dpsgd_epsilon(delta=audit.delta, **training, accountant="pld"))
     if kept > claimed * (1 + 1e-6):
         raise InputError(
@@ -197,6 +205,7 @@ def _resized(audit: PlannedAudit, canaries: int, per_coordinate: int) -> Planned
     resized = replace(audit, canaries=canaries, per_coordinate=per_coordinate)
     if not isinstance(audit.rule, Around):
         return resized
+    # In proportion: if k was twice what suits the planned audit, it is twice what suits the other.
     guesses = round(audit.rule.k / audit.around().k * resized.around().k)
     return replace(resized, rule=Around(min(max(guesses, 1), canaries)))
 
@@ -258,6 +267,7 @@ def _refuted_from(audit: PlannedAudit, claimed: float, faults: tuple[Fault, ...]
     high = min([LARGEST_FACTOR, *(factor for factor, power in powers.items() if power >= POWER)])
     if high == LARGEST_FACTOR and audit.power(claimed, high, COMPARED) < POWER:
         return None
+    # By ratios, as factors multiply. Power is that of few audits, so a closer answer would be chance.
     while high / low > 1.04:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if audit.power(claimed, middle, COMPARED) >= POWER else (middle, high)

@@ -282,6 +282,8 @@ class Plan:
         """Whether conformance detects it for sure: in the sums, or at weights without canaries."""
         audit = self.audit
         found = "the training report's conformance test detects half the noise in the same run"
+        # The variance of a sum, in clip norms: of the draws of the half of its canaries that is included, and
+        # of the noise. Half the noise leaves a quarter of the second part.
         drawn = audit.sample_rate * (1 - audit.sample_rate) * audit.per_coordinate / 2
         noise = audit.noise_multiplier**2
         ratio = (drawn + noise / 4) / (drawn + noise)

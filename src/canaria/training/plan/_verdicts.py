@@ -102,6 +102,7 @@ class Verdicts:
         if run == 0:
             return 0.0
         ends = tested(family, seen.elements)[run - 1 : run + 1].tolist()
+        # Beyond the last stretch there is one end only, and both of these are it.
         around = [_epsilon(family.claim(end), self.delta) for end in ends]
         return around[0] + within * (around[-1] - around[0])
 
