@@ -189,7 +189,7 @@ def test_integrations_have_the_same_files() -> None:
         "_plan.py",
         "_sampling.py",
     }
-    alone |= {"_weights.py", "_residuals.py", "_whitening.py"}
+    alone |= {"_weights.py", "_whitening.py"}
     alone |= {
         "_replays.py",
         "_variants.py",

@@ -1,7 +1,6 @@
 """An audited privatizer: canaries in, noisy sums out, step by step, all in its state."""
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -23,6 +22,7 @@ from canaria.integrations.jax_privacy._head import CanaryHead, with_canary_head
 from canaria.integrations.jax_privacy._injections import Coins, Draw, Head, Sum, Turns
 from canaria.integrations.jax_privacy._internals import Uses, key_of
 from canaria.integrations.jax_privacy._places import Places
+from canaria.integrations.jax_privacy._residuals import Residuals
 from canaria.integrations.jax_privacy._rows import rows_of
 from canaria.integrations.jax_privacy._watch import Watched
 from canaria.integrations.jax_privacy._whitening import Readings, Whitening
@@ -31,9 +31,7 @@ from canaria.training.canaries.sampling import POISSON, Schedule
 from canaria.training.canaries.witnesses import layout
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import too_heavy
-from canaria.training.conformance.coincidences import FIRST
 from canaria.training.conformance.names import numbered
-from canaria.training.conformance.residuals import beside_the_noise
 from canaria.training.findings import Findings
 from canaria.training.likelihood import accumulator
 from canaria.training.recording import Recording
@@ -132,6 +130,8 @@ class Audit:
         self._accumulator = Accumulator(
             specified if correlation is None else replace(specified, most=0), self._unit
         )
+        known = correlation is None
+        self._residuals = Residuals(shapes, self.clip_norm, self.noise_multiplier, known=known)
         self._whitening: Whitening | None = None
         settings = self.clip_norm, self.noise_multiplier, self.sample_rate
         # Audits for which all of this is equal have the same canaries at the same places.
@@ -164,10 +164,7 @@ class Audit:
             )
         readings = () if self._whitening is None else self._whitening.begin()
         mark, accumulated = jnp.asarray(self._mark), self._accumulator.begin()
-        # Of correlated noise, a part is known from earlier steps, on which the sum depends too.
-        first = FIRST if self.correlation is None else 0
-        residuals = jnp.zeros((first, 2 + len(self._injection.shapes)))
-        return AuditState(inner, mark, key, jnp.zeros(()), accumulated, readings, residuals)
+        return AuditState(inner, mark, key, jnp.zeros(()), accumulated, readings, self._residuals.begin())
 
     def _update(
         self, sum_of_clipped_grads: PyTree, noise_state: AuditState, params: PyTree = None, **extra: Any
@@ -192,27 +189,11 @@ class Audit:
         )
         accumulated, readings = self._added(noise_state, *added)
         place = noise_state.accumulated.steps
-        residuals = jax.lax.cond(
-            place < len(noise_state.residuals),
-            lambda seen: seen.at[place].set(self._residual(read, leaves)),
-            lambda seen: seen,
-            noise_state.residuals,
-        )
+        residuals = self._residuals.add(noise_state.residuals, place, read, leaves)
         # The state cannot show that it was used twice: training continues from only one of the updates. This
         # detects two updates with the very same array, if both are in one jitted step or in none.
         self._used_again |= self._uses.again(noise_state.accumulated.steps)
         return noisy, AuditState(inner, noise_state.mark, key, heaviest, accumulated, readings, residuals)
-
-    def _residual(self, noisy: list[Array], clean: list[Array]) -> Array:
-        """A row of `beside_the_noise`, in units of the clip norm."""
-        noise = [(one - other) / self.clip_norm for one, other in zip(noisy, clean, strict=True)]
-        whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
-        along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
-        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
-        largest = jnp.stack([eps * abs(one).max() for eps, one in zip(spacings, clean, strict=True)]).max()
-        coarse = largest / (self.clip_norm * max(self.noise_multiplier, 1e-30))
-        lengths = [jnp.square(one).sum() for one in noise]
-        return jnp.stack([along / jnp.maximum(whole, 1e-30), coarse, *lengths]).astype(jnp.float32)
 
     def _added(
         self, state: AuditState, seen: Array, noise: Array, whole: Array
@@ -325,14 +306,8 @@ class Audit:
             + Findings(contradictions=heavy, doubts=(_STEPS_UNKNOWN,) * unknown)
             + counted(made, self._training.steps, _MISSING, unfinished=unfinished)
             + Findings(contradictions=(_USED_AGAIN,) * self._used_again)
-            + Findings(contradictions=self._beside_the_noise(ours, made))
+            + self._residuals.findings(ours.residuals, made)
         )
-
-    def _beside_the_noise(self, ours: AuditState, made: int) -> tuple[str, ...]:
-        if self.correlation is not None:
-            return ()
-        sizes = np.array([math.prod(shape) for shape in self._injection.shapes], dtype=np.float64)
-        return beside_the_noise(np.asarray(ours.residuals, np.float64)[:made], sizes)
 
     def _seen(self, ours: AuditState) -> dict[str, Any]:
         """The fields of a recording that the state determines."""

@@ -1,0 +1,56 @@
+"""What each of the first steps adds to the clipped sum, as rows of `beside_the_noise`."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from canaria.training.conformance.coincidences import FIRST
+from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.findings import Findings
+
+
+class Residuals:
+    """Adds rows to an array of the state. There is none for correlated noise.
+
+    A part of correlated noise is known from earlier steps, on which the sum depends too.
+    """
+
+    def __init__(
+        self, shapes: Sequence[tuple[int, ...]], clip_norm: float, noise_multiplier: float, *, known: bool
+    ) -> None:
+        self._sizes = np.array([np.prod(shape, dtype=np.float64) for shape in shapes])
+        self._clip, self._noise = clip_norm, max(noise_multiplier, 1e-30)
+        self._steps = FIRST if known else 0
+
+    def begin(self) -> Array:
+        """The array before the first step."""
+        return jnp.zeros((self._steps, 2 + len(self._sizes)))
+
+    def add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
+        """Add the row of the step at this place."""
+        if not len(seen):
+            return seen
+        added: Array = jax.lax.cond(
+            place < len(seen),
+            lambda before: before.at[place].set(self._row(noisy, clean)),
+            lambda before: before,
+            seen,
+        )
+        return added
+
+    def findings(self, seen: Array, made: int) -> Findings:
+        """What is wrong with the noise, after so many steps."""
+        return Findings(contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes))
+
+    def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
+        noise = [(one - other) / self._clip for one, other in zip(noisy, clean, strict=True)]
+        whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
+        along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
+        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
+        largest = jnp.stack([eps * abs(one).max() for eps, one in zip(spacings, clean, strict=True)]).max()
+        lengths = [jnp.square(one).sum() for one in noise]
+        row = [along / jnp.maximum(whole, 1e-30), largest / (self._clip * self._noise), *lengths]
+        return jnp.stack(row).astype(jnp.float32)
