@@ -87,11 +87,11 @@ class Weights:
         if not self._watched:
             self._begin()
             return
-        self._compare_state()
         if self._versions != self._written():
             self._thorough = True
         if not self._open:
             return
+        self._compare_state()
         self._take(1)
         self._gaps.append(self._steps)
         if len(self._gaps) == _WAITING:
@@ -104,12 +104,12 @@ class Weights:
     def after_step(self) -> None:
         """Call this after the private optimizer has changed the weights."""
         self._steps += 1
-        self._state = self._state_now()
-        self._states.add(self._state.get(_WHOLE, 0))
         self._versions = self._written()
         few = self._costly and self._steps > _FIRST and not self._thorough
         self._open = not few or self._steps % _ONE_OF == 0
         if self._open:
+            self._state = self._state_now()
+            self._states.add(self._state.get(_WHOLE, 0))
             self._take(0)
 
     def before_update(self) -> None:
