@@ -1,4 +1,4 @@
-"""Parts of a result beside its bound: the histogram of the scores, and the ladder of gaps down from a claim."""
+"""Parts of a result beside its bound: the histogram of scores, and the ladder of gaps down from a claim."""
 
 import math
 from dataclasses import dataclass
