@@ -193,6 +193,7 @@ def test_integrations_have_the_same_files() -> None:
     alone |= {
         "_replays.py",
         "_variants.py",
+        "_versions.py",
         "_items.py",
         "_hooks.py",
         "_samplers.py",

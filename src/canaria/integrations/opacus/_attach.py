@@ -18,9 +18,10 @@ from canaria.integrations.opacus._checks import (
     require_sampling,
 )
 from canaria.integrations.opacus._injections import MAKERS
-from canaria.integrations.opacus._internals import GhostClipper, clippers_of, clips_by_ghost, is_together
+from canaria.integrations.opacus._internals import clippers_of, clips_by_ghost, is_together
 from canaria.integrations.opacus._samplers import Loader, batches_of
 from canaria.integrations.opacus._steps import Given
+from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.canaries.designs import Dense, Dirac, design_of
 from canaria.training.canaries.sampling import Sampling
 

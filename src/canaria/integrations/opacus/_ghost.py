@@ -6,7 +6,7 @@ from typing import Any
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
-from canaria.integrations.opacus._internals import GhostClipper
+from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.findings import Findings
 
 _Seen = list[tuple[Tensor | None, int]]

@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType, MethodWrapperType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import torch
 from opacus.accountants.accountant import IAccountant
-from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
 from opacus.optimizers import (
     AdaClipDPOptimizer,
     DistributedDPOptimizer,
@@ -23,12 +22,13 @@ from opacus.optimizers import (
     DPPerLayerOptimizer,
 )
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
-from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, placement_types
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-CHECKED: Final = {"opacus": ("1.6.0",), "torch": ("2.13.0",)}
+from canaria.integrations.opacus._versions import FSDPOptimizerFastGradientClipping, GhostClipper
+
+CHECKED: Final = {"opacus": ("1.5.4", "1.6.0"), "torch": ("2.13.0",)}
 """The versions with which this file was read and tested."""
 CLIP: Final = "clip_and_accumulate"
 """The method of an optimizer that clips the gradients of a batch and adds them to the clipped sum."""
@@ -53,7 +53,6 @@ add_each: Final = torch._foreach_add_
 _SLACK: Final = 1e-6
 """Opacus adds this to the gradient norm before dividing."""
 
-GhostClipper: TypeAlias = GradSampleHooksFastGradientClipping
 _DISTRIBUTED: Final = (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
 
 
@@ -98,7 +97,7 @@ def clippers_of(optimizer: DPOptimizer, made: Sequence[object]) -> list[GhostCli
     return [
         part
         for part in parts
-        if isinstance(part, GradSampleHooksFastGradientClipping)
+        if isinstance(part, GhostClipper)
         and any(id(parameter) in trained for parameter in part._module.parameters())
     ]
 

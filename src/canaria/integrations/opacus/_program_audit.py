@@ -16,7 +16,7 @@ from canaria.claims import ApproximateDP, Claim
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._checks import most_coordinates
-from canaria.integrations.opacus._internals import GhostClipper, accountant_of, clippers_of, steps_counted
+from canaria.integrations.opacus._internals import accountant_of, clippers_of, steps_counted
 from canaria.integrations.opacus._programs import Promise
 from canaria.integrations.opacus._samplers import (
     OnBatch,
@@ -27,6 +27,7 @@ from canaria.integrations.opacus._samplers import (
     sampler_of,
     samples_by_poisson,
 )
+from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.canaries.designs import Dense, Dirac
 from canaria.training.watch import Watch
 

@@ -17,8 +17,9 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from canaria.integrations.opacus._internals import ADD_NOISE, GhostClipper
+from canaria.integrations.opacus._internals import ADD_NOISE
 from canaria.integrations.opacus._samplers import PoissonSampler, shuffles
+from canaria.integrations.opacus._versions import GhostClipper
 
 _BEING_MADE: Final = "canaria_is_being_made"
 _DROPOUTS: Final = (

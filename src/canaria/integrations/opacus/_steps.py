@@ -18,7 +18,6 @@ from canaria.integrations.opacus._ghost import GhostSums
 from canaria.integrations.opacus._hooks import Hooks
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
-    GhostClipper,
     clip_norm_of,
     clips_by_ghost,
     divisor,
@@ -37,6 +36,7 @@ from canaria.integrations.opacus._rounding import Rounded
 from canaria.integrations.opacus._rows import Draws
 from canaria.integrations.opacus._samplers import rate_of, sampled_rows
 from canaria.integrations.opacus._settings import Settings, Stated
+from canaria.integrations.opacus._versions import GhostClipper
 from canaria.integrations.opacus._watch import Watched
 from canaria.integrations.opacus._weights import Weights, checksum_of, gradients_of
 from canaria.training.canaries.designs import TIES, Design, derived, hidden_bits
