@@ -21,6 +21,7 @@ def check(
     adjacency: Annotated[
         Adjacency, typer.Option(metavar="KIND", help="add-remove or replace.")
     ] = "add-remove",
+    timing: Annotated[bool, typer.Option("--timing", help="The running time is released, too.")] = False,
     runs: Annotated[int, typer.Option(min=50, help="Most runs of the function.")] = 300,
     seconds: Annotated[float | None, typer.Option(min=0, help="Time for all runs.")] = None,
     confidence: Annotated[float, typer.Option(help="Confidence level of the bound.")] = 0.99,
@@ -49,6 +50,7 @@ def check(
             claim=parse_claim(epsilon, delta),
             adjacency=adjacency,
             unit=unit,
+            timing=timing,
             runs=runs,
             seconds=seconds,
             confidence=confidence,

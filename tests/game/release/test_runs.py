@@ -1,6 +1,7 @@
 """What happens when a function hangs, fails, returns nan, or always tells the data apart."""
 
 import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -82,3 +83,18 @@ def test_claims_of_other_kinds_are_tested_at_a_point(claim: Claim, deviation: fl
 def test_one_claim_with_the_adjacency_of_the_neighbours_is_needed(how: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_release(lambda rows, rng: 0.0, np.arange(9.0), **how)
+
+
+@pytest.mark.parametrize("timing", [False, True])
+def test_the_running_time_is_a_release_if_asked(timing: bool) -> None:
+    """A loop that takes 5 ms more if a row is far away. False-alarm rate 1e-2."""
+
+    def slow(data: np.ndarray, rng: np.random.Generator) -> float:
+        if np.nan_to_num(np.abs(data), posinf=9).max(initial=0) > 2:
+            time.sleep(0.005)
+        return float(rng.normal())
+
+    found = check_release(slow, ROWS, epsilon=1.0, timing=timing, rng=0)
+    assert found.answer == ("refuted" if timing else "not refuted")
+    assert found.tested["running time"] == ("" if timing else "not measured")
+    assert not timing or "the running time in seconds is above 0.00" in found.facts["told by"]

@@ -22,7 +22,7 @@ from canaria.claims import ApproximateDP, Claim, require_same_adjacency
 from canaria.claims.base import for_neighbours
 from canaria.game.release.learning import Sign
 from canaria.game.release.neighbours import DataSet, Pair, copied, neighbours_of
-from canaria.game.release.runs import Runner
+from canaria.game.release.runs import SECONDS, Runner
 from canaria.game.release.trials import Check, Trial
 
 RUNS: Final = 300
@@ -47,6 +47,7 @@ def check_release(
     adjacency: str = "add-remove",
     unit: Hashable = None,
     neighbours: Sequence[tuple[Any, Any]] = (),
+    timing: bool = False,
     runs: int = RUNS,
     seconds: float | None = None,
     confidence: float = 0.99,
@@ -68,6 +69,7 @@ def check_release(
         adjacency: The neighbours that the claim is about: "add-remove" or "replace".
         unit: The column that names the user, client or group, if all rows of one are protected together.
         neighbours: Pairs of data sets of your own, tried first.
+        timing: Whether others see how long a run takes, so that the time is released, too.
         runs: The most runs of `fit`, at least 50. Plain faults take about a hundred.
         seconds: The time after which no further run begins; None for no limit.
         confidence: A release that keeps its claim is refuted with probability at most 1 - confidence.
@@ -96,7 +98,7 @@ def check_release(
     own = _own_pairs(neighbours)
     left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
     trials = Check(
-        run=Runner(fit),
+        run=Runner(fit, timed=checks.truth("timing", timing)),
         claim=stated,
         confidence=checks.confidence(confidence),
         most=checks.integer("runs", runs, _LEAST),
@@ -156,6 +158,8 @@ def _tested(trials: Check, kinds: dict[str, str]) -> dict[str, str]:
         "no pair of these led to a release" if not trials.skipped else "too few runs, or all were refused"
     )
     found = {kind: reason or ("" if kind in done else missed) for kind, reason in kinds.items()}
+    if trials.run.timed and trials.tried:
+        found["running time"] = ""
     if trials.sizes:
         found["small data"] = "the number of rows is released"
     if trials.skipped:
@@ -228,12 +232,13 @@ def _script(fit: Callable[..., Any], pair: Pair, sign: Sign, how: str) -> str:
             "first, second = pair.first(), pair.second()",
         ]
     module, name = getattr(fit, "__module__", ""), getattr(fit, "__qualname__", "")
+    made_by = "Runner(fit, timed=True)" if sign.name == SECONDS else "Runner(fit)"
     lines = [
         "import numpy as np",
         "from canaria.game.release import Runner, neighbours_of",
         f"from {module} import {name} as fit" if _importable(module, name) else "# fit is your function",
         *made,
         "for seed in np.random.SeedSequence(0).spawn(10):",
-        f"    print([Runner(fit)(rows, seed).get({sign.name!r}) for rows in (first, second)])",
+        f"    print([{made_by}(rows, seed).get({sign.name!r}) for rows in (first, second)])",
     ]
     return "\n".join(lines)

@@ -19,6 +19,8 @@ RAISES: Final = "it raises "
 TAKES: Final = "it takes more than "
 WARNS: Final = "it warns "
 """How the names of errors, of runs without an end and of warnings begin, among the numbers of a run."""
+SECONDS: Final = "the running time in seconds"
+"""The name of the time of a run."""
 
 
 class _TooLong(BaseException):
@@ -33,6 +35,7 @@ class Runner:
 
     Args:
         fit: A function `fit(data, rng)`.
+        timed: Whether the running time counts as released.
 
     Attributes:
         limit: The seconds after which a run is given up.
@@ -46,8 +49,8 @@ class Runner:
 
     """
 
-    def __init__(self, fit: Callable[..., Any]) -> None:
-        self._fit = fit
+    def __init__(self, fit: Callable[..., Any], *, timed: bool = False) -> None:
+        self._fit, self.timed = fit, timed
         self.limit, self.longest = math.inf, 0.0
         self.error: Exception | None = None
 
@@ -66,8 +69,11 @@ class Runner:
             except Exception as error:
                 self.error = error
                 return {RAISES + type(error).__name__: 1.0}
-            self.longest = max(self.longest, time.perf_counter() - began)
+            took = time.perf_counter() - began
+            self.longest = max(self.longest, took)
             found = numbers_of(output)
+            if self.timed:
+                found[SECONDS] = took
         for one in warned:
             name = WARNS + one.category.__name__
             found[name] = found.get(name, 0.0) + 1
