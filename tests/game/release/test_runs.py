@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,18 @@ def test_the_running_time_is_a_release_if_asked(timing: bool) -> None:
     assert found.answer == ("refuted" if timing else "not refuted")
     assert found.tested["running time"] == ("" if timing else "not measured")
     assert not timing or "the running time in seconds is above 0.00" in found.facts["told by"]
+
+
+def test_a_stored_shape_is_the_number_of_rows() -> None:
+    """As models store it: in a tuple, a dict, or a list. False-alarm rate 1e-2."""
+
+    def fit(data: np.ndarray, rng: np.random.Generator) -> Any:
+        noisy = np.clip(np.nan_to_num(data), 0, 1).sum(axis=0) + rng.laplace(scale=2, size=2)
+        return SimpleNamespace(
+            shape_=np.shape(data), seen={"rows": len(data)}, history=[len(data), 2], sums=noisy
+        )
+
+    found = check_release(fit, ROWS, epsilon=1.0, rng=0)
+    assert found.answer == "not refuted"
+    assert "the exact number of rows, which was taken as public" in found.remarks[-1]
+    assert check_release(lambda data, rng: {"rows": len(data)}, ROWS, epsilon=1.0, rng=0).answer == "refuted"

@@ -24,7 +24,8 @@ _SHRUNK: Final = 0.4
 At 1, pairs were left again and again for others that were no better: noise 3 to 6 times too small was found
 in 42 of 60 checks, and at 0.4 in 50.
 """
-_AN_ATTRIBUTE: Final = re.compile(r"\.\w+(\[0\])?$")
+_AN_ATTRIBUTE: Final = re.compile(r"\.\w+(\[[^]]*\])*$")
+"""An attribute, or what is stored in one, such as the first number of a stored shape."""
 _FORM: Final = re.compile(r"\.(rows|size|finite|different|shape\[\d+\])$| is |\.index")
 """Names of sizes, types and labels."""
 
