@@ -150,7 +150,7 @@ UNDOCUMENTED = {
     "jax_privacy": {"l2_norm_bound", "wrap_key_data"},
     "flower": {"num_sampled_clients", "clipping_norm", "weighted_by_key", "train_metrics_aggr_fn"},
 }
-INTERNALS = ("_internals.py", "_hooks.py", "_samplers.py")
+INTERNALS = ("_internals.py", "_accountants.py", "_versions.py", "_hooks.py", "_samplers.py")
 """The files that touch what is not documented: optimizers, and of Opacus also their steps and their loaders."""
 PACKAGES = {"flower": "flwr"}
 """Of frameworks whose package has another name."""
@@ -194,6 +194,7 @@ def test_integrations_have_the_same_files() -> None:
         "_replays.py",
         "_variants.py",
         "_versions.py",
+        "_accountants.py",
         "_items.py",
         "_hooks.py",
         "_samplers.py",

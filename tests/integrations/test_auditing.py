@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from canaria import InputError
 from canaria.integrations.opacus import auditing
-from canaria.integrations.opacus._internals import accountant_of
+from canaria.integrations.opacus._accountants import accountant_of
 from canaria.training import Watch
 from tests.cli.command import canaria, installed
 from tests.integrations.digits import digits

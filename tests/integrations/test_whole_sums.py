@@ -61,6 +61,26 @@ def with_adam(train: Training, between: Loop) -> Training:
     return Training(kind=lambda p: torch.optim.Adam(p, lr=0.01)).attach().train(between=between)
 
 
+def in_a_hook(train: Training, change: Callable[[Any, Any], None]) -> Training:
+    """Something is changed by a hook that runs between the noise and the update."""
+    optimizer = train.optimizer.original_optimizer
+
+    def hook(*_: object) -> None:
+        for parameter in train.optimizer.params:
+            change(optimizer, parameter)
+
+    optimizer.register_step_pre_hook(hook)
+    return train.train()
+
+
+def weights(_: Any, parameter: Any) -> None:
+    parameter.data -= 0.1
+
+
+def list_in_state(optimizer: Any, parameter: Any) -> None:
+    optimizer.state[parameter].setdefault("kept", []).append(torch.ones(3))
+
+
 TWICE = "a step had"
 FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
     "rows twice": (lambda t: steps_of(t, lambda x, y: (x.repeat(2, 1), y.repeat(2))), TWICE),
@@ -71,6 +91,8 @@ FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
     ),
     "a larger sum": (lambda t: noise_changed(t, larger_sum), "noisy sums hold more of the rows"),
     "noise of one length": (lambda t: noise_changed(t, of_one_length), "always has the same length"),
+    "weights in a hook": (lambda t: in_a_hook(t, weights), "by something other than the private optimizer"),
+    "a list in the state": (lambda t: in_a_hook(t, list_in_state), "the state of the optimizer"),
     "momentum": (lambda t: with_adam(t, other_momentum), "the state of the optimizer"),
 }
 
@@ -103,7 +125,33 @@ def shrunk(parameter: Any) -> None:
     parameter.grad = parameter.grad * 0.7
 
 
+def reset(train: Training) -> None:
+    if train.steps % 7 == 0:
+        train.optimizer.original_optimizer.state.clear()
+
+
+def restarted(train: Training) -> None:
+    """Goes back to the state before the first step."""
+    if train.steps == 1:
+        empty = torch.optim.Adam(train.net.parameters(), lr=0.01).state_dict()
+        train.optimizer.original_optimizer.load_state_dict(empty)
+
+
+def other_key(train: Training) -> None:
+    train.optimizer.original_optimizer.state["global step"] = train.steps
+
+
+def padded(features: Any, labels: Any) -> tuple[Any, Any]:
+    """Rows without a gradient fill the batch up; their features are 0, as is the weight of their loss."""
+    more = -len(labels) % 8
+    return torch.cat([features, torch.zeros(more, 20)]), torch.cat([labels, labels.new_full((more,), -100)])
+
+
 CORRECT: dict[str, Callable[[Training], Training]] = {
+    "state cleared": lambda t: with_adam(t, reset),
+    "state as at the start": lambda t: with_adam(t, restarted),
+    "a number in the state": lambda t: with_adam(t, other_key),
+    "padding": lambda t: steps_of(t, padded),
     "state restored": lambda t: with_adam(t, restored),
     "state read": lambda t: with_adam(t, read),
     "rows left out by what is in them": lambda t: steps_of(t, lambda x, y: (x[x[:, 0] < 1], y[x[:, 0] < 1])),

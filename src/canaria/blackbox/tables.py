@@ -79,7 +79,7 @@ def table_scores(released: Any, planted: Planted, column: Hashable = None) -> Fl
         >>> planted = plant(people, own_values(people, "town", 200, rng=0), rng=0)
         >>> released = planted.dataset.sample(5000, replace=True, random_state=0)  # many more rows
         >>> print(planted.bound(table_scores(released, planted), rng=0).sentence)
-        With 95% confidence ε is at least 3.772 at δ = 0.
+        With 95% confidence ε is at least 3.460 at δ = 0.
     """
     canaries = planted.canaries
     require_frame("canaries", canaries)

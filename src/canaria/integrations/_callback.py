@@ -11,7 +11,7 @@ from torch import nn
 from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.integrations.opacus import Audit, Dense, Dirac, attach
-from canaria.integrations.opacus._internals import accountant_of, steps_counted
+from canaria.integrations.opacus._accountants import accountant_of, steps_counted
 from canaria.training import Watch
 from canaria.training.canaries.sampling import Sampling
 

@@ -100,7 +100,7 @@ def check_sensitivity(
         ...     mean = batch.mean(axis=0)
         ...     return len(batch) * mean / max(1.0, np.linalg.norm(mean))
         >>> print(check_sensitivity(step, np.eye(4) * 3, norm=1.0, rng=0))
-        Row 0, 10000 times as large, moves the result by 2.308 norms, ...
+        Row 0, 10000 times as large, moves the result by 5 norms, ...
     """
     checks.positive("norm", norm)
     count = _length(batch)

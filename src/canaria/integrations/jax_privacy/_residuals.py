@@ -24,6 +24,7 @@ class Residuals:
         self._sizes = np.array([np.prod(shape, dtype=np.float64) for shape in shapes])
         self._clip, self._noise = clip_norm, max(noise_multiplier, 1e-30)
         self._steps = FIRST if known else 0
+        self._added = jax.jit(self._add)  # otherwise each step would compile again if training is not jitted
 
     def begin(self) -> Array:
         """The array before the first step."""
@@ -31,13 +32,14 @@ class Residuals:
 
     def add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
         """Add the row of the step at this place."""
-        if not len(seen):
-            return seen
+        added: Array = self._added(seen, place, noisy, clean) if len(seen) else seen
+        return added
+
+    def _add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
         added: Array = jax.lax.cond(
             place < len(seen),
-            lambda before: before.at[place].set(self._row(noisy, clean)),
-            lambda before: before,
-            seen,
+            lambda: seen.at[place].set(self._row(noisy, clean)),
+            lambda: seen,
         )
         return added
 
@@ -46,10 +48,12 @@ class Residuals:
         return Findings(contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes))
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
+        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
+        # Squares of many numbers in half precision would add up to a few values only.
+        noisy, clean = ([one.astype(jnp.float32) for one in some] for some in (noisy, clean))
         noise = [(one - other) / self._clip for one, other in zip(noisy, clean, strict=True)]
         whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
         along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
-        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
         largest = jnp.stack([eps * abs(one).max() for eps, one in zip(spacings, clean, strict=True)]).max()
         lengths = [jnp.square(one).sum() for one in noise]
         row = [along / jnp.maximum(whole, 1e-30), largest / (self._clip * self._noise), *lengths]

@@ -7,6 +7,7 @@ from opacus.optimizers import DPOptimizer
 
 from canaria._core.errors import InputError
 from canaria.integrations.opacus import _internals
+from canaria.integrations.opacus._accountants import accountant_of, steps_counted
 from canaria.integrations.opacus._injections import layers_with_room
 from canaria.integrations.opacus._places import FINE
 from canaria.integrations.opacus._rows import WithCanaries
@@ -84,12 +85,12 @@ def _has_stepped(optimizer: DPOptimizer) -> bool:
 
 
 def require_fresh(optimizer: DPOptimizer) -> None:
-    accountant = _internals.accountant_of(optimizer)
+    accountant = accountant_of(optimizer)
     # Without an accountant, only gradients show a step. With one, they may be left from public pre-training.
     stepped = accountant is None and any(p.grad is not None for p in optimizer.params)
     if _has_stepped(optimizer) or stepped:
         raise InputError("attach before training begins: this optimizer has made steps that no canary was in")
-    if accountant is not None and (counted := _internals.steps_counted(accountant)):
+    if accountant is not None and (counted := steps_counted(accountant)):
         raise InputError(
             f"attach before training begins: the engine's accountant has counted {counted} steps that no "
             "canary was in, and claims are about all of them"
@@ -97,8 +98,8 @@ def require_fresh(optimizer: DPOptimizer) -> None:
 
 
 def require_counted(optimizer: DPOptimizer, steps: int) -> None:
-    accountant = _internals.accountant_of(optimizer)
-    counted = steps if accountant is None else _internals.steps_counted(accountant)
+    accountant = accountant_of(optimizer)
+    counted = steps if accountant is None else steps_counted(accountant)
     if counted != steps:
         raise InputError(
             f"the accountant has counted {counted} steps, the audit {steps}: load its state too, "

@@ -4,16 +4,13 @@ The rest of this folder uses documented attributes of the private optimizer and 
 changes, review this file, `_samplers.py`, `_hooks.py` and `_programs.py`.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from types import FunctionType, MethodType, MethodWrapperType
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
-from opacus.accountants.accountant import IAccountant
 from opacus.optimizers import (
     AdaClipDPOptimizer,
     DistributedDPOptimizer,
@@ -206,53 +203,6 @@ def noise_added(optimizer: DPOptimizer) -> float:
     return float(getattr(optimizer, "_adjusted_noise_multiplier", optimizer.noise_multiplier))
 
 
-def accountant_of(optimizer: DPOptimizer) -> IAccountant | None:
-    """The accountant that counts the optimizer's steps, if any. Only the optimizer's step hook refers to it.
-
-    Programs may wrap that hook in their own, which may refer to other accountants. The one in Opacus' own
-    hook has priority. If there are several others, it is unknown which one counts.
-    """
-    waiting: list[object] = [optimizer.step_hook]
-    seen: list[object] = []
-    others: list[IAccountant] = []
-    while waiting:
-        hook = waiting.pop(0)
-        if any(hook is one for one in seen):
-            continue
-        seen.append(hook)
-        held = list(_captured(hook))
-        found = [one for one in held if isinstance(one, IAccountant)]
-        if found and isinstance(hook, FunctionType) and hook.__module__.startswith("opacus."):
-            return found[0]
-        others += [one for one in found if not any(one is other for other in others)]
-        waiting += held
-    return others[0] if len(others) == 1 else None
-
-
-def _captured(hook: object) -> Iterator[object]:
-    """The objects that a function, a method or a partial function refers to, one level deep."""
-    if isinstance(hook, MethodType | MethodWrapperType):
-        yield hook.__self__
-    if isinstance(hook, MethodType):
-        yield hook.__func__
-    elif isinstance(hook, functools.partial):
-        yield from (hook.func, *hook.args)
-    elif isinstance(hook, FunctionType):
-        for cell in hook.__closure__ or ():
-            with suppress(ValueError):
-                yield cell.cell_contents
-
-
-def steps_counted(accountant: IAccountant) -> int:
-    """The number of steps that an accountant has counted."""
-    return sum(steps for *_, steps in history_of(accountant))
-
-
-def history_of(accountant: IAccountant) -> list[tuple[float, float, int]]:
-    """The accountant's record: noise multiplier, sampling rate, and number of consecutive steps."""
-    return [(float(noise), float(rate), int(steps)) for noise, rate, steps in accountant.history]
-
-
 def averages_losses(optimizer: DPOptimizer) -> bool:
     """Whether the loss of a batch is the mean over its rows."""
     return bool(optimizer.loss_reduction == "mean")
@@ -273,9 +223,28 @@ def rows_waiting(optimizer: DPOptimizer) -> int:
 
     With ghost clipping there are no gradients of rows, but the model stores their norms with its parameters.
     """
+    return max(map(len, _of_rows(optimizer)), default=0)
+
+
+def rows_that_count(optimizer: DPOptimizer) -> Tensor | int:
+    """The number of rows that have a gradient, without waiting for the device; 0 if it is not known.
+
+    Rows without one, such as padding, add nothing to the sum. The smallest parameter shows which these are.
+    """
+    held = min(_of_rows(optimizer), key=Tensor.numel, default=None)
+    return (
+        0
+        if held is None
+        else held.detach().flatten(1).any(dim=1).sum()
+        if held.ndim > 1
+        else held.count_nonzero()
+    )
+
+
+def _of_rows(optimizer: DPOptimizer) -> list[Tensor]:
     name = "_norm_sample" if clips_by_ghost(optimizer) else "grad_sample"
     held = (getattr(parameter, name, None) for parameter in optimizer.params)
-    return next((len(of_rows) for of_rows in held if isinstance(of_rows, Tensor)), 0)
+    return [of_rows for of_rows in held if isinstance(of_rows, Tensor)]
 
 
 def per_sample_gradients(parameter: Tensor) -> Tensor:

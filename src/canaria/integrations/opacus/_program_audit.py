@@ -13,10 +13,11 @@ from canaria._core.errors import InputError
 from canaria._core.seeds import Seed
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim
+from canaria.integrations.opacus._accountants import accountant_of, steps_counted
 from canaria.integrations.opacus._attach import attach
 from canaria.integrations.opacus._audit import Audit
 from canaria.integrations.opacus._checks import most_coordinates
-from canaria.integrations.opacus._internals import accountant_of, clippers_of, steps_counted
+from canaria.integrations.opacus._internals import clippers_of
 from canaria.integrations.opacus._programs import Promise
 from canaria.integrations.opacus._samplers import (
     OnBatch,

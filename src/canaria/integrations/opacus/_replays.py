@@ -13,6 +13,7 @@ from torch import Tensor
 from canaria._core import seeds
 from canaria._core.errors import InputError
 from canaria.integrations.opacus import _internals
+from canaria.integrations.opacus._accountants import accountant_of, history_of
 from canaria.integrations.opacus._programs import replaying
 from canaria.integrations.opacus._samplers import PoissonSampler, rows_of
 from canaria.integrations.opacus._variants import Sized, View
@@ -198,7 +199,7 @@ class Run:
     def before_noise(self, optimizer: DPOptimizer) -> None:
         """Compare the clipped sum with that of the first run."""
         _require_followed(optimizer, self._drawn)
-        self._accountant = self._accountant or _internals.accountant_of(optimizer)
+        self._accountant = self._accountant or accountant_of(optimizer)
         self._used, self._waiting = self._waiting or self._used, []
         self._noised = True
         parameters = [parameter.detach().clone() for parameter in optimizer.params]
@@ -288,7 +289,7 @@ class Run:
             batches=self._length,
             unexpected_rows=self._unexpected,
             steps=tuple(self.steps),
-            accountant=None if self._accountant is None else tuple(_internals.history_of(self._accountant)),
+            accountant=None if self._accountant is None else tuple(history_of(self._accountant)),
             exception=self._exception,
         )
 

@@ -136,7 +136,7 @@ class Draws:
         self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
         self._sizes: list[int] = []
-        self._reached: list[int] = []
+        self._reached: list[Any] = []
         self._closed = False
         self._batches: Batches | None = Batches(_samplers.rows_of_process(loader))
         self._stretches = stretches
@@ -200,7 +200,7 @@ class Draws:
         if self._stretches is not None:
             self._stretches.add(positions)
 
-    def count_step(self, rows: int) -> None:
+    def count_step(self, rows: Any) -> None:
         """Count a step of so many rows (0 if unknown), made of a batch of the newest pass that has one left.
 
         If the previous training pass has a batch left too, either training left it, or the loader was only
@@ -268,7 +268,7 @@ class Draws:
         if self._begun or self._sampling.accumulated > 1:
             return ""
         largest = sorted(self._sizes, reverse=True)
-        steps = sorted(self._reached, reverse=True)
+        steps = sorted(map(int, self._reached), reverse=True)
         pairs = zip(steps, [*largest, *[0] * (len(steps) - len(largest))], strict=False)
         reached, drawn = next(((one, other) for one, other in pairs if one > other), (0, 0))
         if not reached:
@@ -276,7 +276,7 @@ class Draws:
         return (
             f"{sum(steps)} rows reached the optimizer, at most {sum(largest)} were drawn, and a step had "
             f"{reached} rows where the sampler drew {drawn}: rows are repeated, or come from elsewhere, and "
-            "each adds up to a clip norm that the accountant does not count"
+            "each adds up to a clip norm that the accountant does not count, unless it is generated or public"
         )
 
     def _unused(self, one: _Pass, last: _Pass) -> int:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from opacus.optimizers import DPOptimizer
 
-from canaria.integrations.opacus._internals import accountant_of, clips_adaptively, history_of, noise_added
+from canaria.integrations.opacus._accountants import accountant_of, history_of
+from canaria.integrations.opacus._internals import clips_adaptively, noise_added
 from canaria.training.conformance.accounts import Account, Setting, disagreements
 from canaria.training.findings import Findings
 

@@ -19,12 +19,13 @@ from canaria.integrations.opacus._hooks import Hooks
 from canaria.integrations.opacus._injections import MAKERS, Injection
 from canaria.integrations.opacus._internals import (
     clip_norm_of,
+    clips_as_opacus,
     clips_by_ghost,
     divisor,
     is_together,
     layer_norms,
     processes,
-    rows_waiting,
+    rows_that_count,
     sum_waits,
     waiting_batches,
 )
@@ -79,6 +80,8 @@ class Program:
 class Steps:
     """Follows the steps of an optimizer until an error ends that; `ended` is the reason."""
 
+    _rows: Tensor | int = 0
+
     def __init__(self, given: Given, seed: int, program: Program) -> None:
         self._given, self._optimizer, self._program = given, given.optimizer, program
         self._device = given.optimizer.params[0].device
@@ -98,7 +101,7 @@ class Steps:
         )
         self.watched: Watched | None = None
         self.ended = self.failed = ""
-        self._rows, self.begun, self._waits = 0, False, False
+        self.begun = self._waits = False
         self._seen: Callable[[], None] | None = None
         self._clip_norm = 0.0
         # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
@@ -186,7 +189,9 @@ class Steps:
         earlier = self._clip_norm if self._clip_norm and sum_waits(self._optimizer) else 0.0
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
-        self._rows += rows_waiting(self._optimizer)
+        # A clipper of the program's own may take means over several rows of the model for one row.
+        if self._ghost or clips_as_opacus(self._optimizer):
+            self._rows = rows_that_count(self._optimizer) + (self._rows if earlier else 0)
         self.injection.before_clipping()
 
     def _begin_step(self) -> None:

@@ -15,7 +15,7 @@ doubts, not contradictions.
 """
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import torch
@@ -44,8 +44,6 @@ _WAITING: Final = 64
 """Checksums are fetched from the device in groups of this many steps, since waiting takes time."""
 _HARMLESS: Final = "which leaks without limit unless it uses only noisy gradients, weights or public data"
 _DECLARE: Final = "if so, say changes_weights=True when you attach"
-_WHOLE: Final = -1
-"""The key of a checksum over the whole state."""
 _SHOWN: Final = 3
 """The number of names that are listed."""
 _audited: "weakref.WeakSet[DPOptimizer]" = weakref.WeakSet()
@@ -77,8 +75,7 @@ class Weights:
         self._moved: dict[int, int] = {}
         self._buffers: dict[str, Tensor] = {}
         self._frozen: dict[str, int] = {}
-        self._state: dict[int, int] = {}
-        self._states: set[int] = set()
+        self._states: set[int] = {0}
         self._state_changed = 0
         self._gradients: list[int] = []
         self._gradients_changed = 0
@@ -90,13 +87,6 @@ class Weights:
             return
         if self._versions != self._written():
             self._thorough = True
-        if not self._open:
-            return
-        self._compare_state()
-        self._take(1)
-        self._gaps.append(self._steps)
-        if len(self._gaps) == _WAITING:
-            self._compare()
 
     def note_gradients(self) -> None:
         """Call this when the gradients are read, at most once in a step."""
@@ -109,35 +99,43 @@ class Weights:
         few = self._costly and self._steps > _FIRST and not self._thorough
         self._open = not few or self._steps % _ONE_OF == 0
         if self._open:
-            self._state = self._state_now()
-            self._states.add(self._state.get(_WHOLE, 0))
+            self._note_state()
             self._take(0)
 
     def before_update(self) -> None:
-        """Call this after all hooks: later changes of gradients by the optimizer's own step are allowed."""
+        """Call this after all hooks: later changes by the optimizer's own step are allowed."""
         if self._gradients and self._gradients != self._gradients_now(self._steps + 1):
             self._gradients_changed = self._steps + 1
+        if not self._open:
+            return
+        self._open = False
+        self._compare_state()
+        self._take(1)
+        self._gaps.append(self._steps)
+        if len(self._gaps) == _WAITING:
+            self._compare()
+
+    def _note_state(self) -> None:
+        if (now := self._state_now()) is not None:
+            self._states.add(now)
 
     def _compare_state(self) -> None:
         """Note if something changed what the optimizer keeps between steps.
 
-        A state that it had after an earlier step was restored from a copy, which leaks nothing new.
+        A state that it had before or after an earlier step was restored from a copy, which leaks nothing new.
         """
         now = self._state_now()
-        changed = any(self._state.get(key, value) != value for key, value in now.items())
-        if changed and not self._state_changed and now.get(_WHOLE) not in self._states:
+        if now is not None and now not in self._states and not self._state_changed:
             self._state_changed = self._steps
 
-    def _state_now(self) -> dict[int, int]:
-        """A checksum of what the optimizer keeps; later, on a GPU, torch's counter of each tensor."""
-        held = [value for one in self._optimizer.state.values() for value in one.values()]
-        tensors = [value for value in held if isinstance(value, Tensor)]
-        if self._costly and self._steps > _FIRST:
-            return {id(one): one._version for one in tensors}
-        found: dict[torch.device, list[Tensor]] = {}
-        for one in tensors:
-            found.setdefault(one.device, []).append(one)
-        return {_WHOLE: sum(int(checksum_of(some)) for some in found.values())}
+    def _state_now(self) -> int | None:
+        """A checksum of what the optimizer keeps, 0 if it is empty; None after the first steps.
+
+        It is twice as large as the weights for Adam, and a copy that is restored must be known.
+        """
+        if self._steps > _FIRST:
+            return None
+        return sum(int(checksum(one)) for one in tensors_in(self._optimizer.state))
 
     def _gradients_now(self, step: int) -> list[int]:
         """A checksum of the gradients; on a GPU, after the first steps, torch's version counters.
@@ -173,6 +171,10 @@ class Weights:
         self._known = [{int(checksum(parameter))} for parameter in self._watched]
         device = self._watched[0].device
         self._sums = torch.zeros(_WAITING, 2, len(found), dtype=torch.int64, device=device)
+        # A hook of the program may change them before the first update.
+        self._note_state()
+        self._open = True
+        self._take(0)
 
     def _take(self, end: int) -> None:
         """Store the checksums at the beginning (0) or at the end (1) of a gap, without waiting for them."""
@@ -301,6 +303,18 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 def checksum(values: Tensor) -> Tensor:
     """The sum of the bits of the local part of the values, on their device."""
     return _bits(values).sum(dtype=torch.int64)
+
+
+def tensors_in(state: object) -> Iterator[Tensor]:
+    """The tensors in nested dicts and lists."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, Mapping):
+        for part in state.values():
+            yield from tensors_in(part)
+    elif isinstance(state, list | tuple):
+        for part in state:
+            yield from tensors_in(part)
 
 
 def gradients_of(optimizer: DPOptimizer) -> list[Tensor]:

@@ -20,6 +20,8 @@ _LEAST_STEPS: Final = 5
 _LEAST_WEIGHTS: Final = 30
 """Below it, chi-squared is not near a normal law, as is assumed for its spread."""
 _COARSE: Final = 0.05
+_UNEVEN: Final = 0.25
+"""Parameters whose noise deviates by more from that of all are no case for the test along the sum."""
 _LEAKS: Final = "which leaks unless it is made of noisy gradients or public data"
 
 
@@ -52,8 +54,11 @@ def beside_the_noise(steps: Floats, sizes: Floats) -> tuple[str, ...]:
     if len(along) < _LEAST_STEPS:
         return ()
     deviations = np.sqrt(lengths.sum(axis=1) / sizes.sum())
-    found = []
-    if (deviations > 0).all():
+    large, found = sizes >= _LEAST_WEIGHTS, []
+    # Where a parameter has noise of its own size, the part along the sum may have another deviation.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_each = np.sqrt((lengths / deviations[:, None] ** 2).mean(axis=0)[large] / sizes[large])
+    if (deviations > 0).all() and (np.abs(of_each - 1) < _UNEVEN).all():
         # The rms of the same noise is the unit, so that another noise multiplier is not the cause.
         score = float((along / deviations).sum() / np.sqrt(len(along)))
         # One side: a sum that comes out smaller than it was, as by shrinking noisy gradients, leaks less.
@@ -62,9 +67,8 @@ def beside_the_noise(steps: Floats, sizes: Floats) -> tuple[str, ...]:
                 f"noisy sums hold more of the rows than the clipped sums do, by {score:.0f} standard errors: "
                 f"a part of the gradients was added after clipping, or the sum was scaled, {_LEAKS}"
             )
-    large = sizes >= _LEAST_WEIGHTS
     for squares, counts in ((lengths[:, large], sizes[large]), (lengths.sum(1)[:, None], sizes.sum()[None])):
-        if len(counts) == 0 or (squares <= 0).any():
+        if len(counts) == 0 or counts.min() < _LEAST_WEIGHTS or (squares <= 0).any():
             continue
         # Each has mean n and variance 2n. The mean is that of the steps, whatever the noise multiplier is.
         spread = ((squares / squares.mean(axis=0) - 1) ** 2).sum(axis=0) * counts / 2
