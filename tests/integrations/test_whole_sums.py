@@ -81,6 +81,22 @@ def list_in_state(optimizer: Any, parameter: Any) -> None:
     optimizer.state[parameter].setdefault("kept", []).append(torch.ones(3))
 
 
+def filled_up(features: Any, labels: Any) -> tuple[Any, Any]:
+    """Batches of fewer rows than expected repeat some, and are not larger than others are."""
+    places = torch.arange(max(50, len(labels))) % len(labels)
+    return features[places], labels[places]
+
+
+def all_drawn_first(train: Training) -> Training:
+    """All batches of a pass are drawn before the first step, and taken in another order."""
+    for _ in range(2):
+        for features, labels in reversed(list(train.loader)):
+            train.optimizer.zero_grad()
+            nn.functional.cross_entropy(train.model(features), labels).backward()
+            train.optimizer.step()
+    return train
+
+
 TWICE = "a step had"
 FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
     "rows twice": (lambda t: steps_of(t, lambda x, y: (x.repeat(2, 1), y.repeat(2))), TWICE),
@@ -89,6 +105,7 @@ FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
         lambda t: steps_of(t, lambda x, y: (torch.cat([x, t.rows[:20][0]]), torch.cat([y, t.rows[:20][1]]))),
         TWICE,
     ),
+    "small batches filled up": (lambda t: steps_of(t, filled_up), TWICE),
     "a larger sum": (lambda t: noise_changed(t, larger_sum), "noisy sums hold more of the rows"),
     "noise of one length": (lambda t: noise_changed(t, of_one_length), "always has the same length"),
     "weights in a hook": (lambda t: in_a_hook(t, weights), "by something other than the private optimizer"),
@@ -151,6 +168,7 @@ CORRECT: dict[str, Callable[[Training], Training]] = {
     "state cleared": lambda t: with_adam(t, reset),
     "state as at the start": lambda t: with_adam(t, restarted),
     "a number in the state": lambda t: with_adam(t, other_key),
+    "all batches first": all_drawn_first,
     "padding": lambda t: steps_of(t, padded),
     "state restored": lambda t: with_adam(t, restored),
     "state read": lambda t: with_adam(t, read),

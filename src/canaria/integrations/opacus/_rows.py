@@ -1,6 +1,7 @@
 """Canary rows in a data set, and the record of the sampler's draws."""
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
@@ -135,8 +136,7 @@ class Draws:
         self._training: _Pass | None = None
         self._undecided: list[tuple[_Pass, _Pass]] = []
         self._stray = 0
-        self._sizes: list[int] = []
-        self._reached: list[Any] = []
+        self._rows: list[tuple[bool, Any]] = []
         self._closed = False
         self._batches: Batches | None = Batches(_samplers.rows_of_process(loader))
         self._stretches = stretches
@@ -169,7 +169,7 @@ class Draws:
                     self._batches.end(drawn)
             else:
                 this.batches += 1
-                self._sizes.append(len(rows))
+                self._rows.append((False, len(rows)))
                 self._test(rows if places is None else places[rows], drawn)
                 if self._followed:
                     self._drawn.append(rows)
@@ -206,7 +206,7 @@ class Draws:
         If the previous training pass has a batch left too, either training left it, or the loader was only
         inspected; the next draw decides. (With workers, remaining batches were prefetched.)
         """
-        self._reached.append(rows)
+        self._rows.append((True, rows))
         newest = next((one for one in reversed(self._passes) if self._could_feed(one)), None)
         now = self._training
         if newest is None:
@@ -259,25 +259,31 @@ class Draws:
         return () if self._batches is None else contradictions(self._batches.drawn(), self._sampling)
 
     def _more_rows(self) -> str:
-        """The contradiction if steps were made of more rows than were drawn for them; else empty.
+        """The contradiction if a step was made of more rows than a batch that was left for it; else empty.
 
-        Which batch a step was made of is not always known. But if each step has at most the rows of a batch
-        of its own, the largest step has at most those of the largest batch, the second those of the second,
-        and so on. Steps of fewer rows, as if a program leaves rows out by what is in them, are no fault.
+        Which batch a step was made of is not always known: loaders fetch ahead, and programs look at batches.
+        So each step takes the smallest batch, of those drawn and not taken before, that has at least its
+        rows. If there is an assignment at all, this one works. Steps of fewer rows, as if a program leaves
+        rows out by what is in them, are no fault.
         """
         if self._begun or self._sampling.accumulated > 1:
             return ""
-        largest = sorted(self._sizes, reverse=True)
-        steps = sorted(map(int, self._reached), reverse=True)
-        pairs = zip(steps, [*largest, *[0] * (len(steps) - len(largest))], strict=False)
-        reached, drawn = next(((one, other) for one, other in pairs if one > other), (0, 0))
-        if not reached:
-            return ""
-        return (
-            f"{sum(steps)} rows reached the optimizer, at most {sum(largest)} were drawn, and a step had "
-            f"{reached} rows where the sampler drew {drawn}: rows are repeated, or come from elsewhere, and "
-            "each adds up to a clip norm that the accountant does not count, unless it is generated or public"
-        )
+        left: list[int] = []
+        for is_step, count in self._rows:
+            if not is_step:
+                insort(left, count)
+                continue
+            reached = int(count)
+            place = bisect_left(left, reached)
+            if place < len(left):
+                del left[place]
+            elif reached:
+                return (
+                    f"a step had {reached} rows where the sampler drew {max(left, default=0)}: rows are "
+                    "repeated, or come from elsewhere, and each adds up to a clip norm that the accountant "
+                    "does not count, unless it is generated or public"
+                )
+        return ""
 
     def _unused(self, one: _Pass, last: _Pass) -> int:
         """The number of batches of a pass that may be without a step because training left the pass early.
