@@ -19,6 +19,8 @@ from canaria.training.conformance.processes import Stretches
 
 _ORDER: Final = 0x6F726472
 """The seed for the places of canary rows, which need not be secret."""
+_ANY_NUMBER: Final = 2**62
+"""The rows of a batch that was not seen."""
 _LEFT_OUT: Final = 0.01
 """The expected number of empty batches above which the others no longer follow Poisson sampling's law."""
 
@@ -266,10 +268,14 @@ class Draws:
         rows. If there is an assignment at all, this one works. Steps of fewer rows, as if a program leaves
         rows out by what is in them, are no fault.
         """
-        if self._begun or self._sampling.accumulated > 1:
+        if self._sampling.accumulated > 1:
             return ""
-        left: list[int] = []
-        for is_step, count in self._rows:
+        seen, left = self._rows, []
+        if self._begun:
+            # The batches of a pass that had begun were not seen. Some may be left when the next pass begins.
+            first = next((place for place, (is_step, _) in enumerate(seen) if not is_step), len(seen))
+            seen, left = seen[first:], [_ANY_NUMBER] * self._ahead
+        for is_step, count in seen:
             if not is_step:
                 insort(left, count)
                 continue
