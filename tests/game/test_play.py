@@ -128,6 +128,13 @@ def test_classic_auditing_of_two_data_sets(kind: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("of", [tuple, lambda parts: dict(zip("xy", parts, strict=True))])
+def test_rows_of_features_and_labels_are_counted(of: Any) -> None:
+    pair = [of((np.ones((rows, 2)), np.ones(rows))) for rows in (50, 49)]
+    game = many_runs(lambda data, rng: rng.normal(), pair=(pair[0], pair[1]), score=float, rng=0)
+    assert game.adjacency == "add-remove"
+
+
 def test_classic_auditing_is_tight_where_one_run_is_blind() -> None:
     """XOR: known others make every run certain."""
     assert play(Xor(), n=100, rng=0).bound().epsilon == 0

@@ -68,7 +68,7 @@ def test_a_step_that_stops_at_missing_numbers_says_so() -> None:
 
 
 def test_a_step_in_half_precision_is_not_accused_of_its_rounding() -> None:
-    rows = torch.as_tensor(np.repeat(ROWS, 40, axis=0)).bfloat16()
+    rows = torch.as_tensor(ROWS).bfloat16()
 
     def step(batch: torch.Tensor) -> torch.Tensor:
         return (batch / batch.float().norm(dim=1, keepdim=True).clamp(min=1).bfloat16()).sum(0)
@@ -123,6 +123,39 @@ def test_noise_in_the_step_is_refused_and_the_global_generators_are_kept() -> No
 def test_an_unusable_batch_is_named(batch: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         check_sensitivity(lambda rows: np.zeros(2), batch, norm=1.0)
+
+
+def test_a_step_may_change_its_batch() -> None:
+    def step(rows: Floats) -> Floats:
+        rows *= 0.5
+        return clip(rows).sum(0)
+
+    before = ROWS.copy()
+    assert check_sensitivity(step, ROWS, norm=1.0, rng=0).holds
+    assert np.array_equal(before, ROWS)
+
+
+def test_negative_rows_are_clipped_too() -> None:
+    def step(rows: Floats) -> Floats:
+        return np.where(rows.sum(1, keepdims=True) > 0, clip(rows), rows).sum(0)
+
+    assert not check_sensitivity(step, np.abs(ROWS) / 9, norm=1.0, rng=0).holds
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (lambda rows: [], "must return the clipped sum"),
+        (lambda rows: clip(rows).sum(0) + 1e9, "rounding hides"),
+    ],
+)
+def test_a_result_that_shows_nothing_is_named(step: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        check_sensitivity(step, ROWS, norm=1.0)
+
+
+def test_complex_results_keep_both_parts() -> None:
+    assert not check_sensitivity(lambda rows: 9j * clip(rows).sum(0), ROWS, norm=1.0, rng=0).holds
 
 
 def test_a_result_that_is_not_finite_is_named() -> None:

@@ -124,6 +124,8 @@ def split(table: Any, rng: Seed = None, *, unit: Hashable = None) -> tuple[Any, 
         'refuted'
     """
     units = units_of(table, unit)
+    if units.max() == 0:
+        raise InputError("table must have at least two rows, or users, to be split")
     coins = seeds.generator(rng, _SPLIT).integers(0, 2, int(units.max()) + 1).astype(bool)
     included = coins[units]
     return table[included].reset_index(drop=True), Gate(table=table, included=included, units=units)

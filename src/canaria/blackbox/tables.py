@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from canaria._core import checks, seeds
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 from canaria.blackbox.plant import Planted
@@ -18,7 +18,7 @@ def own_values(frame: Any, column: Hashable, count: int, rng: Seed = None) -> An
     """Canaries for a table: copies of real rows, each with a value of its own in one column.
 
     Texts become "canary-" and random digits, whole numbers those that the column does not have, and decimal
-    numbers are drawn from its range. A category is also new, so `plant` adds it for every coin.
+    numbers and times are drawn from its range. A category is also new, so `plant` adds it for every coin.
 
     Args:
         frame: A data frame.
@@ -37,26 +37,59 @@ def own_values(frame: Any, column: Hashable, count: int, rng: Seed = None) -> An
         >>> canaries["town"].nunique(), canaries["town"].str.startswith("canary-").all()
         (5, np.True_)
     """
-    import pandas as pd
-
     require_frame("frame", frame)
     if column not in frame.columns:
         raise InputError(f"column must be one of {list(frame.columns)}, got {shown(column)}")
     drawn = seeds.generator(rng, _OWN)
     canaries = frame.iloc[drawn.integers(0, len(frame), checks.integer("count", count, 1))]
-    canaries, cells = canaries.reset_index(drop=True), frame[column]
-    if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
-        # 60 random bits are new, and differ from each other.
-        texts = [f"canary-{number:015x}" for number in drawn.integers(0, 2**60, count)]
-        values = pd.Series(texts, dtype="category" if isinstance(cells.dtype, pd.CategoricalDtype) else None)
-    elif pd.api.types.is_integer_dtype(cells):
-        low = int(cells.min())
-        free = np.setdiff1d(np.arange(low, max(int(cells.max()), low + 10 * count) + count), cells)
-        values = pd.Series(drawn.choice(free, count, replace=False)).astype(cells.dtype)
-    else:
-        values = pd.Series(drawn.uniform(cells.min(), cells.max(), count)).astype(cells.dtype)
+    canaries, cells = canaries.reset_index(drop=True), frame[column].dropna()
+    kind = cells.dtype
+    values = _values_for(cells, count, drawn)
+    if not values.is_unique or values.isin(cells).any():
+        raise InputError(f"column {column!r} of type {kind} has no room for {count} values of their own")
     canaries[column] = values
     return canaries
+
+
+def _values_for(cells: Any, count: int, drawn: np.random.Generator) -> Any:
+    """A series of new values, of the type of a column."""
+    import pandas as pd
+
+    kind = cells.dtype
+    if pd.api.types.is_bool_dtype(kind) or len(cells) == 0:
+        raise InputError(f"a column of type {kind} has no room for values of their own; name another one")
+    if pd.api.types.is_integer_dtype(kind):
+        return pd.Series(_whole_numbers(cells, count, drawn)).astype(kind)
+    if pd.api.types.is_float_dtype(kind) or pd.api.types.is_datetime64_any_dtype(kind):
+        times = not pd.api.types.is_float_dtype(kind)
+        numbers = cells.astype("int64" if times else "float64")
+        finite = numbers[np.isfinite(numbers)]
+        if len(finite) == 0:
+            raise InputError(f"a column of type {kind} without finite numbers has no range for own values")
+        # Half of each, as a difference may overflow.
+        low, high = float(finite.min()) / 2, float(finite.max()) / 2
+        own = 2 * (low + drawn.random(count) * (high - low))
+        return pd.Series(own.astype(np.int64) if times else own).astype(kind)
+    # 60 random bits are new, and differ from each other.
+    texts = [f"canary-{number:015x}" for number in drawn.integers(0, 2**60, count)]
+    return pd.Series(texts, dtype="category" if isinstance(kind, pd.CategoricalDtype) else None)
+
+
+def _whole_numbers(cells: Any, count: int, drawn: np.random.Generator) -> Integers:
+    """Numbers near those of a column that it does not have, in the range of its type."""
+    type_ = np.iinfo(getattr(cells.dtype, "numpy_dtype", cells.dtype))
+    low, most = int(cells.min()), int(type_.max)
+    high = min(max(int(cells.max()), low + 10 * count) + count, most)
+    low = max(min(low, high - 10 * count), int(type_.min))
+    taken, found = set(cells.tolist()), dict[int, None]()
+    for number in drawn.integers(low, high, 50 * count, endpoint=True, dtype=np.int64).tolist():
+        if number not in taken and len(found) < count:
+            found[number] = None
+    if len(found) < count:
+        raise InputError(
+            f"a column of type {cells.dtype} from {low} to {high} has no room for {count} values"
+        )
+    return np.array(list(found), dtype=np.int64)
 
 
 def table_scores(released: Any, planted: Planted, column: Hashable = None) -> Floats:
@@ -69,7 +102,7 @@ def table_scores(released: Any, planted: Planted, column: Hashable = None) -> Fl
             other row has.
 
     Raises:
-        InputError: If no column has own values.
+        InputError: If no column has own values, or if the column was not released.
 
     Example:
         >>> import numpy as np, pandas as pd
@@ -99,14 +132,28 @@ def table_scores(released: Any, planted: Planted, column: Hashable = None) -> Fl
     counts = released if column is not None and not hasattr(released, "columns") else None
     scores = np.zeros(len(canaries))
     for name in columns:
+        if counts is None and name not in released.columns:
+            raise InputError(f"released has no column {shown(name)}")
         found = released[name].value_counts() if counts is None else counts
-        # By texts, since a value may come back from a file as another type.
-        known = {str(value): float(number) for value, number in found.items()}
-        scores += [known.get(str(value), 0.0) for value in canaries[name]]
+        try:
+            known = {_key(value): float(number) for value, number in found.items()}
+        except (TypeError, ValueError):
+            raise InputError("released must be a frame, or counts by value: numbers") from None
+        scores += [known.get(_key(value), 0.0) for value in canaries[name]]
     return scores
+
+
+def _key(value: object) -> str:
+    """A value as a text. It may come back from a file as another type: 7 as 7.0, or as a text."""
+    try:
+        return repr(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(value)
 
 
 def require_frame(name: str, frame: Any) -> None:
     """Check that this is a data frame of at least one row."""
     if not hasattr(frame, "iloc") or not hasattr(frame, "columns") or len(frame) == 0:
         raise InputError(f"{name} must be a data frame of at least one row, got {shown(frame)}")
+    if not frame.columns.is_unique or len(frame.columns) == 0:
+        raise InputError(f"{name} must have columns of different names, got {list(frame.columns)}")

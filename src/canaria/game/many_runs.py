@@ -135,15 +135,23 @@ def _on_two_data_sets(
     """Each run gets a copy of one of two data sets, so that no run can change what another sees."""
     if pair is None or score is None:
         raise InputError(_NEEDED)
-    if not all(hasattr(data, "__len__") for data in pair):
-        raise InputError(f"pair must be two data sets that have a length, got {shown(pair)}")
+    rows = [_rows(data) for data in pair]
 
     def run_all(chosen: list[int], stream: np.random.Generator) -> list[Any]:
         # Copied one at a time: all at once, large data sets would not fit into memory.
         return [function(copied("pair", pair[which]), stream) for which in chosen]
 
     found = play(run_all, _each(score), rule, rng=rng, pairs=[(0, 1)] * repetitions)
-    return found if len(pair[0]) == len(pair[1]) else replace(found, adjacency="add-remove")
+    return found if rows[0] == rows[1] else replace(found, adjacency="add-remove")
+
+
+def _rows(data: Any) -> int:
+    """The number of rows: of a tuple or a dict of arrays, such as features and labels, those of the first."""
+    if isinstance(data, tuple | dict) and len(data):
+        return _rows(next(iter(data.values() if isinstance(data, dict) else data)))
+    if not hasattr(data, "__len__"):
+        raise InputError(f"pair must be two data sets that have a length, got {shown(data)}")
+    return len(data)
 
 
 def _each(score: Callable[[Any], float]) -> Callable[[list[Any], Bits], list[float]]:

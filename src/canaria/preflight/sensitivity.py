@@ -14,6 +14,7 @@ import numpy as np
 
 from canaria._core import checks, seeds
 from canaria._core.arrays import Floats
+from canaria._core.copies import copied
 from canaria._core.errors import InputError, shown
 
 _SLACK: Final = 1e-3
@@ -23,6 +24,8 @@ _ROUNDING_ELSE: Final = 2.0**-20
 """Sums over a batch are rounded: by up to this share of their length, by the type of their numbers."""
 _LARGE: Final = 1e4
 """The factor of a large row: it must be clipped."""
+_HIDDEN: Final = 0.5
+"""The largest rounding, in norms, at which a fault still shows."""
 _MISSING: Final = " with missing numbers"
 _PURPOSE: Final = 0x73656E73
 
@@ -111,6 +114,10 @@ def check_sensitivity(
     with seeds.global_state_kept():
         given = sums.of(batch)
         apart = sums.apart(given, sums.of(batch, other=True))
+        if sums.hidden(given) > _HIDDEN * norm:
+            raise InputError(
+                "the result is so long that rounding hides what a row does; return the sum alone"
+            )
         if not math.isfinite(apart):
             raise InputError("the result of step is not finite on the given batch")
         if apart > 0:
@@ -143,9 +150,17 @@ class _Sums:
     def of(self, batch: Any, *, other: bool = False) -> dict[str, Floats]:
         """The arrays of a result, by their place in it; with `other`, from other random numbers."""
         seeds.set_global((self._seed + other) % 2**32)
-        arrays = list(_arrays("", self._step(batch)))
+        # A copy, since a step may change its batch in place.
+        arrays = list(_arrays("", self._step(copied("batch", batch))))
+        if not arrays:
+            raise InputError("step must return the clipped sum: arrays or tensors, in lists or dicts")
         self._rounding = max([self._rounding, *(rounding for _, _, rounding in arrays)])
         return {name: held for name, held, _ in arrays}
+
+    def hidden(self, one: dict[str, Floats]) -> float:
+        """How far rounding may move this result."""
+        length = math.sqrt(sum(float(np.square(held).sum()) for held in one.values()))
+        return self._rounding * length
 
     def apart(self, one: dict[str, Floats], other: dict[str, Floats]) -> float:
         """The distance of two results, less what rounding may be; an array that is absent counts as 0.
@@ -156,8 +171,7 @@ class _Sums:
         pairs = [(one.get(name, np.zeros(1)), other.get(name, np.zeros(1))) for name in names]
         with np.errstate(all="ignore"):  # what is not finite is reported
             distance = math.sqrt(sum(float(np.square(first - second).sum()) for first, second in pairs))
-            length = math.sqrt(sum(float(np.square(first).sum()) for first, _ in pairs))
-        distance -= self._rounding * length
+            distance -= self.hidden(one)
         return distance if not distance <= 0 else 0.0
 
 
@@ -169,12 +183,18 @@ def _arrays(name: str, value: Any) -> Iterator[tuple[str, Floats, float]]:
     elif value is not None:
         rounding = _ROUNDING.get(str(getattr(value, "dtype", "")).removeprefix("torch."), _ROUNDING_ELSE)
         if hasattr(value, "detach"):  # a tensor of torch; NumPy has no bfloat16
-            value = value.detach().cpu().double().numpy()
-        yield name, np.asarray(value).astype(np.float64), rounding
+            value = value.detach().cpu()
+            value = (value if value.is_complex() else value.double()).numpy()
+        held = np.asarray(value)
+        if held.dtype.kind == "c":
+            held = np.stack([held.real, held.imag])
+        yield name, held.astype(np.float64), rounding
 
 
 def _length(batch: Any) -> int:
     """The number of rows."""
+    if hasattr(batch, "iloc"):
+        _unusable(batch)
     parts = list(batch.values()) if isinstance(batch, Mapping) else batch
     parts = parts if isinstance(batch, Mapping | tuple) else [batch]
     lengths = {len(part) if hasattr(part, "__len__") else _unusable(part) for part in parts}
@@ -203,7 +223,8 @@ def _unusable(batch: Any) -> Any:
 def _forms(batch: Any, row: int) -> Iterator[tuple[str, Any]]:
     """The batch with one row in each form, with words for it. Only decimal numbers are changed."""
     yield "", batch
-    for form, factor in ((f", {_LARGE:g} times as large,", _LARGE), (_MISSING, math.nan)):
+    large = [(f", {factor:g} times as large,", factor) for factor in (_LARGE, -_LARGE)]
+    for form, factor in (*large, (_MISSING, math.nan)):
         changed = _changed(batch, row, factor)
         if changed is not None:
             yield form, changed

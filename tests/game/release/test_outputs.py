@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.tree import DecisionTreeRegressor
 
 from canaria.game.release.learning import best_sign
 from canaria.game.release.outputs import MOST, numbers_of
@@ -90,3 +91,25 @@ def test_the_best_sign_is_that_of_brute_force(seed: int) -> None:
     column, threshold, _ = found
     best = max(worth(c, t) for c in range(3) for t in (-math.inf, 0.5, 1.5, 2.5))
     assert worth(column, threshold) == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("output", "name", "value"),
+    [
+        ("the sum is 12.5, of 1e3 rows", ".number[0]", 12.5),
+        ('{"sum":-7.25}', ".number[0]", -7.25),
+        (["Thun", "Bern"], "[0] is 'Thun'", 1.0),
+        (pd.Series({"sum": 3.5, "unit": "years"}, dtype=object), "[None].at['sum']", 3.5),
+        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [0.5, 0.75]}), "['b'].at[1]", 0.75),
+        (pd.Series(pd.to_timedelta([1, 3], "D")), "[None].max", 3 * 86400e9),
+        (torch.tensor([1.5, 2.5], dtype=torch.bfloat16), "[1]", 2.5),
+        (torch.eye(2).to_sparse(), "[1, 1]", 1.0),
+    ],
+)
+def test_numbers_in_texts_objects_and_rare_types_are_read(output: Any, name: str, value: float) -> None:
+    assert numbers_of(output)[name] == pytest.approx(value, rel=1e-3)
+
+
+def test_trees_of_compiled_code_are_read_as_pickle_reads_them() -> None:
+    found = numbers_of(DecisionTreeRegressor(random_state=0).fit([[0.0], [1.0]], [3.25, 9.5]))
+    assert 9.5 in found.values()

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from canaria import InputError, check_release
@@ -114,3 +115,15 @@ def test_a_stored_shape_is_the_number_of_rows() -> None:
     assert found.answer == "not refuted"
     assert "the exact number of rows, which was taken as public" in found.remarks[-1]
     assert check_release(lambda data, rng: {"rows": len(data)}, ROWS, epsilon=1.0, rng=0).answer == "refuted"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_categories_stay_categories(ordered: bool) -> None:
+    """A histogram over the public categories of a type, at its exact epsilon. False-alarm rate 1e-2."""
+    towns = pd.Categorical(np.resize(["Bern", "Genf", "Thun"], 90), ordered=ordered)
+
+    def histogram(data: pd.DataFrame, rng: np.random.Generator) -> Any:
+        counts = data["town"].cat.codes.value_counts().reindex(range(3)).fillna(0)
+        return counts + rng.laplace(size=3)
+
+    assert check_release(histogram, pd.DataFrame({"town": towns}), epsilon=1.0, rng=0).answer == "not refuted"

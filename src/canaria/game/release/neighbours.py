@@ -173,7 +173,7 @@ def copied(data: DataSet) -> DataSet:
         if pd.api.types.is_extension_array_dtype(kind) and not isinstance(kind, pd.CategoricalDtype):
             column = pd.Series(list(data.iloc[:, place]), index=data.index, dtype=kind)
             copy.isetitem(place, column)
-        elif kind.kind == "O":
+        elif kind.kind == "O" and not isinstance(kind, pd.CategoricalDtype):  # whose kind is "O", too
             cells = pd.Series(
                 [deepcopy(cell) for cell in data.iloc[:, place]], index=data.index, dtype=object
             )

@@ -34,6 +34,9 @@ _MOST_KINDS: Final = 300
 _LONGEST: Final = 60
 """Letters of a text that are part of a name."""
 _DEEPEST: Final = 8
+_MOST_IN_TEXT: Final = 50
+"""Numbers in a text, and texts in a list, that are taken in their order."""
+_NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _PLACE: Final = re.compile(r"\[\d[\d, ]*\]")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 _UNREAD: Final = (
@@ -147,6 +150,9 @@ class _Reader:
         self._put(f"{path}.size", len(value))
         words = value.split()
         self._kinds(path, [value] if len(words) <= 1 else words)
+        if isinstance(value, str):
+            for place, number in enumerate(itertools.islice(_NUMBER.finditer(value), _MOST_IN_TEXT)):
+                self._put(f"{path}.number[{place}]", float(number[0]))
 
     def _kinds(self, path: str, values: Iterable[Any]) -> None:
         """How often each value occurs, or how many there are if they are too many."""
@@ -161,12 +167,16 @@ class _Reader:
         self._put(f"{path}.size", len(values))
         if all(isinstance(value, str | bytes) for value in values):
             self._kinds(path, values)
+            for place, value in enumerate(values[:_MOST_IN_TEXT]):  # a ranking is in their order
+                self._put(f"{path}[{place}] is {_shown(value)}", 1.0)
             return
         for place, value in enumerate(values[:_MOST_ELEMENTS]):
             self.read(f"{path}[{place}]", value)
 
     def _array(self, path: str, value: Any) -> None:
         held = getattr(value, "detach", lambda: value)()  # of torch, which refuses arrays with gradients
+        held = held.to_dense() if "sparse" in str(getattr(held, "layout", "")) else held
+        held = held.float() if "bfloat16" in str(held.dtype) and hasattr(held, "float") else held
         values = np.asarray(getattr(held, "cpu", lambda: held)())
         for axis, size in enumerate(values.shape):
             self._put(f"{path}.shape[{axis}]", size)
@@ -208,10 +218,12 @@ class _Reader:
             known = column.dropna()
             self._put(f"{place}.missing", len(column) - len(known))
             kind = getattr(column.dtype, "kind", "O")
-            if kind in "biufM":
+            if kind in "biufmM":
                 self._summary(place, known.to_numpy().astype(np.float64))
-                if kind != "M" and len(labels) <= _MOST_CELLS:
-                    for label, cell in zip(labels, column.tolist(), strict=True):
+            if len(labels) <= _MOST_CELLS:
+                for label, cell in zip(labels, column.tolist(), strict=True):
+                    # Columns of objects may hold numbers, and columns of numbers a missing value of its own.
+                    if isinstance(cell, numbers.Number):
                         self._number(f"{place}.at[{label}]", cell)
             if hasattr(column, "cat"):
                 self._kinds(f"{place}.categories", column.cat.categories)
@@ -229,6 +241,9 @@ class _Reader:
                     held[name] = getattr(value, name)
         for name, inner in held.items():
             self.read(f"{path}.{name}", inner)
+        if not held and (state := getattr(value, "__getstate__", lambda: None)()) is not None:
+            # Objects of compiled code, such as trees of scikit-learn, show only to pickle what they hold.
+            self.read(f"{path}.__getstate__()", state)
         if not held and not repr(value).startswith("<"):
             self._kinds(path, [value])
 
