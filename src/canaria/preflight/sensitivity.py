@@ -114,12 +114,12 @@ def check_sensitivity(
     with seeds.global_state_kept():
         given = sums.of(batch)
         apart = sums.apart(given, sums.of(batch, other=True))
+        if not math.isfinite(apart):
+            raise InputError("the result of step is not finite on the given batch")
         if sums.hidden(given) > _HIDDEN * norm:
             raise InputError(
                 "the result is so long that rounding hides what a row does; return the sum alone"
             )
-        if not math.isfinite(apart):
-            raise InputError("the result of step is not finite on the given batch")
         if apart > 0:
             raise InputError("two runs of step on one batch differ; turn off noise, dropout and the like")
         for row in chosen:

@@ -65,8 +65,8 @@ def numbers_of(output: Any) -> dict[str, float]:
         The numbers. A name is how Python would reach the number from the output, or says what occurs there.
 
     Example:
-        >>> numbers_of({"mean": 0.5, "seen": ["a", "b", "b"]})
-        {'.size': 2, "['mean']": 0.5, "['seen'].size": 3, "['seen'] has 'a'": 1, "['seen'] has 'b'": 2}
+        >>> numbers_of({"mean": 0.5, "seen": ["a"]})
+        {'.size': 2, "['mean']": 0.5, "['seen'].size": 1, "['seen'] has 'a'": 1, "['seen'][0] is 'a'": 1.0}
 
     """
     found: dict[str, float] = {}
