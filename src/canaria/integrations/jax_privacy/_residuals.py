@@ -54,7 +54,9 @@ class Residuals:
         noise = [(one - other) / self._clip for one, other in zip(noisy, clean, strict=True)]
         whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
         along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
-        largest = jnp.stack([eps * abs(one).max() for eps, one in zip(spacings, clean, strict=True)]).max()
+        largest = jnp.stack(
+            [eps * abs(one).max(initial=0) for eps, one in zip(spacings, clean, strict=True)]
+        ).max()
         lengths = [jnp.square(one).sum() for one in noise]
         row = [along / jnp.maximum(whole, 1e-30), largest / (self._clip * self._noise), *lengths]
         return jnp.stack(row).astype(jnp.float32)

@@ -14,8 +14,8 @@ from canaria.training.findings import Findings
 _MOST: Final = 2**18
 """Weights of a parameter. A copy of all would need as much memory as the model."""
 _FIRST: Final = 64
-_ONE_OF: Final = 16
-"""All of the first steps are read, and one of so many later ones: reading takes 0.1 ms on a GPU."""
+_ONE_OF: Final = 64
+"""All of the first steps are read, and one of so many later ones, since each takes some twenty calls."""
 
 
 class Residuals:
@@ -28,10 +28,14 @@ class Residuals:
         self._seen: list[Tensor] = []
         self._steps = 0
 
+    @property
+    def due(self) -> bool:
+        """Whether this step is read."""
+        return self._steps < _FIRST or self._steps % _ONE_OF == 0
+
     def before_noise(self) -> None:
         """Call this when the clipped sum is complete."""
-        due = self._steps < _FIRST or self._steps % _ONE_OF == 0
-        self._steps += 1
+        due, self._steps = self.due, self._steps + 1
         self._before = self._flat("summed_grad") if due and self._parameters else None
 
     def after_noise(self, scale: float, deviation: float) -> None:

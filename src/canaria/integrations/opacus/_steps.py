@@ -190,7 +190,7 @@ class Steps:
         self._clip_norm = max(earlier, clip_norm_of(self._optimizer, self._given.clippers))
         self.ghost_sums.compare(self.count + 1)
         # A clipper of the program's own may take means over several rows of the model for one row.
-        if self._ghost or clips_as_opacus(self._optimizer):
+        if self.residuals.due and (self._ghost or clips_as_opacus(self._optimizer)):
             self._rows = rows_that_count(self._optimizer) + (self._rows if earlier else 0)
         self.injection.before_clipping()
 
