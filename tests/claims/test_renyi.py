@@ -112,9 +112,9 @@ def test_replacing_has_closed_forms() -> None:
         (lambda: RenyiDP(1.0, 1.0), "order must be above 1"),
         (lambda: RenyiDP(2.0, -1.0), "epsilon must be at least 0"),
         (lambda: ZeroConcentratedDP(math.inf), "rho must be"),
-        (lambda: parse_claim("zcdp:rh=1", 1e-5), "claimed must be an epsilon, zcdp"),
+        (lambda: parse_claim("zcdp:rh=1", 1e-5), "the claim must be an epsilon, zcdp"),
         (lambda: parse_claim("zcd:rho=1", 1e-5), "did you mean 'zcdp'"),
-        (lambda: parse_claim("nan", 1e-5), "claimed must be a number"),
+        (lambda: parse_claim("nan", 1e-5), "the claim must be a number"),
         (lambda: parse_claim("gaussian:noise_multiplier=0", 1e-5), "noise_multiplier must be"),
     ],
 )

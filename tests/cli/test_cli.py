@@ -127,7 +127,7 @@ def test_scores_from_standard_input_as_json_lines(score_file: Path) -> None:
         ([*BOUND[:-1], "10"], "--guesses must be an integer between 0 and --elements = 10, got 100"),
         ([*BOUND, "--delta", "2"], "delta must be between 0 and 1, got 2.0"),
         ([*BOUND, "--confidence", "1"], "confidence must be strictly between 0 and 1, got 1.0"),
-        ([*BOUND, "--claimed", "-1", "--delta", "0"], "claimed must be at least 0, got -1.0"),
+        ([*BOUND, "--claimed", "-1", "--delta", "0"], "the claim must be at least 0, got -1.0"),
         ([*BOUND, "--method", "best"], "--method"),
         (["scores", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
         (

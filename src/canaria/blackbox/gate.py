@@ -104,7 +104,7 @@ class Gate:
 def split(table: Any, rng: Seed = None, *, unit: Hashable = None) -> tuple[Any, Gate]:
     """Split a table by independent fair coins: one part to release from, and a gate that tests the release.
 
-    `train_test_split` does not do: it includes a fixed number of rows, so rows are not independent.
+    Do not use `train_test_split`: it includes a fixed number of rows, so rows are not independent.
 
     Args:
         table: A data frame of all private rows.

@@ -28,15 +28,15 @@ def split(
 
     Example: canaria split people.csv --train train.csv --coins coins.csv
     """
-    import pandas as pd
-
     from canaria._core.errors import InputError
     from canaria.blackbox import split as split_table
 
     for place in (train, coins):
         if place.exists():
             raise InputError(f"{place} exists already; name a new file")
-    rows = read_table("TABLE", table)
+    rows = read_table("TABLE", table)  # says if pandas is missing
+    import pandas as pd
+
     included, gate = split_table(rows, unit=unit)
     if train.suffix == ".parquet":
         included.to_parquet(train)

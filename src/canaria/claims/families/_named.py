@@ -67,7 +67,7 @@ def parse_claim(text: str, delta: float) -> Claim:
     except ValueError:
         pass
     else:
-        return ApproximateDP(checks.nonnegative("claimed", epsilon), delta)
+        return ApproximateDP(checks.nonnegative("the claim", epsilon), delta)
     known: dict[str, Callable[..., Claim]] = {
         "zcdp": ZeroConcentratedDP,
         "rdp": RenyiDP,
@@ -79,7 +79,7 @@ def parse_claim(text: str, delta: float) -> Claim:
         "an epsilon, zcdp:rho=R, rdp:order=A,epsilon=E, gaussian:noise_multiplier=S, laplace:epsilon=E or "
         "dpsgd:noise_multiplier=S,sample_rate=Q,steps=T"
     )
-    return _read(text, known, f"claimed must be {allowed}")
+    return _read(text, known, f"the claim must be {allowed}")
 
 
 def _gaussian(*, noise_multiplier: float) -> GaussianDP:

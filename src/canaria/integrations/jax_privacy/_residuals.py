@@ -44,7 +44,7 @@ class Residuals:
         return added
 
     def findings(self, seen: Array, made: int) -> Findings:
-        """What is wrong with the noise, after so many steps."""
+        """What is wrong with the noise of the steps that were made."""
         return Findings(contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes))
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:

@@ -15,7 +15,7 @@ _MOST: Final = 2**18
 """Weights of a parameter. A copy of all would need as much memory as the model."""
 _FIRST: Final = 64
 _ONE_OF: Final = 64
-"""All of the first steps are read, and one of so many later ones, since each takes some twenty calls."""
+"""All of the first steps are read, and one in 64 later ones, since each reading takes some twenty calls."""
 
 
 class Residuals:

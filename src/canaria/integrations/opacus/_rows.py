@@ -203,7 +203,7 @@ class Draws:
             self._stretches.add(positions)
 
     def count_step(self, rows: Any) -> None:
-        """Count a step of so many rows (0 if unknown), made of a batch of the newest pass that has one left.
+        """Count a step of this number of rows (0 if unknown), from the newest pass that has a batch left.
 
         If the previous training pass has a batch left too, either training left it, or the loader was only
         inspected; the next draw decides. (With workers, remaining batches were prefetched.)
