@@ -507,8 +507,9 @@ def test_more_noise_than_stated_is_not_called_a_leak() -> None:
         assert ("the sensitivity of replacing a row is twice" in str(found)) is (times == 2)
     audit = attached(params, 0, SIGMA / 2, steps=PLANNED)
     state = stepped(audit, params, audit.privatizer.init(params), PLANNED)
-    (said,) = audit.recording(state).contradictions
+    said, seen = audit.recording(state).contradictions
     assert said.startswith("the privatizer adds 0.5 times the stated noise: its standard deviation is 1.211")
+    assert seen.startswith("the noise is only 0.503 times")
 
 
 class TestHead:

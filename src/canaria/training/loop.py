@@ -22,7 +22,6 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
-from canaria.training.conformance.residuals import residual_of
 from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
@@ -93,7 +92,6 @@ class Loop(Recorded):
         self._rounding = 0.0
         self._witnessed: list[Floats] = []
         self._totals: list[Floats] = []
-        self._residuals: list[Floats] = []
 
     @property
     def steps(self) -> int:
@@ -110,6 +108,9 @@ class Loop(Recorded):
 
     def _add_held(self) -> None:
         """Process buffered steps if there are enough of them. Does nothing by default."""
+
+    def _note_noise(self, noise: list[Floats], clipped: list[Floats], coarse: float) -> None:
+        """Keep what the noise of a step shows beside the sum, in clip norms. Does nothing by default."""
 
     def draw(self) -> Any:
         """Contributions of the canaries that take part in the next step, shaped like the parameters."""
@@ -216,7 +217,7 @@ class Loop(Recorded):
         noise = [one - more / self._clip for one, more in zip(left, added, strict=True)]
         self._totals.append(np.array([float(one.sum()) for one in noise])[self._laid.roles.whole])
         largest = max((float(np.abs(one).max(initial=0.0)) for one in own), default=0.0)
-        self._residuals.append(residual_of(noise, own, spacing(noisy_sum) * largest / self._clip))
+        self._note_noise(noise, own, spacing(noisy_sum) * largest / self._clip)
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:

@@ -11,7 +11,7 @@ from canaria.training.canaries.designs import TIES, derived
 from canaria.training.canaries.sampling import Sampling
 from canaria.training.canaries.witnesses import Seen
 from canaria.training.conformance.coincidences import usable
-from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.conformance.residuals import beside_the_noise, residual_of
 from canaria.training.likelihood.accumulator import HELD, Accumulator, table_of
 from canaria.training.likelihood.correlated import Correlation
 from canaria.training.loop import Loop
@@ -88,6 +88,7 @@ class Recorder(Loop):
             sample_rate=self._rate,
             sampling=Sampling(accumulated=self._rows),
         )
+        self._residuals: list[Floats] = []
         self._factors: list[float] | None = None
         self._sums, self._table = np.zeros(canaries), np.zeros((1, canaries))
 
@@ -118,13 +119,16 @@ class Recorder(Loop):
             beside=self._beside_the_noise(),
         )
 
+    def _note_noise(self, noise: list[Floats], clipped: list[Floats], coarse: float) -> None:
+        # Not for correlated noise: the sum of a step depends on earlier noise, and so does its noise.
+        unit = max(self._noise, 1e-30)
+        self._residuals.append(residual_of([one / unit for one in noise], clipped, coarse / unit))
+
     def _beside_the_noise(self) -> tuple[str, ...]:
-        """Not for correlated noise: the sum of a step depends on earlier noise, and so does its noise."""
         sizes = np.array(self._leaves.sizes, dtype=np.float64)
-        # One number of each row is a rounding error, in clip norms so far.
-        unit = np.ones(2 + len(sizes))
-        unit[1] = 1 / max(self._noise, 1e-30)
-        return beside_the_noise(np.array(self._residuals) * unit, sizes) if self.steps else ()
+        return (
+            beside_the_noise(np.array(self._residuals), sizes, self._leaves.in_messages) if self.steps else ()
+        )
 
     def _add_held(self) -> None:
         if len(self._held) < HELD:

@@ -131,7 +131,8 @@ class Audit:
             specified if correlation is None else replace(specified, most=0), self._unit
         )
         known = correlation is None
-        self._residuals = Residuals(shapes, self.clip_norm, self.noise_multiplier, known=known)
+        deviation = self.clip_norm * self.noise_multiplier
+        self._residuals = Residuals(shapes, numbered(shapes), deviation, known=known)
         self._whitening: Whitening | None = None
         settings = self.clip_norm, self.noise_multiplier, self.sample_rate
         # Audits for which all of this is equal have the same canaries at the same places.

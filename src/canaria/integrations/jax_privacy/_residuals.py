@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from canaria.training.conformance.coincidences import FIRST
-from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.conformance.residuals import EDGES, FACTS, beside_the_noise
 from canaria.training.findings import Findings
 
 
@@ -19,16 +19,21 @@ class Residuals:
     """
 
     def __init__(
-        self, shapes: Sequence[tuple[int, ...]], clip_norm: float, noise_multiplier: float, *, known: bool
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        names: Sequence[str],
+        deviation: float,
+        *,
+        known: bool,
     ) -> None:
         self._sizes = np.array([np.prod(shape, dtype=np.float64) for shape in shapes])
-        self._clip, self._noise = clip_norm, max(noise_multiplier, 1e-30)
+        self._names, self._deviation = names, max(deviation, 1e-30)
         self._steps = FIRST if known else 0
         self._added = jax.jit(self._add)  # otherwise each step would compile again if training is not jitted
 
     def begin(self) -> Array:
         """The array before the first step."""
-        return jnp.zeros((self._steps, 2 + len(self._sizes)))
+        return jnp.zeros((self._steps, FACTS + len(self._sizes)))
 
     def add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
         """Add the row of the step at this place."""
@@ -45,18 +50,21 @@ class Residuals:
 
     def findings(self, seen: Array, made: int) -> Findings:
         """What is wrong with the noise of the steps that were made."""
-        return Findings(contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes))
+        return Findings(
+            contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes, self._names)
+        )
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
         spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
         # Squares of many numbers in half precision would add up to a few values only.
         noisy, clean = ([one.astype(jnp.float32) for one in some] for some in (noisy, clean))
-        noise = [(one - other) / self._clip for one, other in zip(noisy, clean, strict=True)]
+        noise = [(one - other) / self._deviation for one, other in zip(noisy, clean, strict=True)]
         whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
         along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
         largest = jnp.stack(
             [eps * abs(one).max(initial=0) for eps, one in zip(spacings, clean, strict=True)]
         ).max()
         lengths = [jnp.square(one).sum() for one in noise]
-        row = [along / jnp.maximum(whole, 1e-30), largest / (self._clip * self._noise), *lengths]
+        beyond = [sum((abs(one) > edge).sum() for one in noise) for edge in EDGES]
+        row = [along / jnp.maximum(whole, 1e-30), largest / self._deviation, *beyond, *lengths]
         return jnp.stack(row).astype(jnp.float32)

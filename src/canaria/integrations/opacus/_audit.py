@@ -158,7 +158,7 @@ class Audit(Recorded):
             found += steps.ranks.findings(self.draws.excuse())
         found += Findings(contradictions=self.draws.contradictions()) + self._clipping()
         names = names_of(self.optimizer, self._given.model)
-        found += steps.weights.findings() + steps.residuals.findings()
+        found += steps.weights.findings() + steps.residuals.findings(names)
         return found + steps.ghost_sums.findings(names) + steps.reads.findings()
 
     def _clipping(self) -> Findings:

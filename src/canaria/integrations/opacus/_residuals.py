@@ -1,5 +1,6 @@
 """What each step adds to the clipped sum, over the first weights of every parameter."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -8,7 +9,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria.integrations.opacus._places import FINE
-from canaria.training.conformance.residuals import beside_the_noise
+from canaria.training.conformance.residuals import EDGES, beside_the_noise
 from canaria.training.findings import Findings
 
 _MOST: Final = 2**18
@@ -22,9 +23,11 @@ class Residuals:
     """Reads the sum before noise and after it, if all of both is in this process and in single precision."""
 
     def __init__(self, optimizer: DPOptimizer, *, alone: bool) -> None:
+        self._optimizer = optimizer
         self._parameters = [p for p in optimizer.params if p.dtype in FINE] if alone else []
         self._sizes = [min(parameter.numel(), _MOST) for parameter in self._parameters]
         self._before: Tensor | None = None
+        self._edges = torch.tensor(EDGES, device=optimizer.params[0].device)[:, None]
         self._seen: list[Tensor] = []
         self._steps = 0
 
@@ -48,7 +51,8 @@ class Residuals:
         along = noise @ before / before.norm().clamp(min=torch.finfo(before.dtype).tiny)
         lengths = torch.stack(torch._foreach_norm(torch.split(noise, self._sizes)))
         coarse = before.abs().amax() * torch.finfo(before.dtype).eps / deviation
-        self._seen.append(torch.cat([torch.stack([along, coarse]), lengths.square()]))
+        beyond = (noise.abs() > self._edges).sum(dim=1, dtype=noise.dtype)
+        self._seen.append(torch.cat([torch.stack([along, coarse]), beyond, lengths.square()]))
 
     def _flat(self, name: str) -> Tensor | None:
         """The first weights of each parameter, one after the other; None if one has no such tensor."""
@@ -58,10 +62,12 @@ class Residuals:
             return None
         return torch.cat([one.detach().reshape(-1)[:size] for one, size in parts])
 
-    def findings(self) -> Findings:
-        """What is wrong with the noise."""
+    def findings(self, names: Sequence[str]) -> Findings:
+        """What is wrong with the noise; `names` are those of the optimizer's parameters."""
         if not self._seen:
             return Findings()
         seen = torch.stack(self._seen).double().cpu().numpy()
-        found = beside_the_noise(seen, np.array(self._sizes, dtype=np.float64))
+        read = {id(parameter) for parameter in self._parameters}
+        names = [name for name, one in zip(names, self._optimizer.params, strict=True) if id(one) in read]
+        found = beside_the_noise(seen, np.array(self._sizes, dtype=np.float64), names)
         return Findings(contradictions=found)
