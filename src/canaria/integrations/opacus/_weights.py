@@ -35,7 +35,7 @@ COSTLY = ("cuda",)
 _FIRST: Final = 64
 """Between the first steps, this many, all parameters are compared on every device."""
 _ONE_OF: Final = 32
-"""On a GPU, one of this many later gaps between steps is compared.
+"""On a GPU, one of this many later steps is compared, and one of the gaps between steps.
 
 Each kernel launch takes time: comparing in every gap costs 3% of a short step, this less than 1%. It compares
 in every gap as soon as torch's own counters show that something wrote to a parameter between two steps.
@@ -90,7 +90,9 @@ class Weights:
 
     def note_gradients(self) -> None:
         """Call this when the gradients are read, at most once in a step."""
-        self._gradients = [] if self._gradients_changed else self._gradients_now(self._steps + 1)
+        step = self._steps + 1
+        due = not self._costly or step <= _FIRST or step % _ONE_OF == 0
+        self._gradients = self._gradients_now(step) if due and not self._gradients_changed else []
 
     def after_step(self) -> None:
         """Call this after the private optimizer has changed the weights."""
@@ -140,7 +142,7 @@ class Weights:
     def _gradients_now(self, step: int) -> list[int]:
         """A checksum of the gradients; on a GPU, after the first steps, torch's version counters.
 
-        Counters miss writes to `.data`.
+        A checksum has to be waited for. Counters miss writes to `.data`.
         """
         if self._costly and step > _FIRST:
             held = [parameter.grad for parameter in self._own]
