@@ -1,12 +1,13 @@
 """The result of a recorded training run: bound, claim, conformance, and facts to interpret them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from canaria._core import checks
 from canaria._core.errors import InputError
 from canaria.bounds.bound import Bound
+from canaria.bounds.conformance import Conformance
 from canaria.bounds.parts import Histogram, Ladder
 from canaria.bounds.result import Result
 from canaria.claims import ApproximateDP, Claim, DpSgd
@@ -16,11 +17,15 @@ from canaria.mechanisms.dpsgd import SubsampledGaussian
 from canaria.training.canaries.designs import Dense
 from canaria.training.conformance.claimed import DELTA, false_claims
 from canaria.training.conformance.facts import facts_of, tested_topics
+from canaria.training.conformance.residuals import AT_ALL_WEIGHTS
 from canaria.training.conformance.rungs import rungs_of
 from canaria.training.conformance.tested import certain_faults, tested_at
 
 if TYPE_CHECKING:
     from canaria.training.recording import Recording
+
+_OF_SIZE: Final = {"size", "steps", "places", "noise"}
+"""The parts of conformance that fail if there is too little noise."""
 
 
 def result_of(
@@ -37,7 +42,7 @@ def result_of(
         rungs=rungs_of(run, bound, score) if rungs and bound.delta and run.own_family else (),
         conformance=found,
         facts=facts_of(run, tested=found is not None),
-        contradictions=contradictions_with(run, claim, bound.delta),
+        contradictions=_once(contradictions_with(run, claim, bound.delta), found),
         remarks=(*run.findings.doubts, *run.findings.remarks, *_large_delta(run, claim)),
         tested=tested_topics(run, claim, found),
         seed=run.seed,
@@ -47,6 +52,12 @@ def result_of(
 def contradictions_with(run: "Recording", claim: Claim | None, delta: float = DELTA) -> tuple[str, ...]:
     """Differences that are certain, between training and what was stated or claimed."""
     return (*certain_faults(run), *false_claims(run, claim, delta))
+
+
+def _once(contradictions: tuple[str, ...], found: Conformance | None) -> tuple[str, ...]:
+    """Without a lack of noise in whole sums that conformance reports too, more precisely."""
+    same = found is not None and not _OF_SIZE.isdisjoint(found.failures)
+    return tuple(one for one in contradictions if not (same and one.endswith(AT_ALL_WEIGHTS)))
 
 
 def promised(

@@ -31,6 +31,7 @@ _LITTLE: Final = 0.005
 """A smaller lack of noise, as a share, may come from a generator that is normal only nearly."""
 _FEWER: Final = 0.05
 """The same for the numbers beyond an edge."""
+AT_ALL_WEIGHTS: Final = "seen at all weights"
 _LEAKS: Final = "which leaks unless it is made of noisy gradients or public data"
 
 
@@ -106,7 +107,7 @@ def _too_little(lengths: Floats, sizes: Floats, number: Integers, names: Sequenc
     ratio = math.sqrt(ratios[step, parameter])
     where = f" in {names[parameter]}" if parameter < len(sizes) else ""
     when = f" of step {number[step]}" if step < len(lengths) else ""
-    return (f"the noise{where}{when} is only {ratio:.3g} times what was stated, seen at all weights",)
+    return (f"the noise{where}{when} is only {ratio:.3g} times what was stated, {AT_ALL_WEIGHTS}",)
 
 
 def _cut(beyond: Floats, weights: float) -> tuple[str, ...]:
