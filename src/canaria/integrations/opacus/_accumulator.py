@@ -197,10 +197,11 @@ class Accumulator:
         most, inverse = len(self._law) - 1, self._inverse_squares(len(seen))
         scaled = seen * inverse
         for m in range(self._each, most + 1, self._each):
-            grown = torch.full_like(scaled, self._law[m][0])
+            grown = scaled.new_full((), self._law[m][0])
             for j in range(1, m + 1):
                 # Add logarithms instead of multiplying: products overflow if the noise is small.
-                grown = torch.logaddexp(grown, j * scaled + (self._law[m][j] - 0.5 * j**2 * inverse))
+                term = torch.add(self._law[m][j] - 0.5 * j**2 * inverse, scaled, alpha=j)
+                grown = torch.logaddexp(grown, term)
             yield grown.sum(0)
 
     def state_dict(self) -> dict[str, Any]:
