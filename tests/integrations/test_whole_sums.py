@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
     "small batches filled up": (lambda t: steps_of(t, filled_up), TWICE),
     "a larger sum": (lambda t: noise_changed(t, larger_sum), "noisy sums hold more of the rows"),
     "noise of one length": (lambda t: noise_changed(t, of_one_length), "always has the same length"),
-    "a little less noise": (lambda t: noise_changed(t, a_little_less), "the noise is only 0.9"),
+    "a little less noise": (lambda t: noise_changed(t, a_little_less), "0.9"),
     "noise that is cut": (lambda t: noise_changed(t, cut), "beyond 3 deviations"),
     "weights in a hook": (lambda t: in_a_hook(t, weights), "by something other than the private optimizer"),
     "a list in the state": (lambda t: in_a_hook(t, list_in_state), "the state of the optimizer"),
@@ -131,7 +131,8 @@ FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
 def test_faults_of_whole_sums_are_found(fault: str, seed: int) -> None:
     train, words = FAULTS[fault]
     result = train(Training(seed=seed).attach(rng=seed)).audit.report(delta=DELTA)
-    assert any(words in one for one in result.contradictions), result.contradictions
+    said = [one for one in str(result).splitlines() if one.startswith("training ")]
+    assert any(words in one for one in said), said
     assert result.alarming
 
 
@@ -208,6 +209,18 @@ def test_a_state_that_was_read_before_the_first_step_is_no_step() -> None:
     train = Training(kind=lambda p: torch.optim.Adam(p, lr=0.01))
     read(train)
     assert train.attach().train(epochs=1).audit.steps == 20
+
+
+@pytest.mark.parametrize("loss", [1e-20, 1e-26, 1e-40])
+def test_tiny_sums_are_no_sums_that_grew(loss: float) -> None:
+    """A model that is sure of itself has such gradients. Their squares underflow."""
+    for seed in range(4):
+        train = Training(seed=seed).attach(rng=seed, canaries=5)
+        for features, labels in train.loader:
+            train.optimizer.zero_grad()
+            (loss * nn.functional.cross_entropy(train.model(features), labels)).backward()
+            train.optimizer.step()
+        assert not train.audit.report(delta=DELTA).contradictions
 
 
 def test_shrunken_noisy_gradients_hold_no_more_of_the_rows() -> None:

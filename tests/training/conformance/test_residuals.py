@@ -83,6 +83,14 @@ def test_noise_that_is_cut_is_found(most: float, edge: int) -> None:
     assert any(f"beyond {edge} deviations" in one or "is only" in one for one in cut)
 
 
+@pytest.mark.parametrize("steps_in_a_deviation", [2, 2.5, 4, 10.3])
+def test_discrete_normal_noise_is_not_called_cut(steps_in_a_deviation: float) -> None:
+    rng, lattice = np.random.default_rng(0), 1 / steps_in_a_deviation
+    noise = np.rint(rng.normal(size=(60, 10_000)) / lattice) * lattice
+    rows = np.array([residual_of([one], [np.ones(10_000)], 0.0) for one in noise])
+    assert beside_the_noise(rows, np.array([10_000.0]), NAMES) == ()
+
+
 def test_few_steps_coarse_numbers_and_no_noise_say_nothing() -> None:
     steps = drawn(np.random.default_rng(0), 40) + 9 * np.eye(FACTS + 3)[0]
     assert beside_the_noise(steps[:4], SIZES, NAMES) == ()
@@ -91,4 +99,4 @@ def test_few_steps_coarse_numbers_and_no_noise_say_nothing() -> None:
 
 def test_a_row_is_what_its_parts_are() -> None:
     noise, total = [np.array([1.0, 2.0]), np.array([[-3.5]])], [np.array([3.0, 0.0]), np.array([[4.0]])]
-    assert residual_of(noise, total, 0.5).tolist() == [(3 - 14) / 5, 0.5, 1, 1, 0, 5.0, 12.25]
+    assert residual_of(noise, total, 0.5).tolist() == [(3 - 14) / 5, 0.5, 1.5, 1, 0, 5.0, 12.25]

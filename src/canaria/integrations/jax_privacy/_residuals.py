@@ -55,16 +55,19 @@ class Residuals:
         )
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
-        spacings = [float(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
+        spacings = [jnp.float32(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
         # Squares of many numbers in half precision would add up to a few values only.
         noisy, clean = ([one.astype(jnp.float32) for one in some] for some in (noisy, clean))
         noise = [(one - other) / self._deviation for one, other in zip(noisy, clean, strict=True)]
-        whole = jnp.sqrt(sum(jnp.square(one).sum() for one in clean))
-        along = sum(jnp.vdot(one, other) for one, other in zip(noise, clean, strict=True))
-        largest = jnp.stack(
-            [eps * abs(one).max(initial=0) for eps, one in zip(spacings, clean, strict=True)]
-        ).max()
+        tops = jnp.stack([abs(one).max(initial=0) for one in clean])
+        # The squares of a small sum would all be 0, and its norm, too.
+        scaled = [one / jnp.maximum(tops.max(), 1e-37) for one in clean]
+        whole = jnp.sqrt(sum(jnp.square(one).sum() for one in scaled))
+        along = sum(jnp.vdot(one, other) for one, other in zip(noise, scaled, strict=True))
+        largest = (jnp.stack(spacings) * tops).max()
         lengths = [jnp.square(one).sum() for one in noise]
-        beyond = [sum((abs(one) > edge).sum() for one in noise) for edge in EDGES]
-        row = [along / jnp.maximum(whole, 1e-30), largest / self._deviation, *beyond, *lengths]
+        beyond = [
+            sum((abs(one) > edge).sum() + (abs(one) >= edge).sum() for one in noise) / 2 for edge in EDGES
+        ]
+        row = [along / jnp.maximum(whole, 1e-37), largest / self._deviation, *beyond, *lengths]
         return jnp.stack(row).astype(jnp.float32)

@@ -48,10 +48,14 @@ class Residuals:
         if before is None or after is None or deviation <= 0:
             return
         noise = torch.sub(after * scale, before) / deviation
-        along = noise @ before / before.norm().clamp(min=torch.finfo(before.dtype).tiny)
+        # The squares of a small sum would all be 0, and its norm, too.
+        least, largest = torch.finfo(before.dtype).tiny, before.abs().amax()
+        scaled = before / largest.clamp(min=least)
+        along = noise @ scaled / scaled.norm().clamp(min=least)
         lengths = torch.stack(torch._foreach_norm(torch.split(noise, self._sizes)))
-        coarse = before.abs().amax() * torch.finfo(before.dtype).eps / deviation
-        beyond = (noise.abs() > self._edges).sum(dim=1, dtype=noise.dtype)
+        coarse = largest * torch.finfo(before.dtype).eps / deviation
+        sizes = noise.abs()
+        beyond = ((sizes > self._edges).sum(dim=1) + (sizes >= self._edges).sum(dim=1)).to(noise.dtype) / 2
         self._seen.append(torch.cat([torch.stack([along, coarse]), beyond, lengths.square()]))
 
     def _flat(self, name: str) -> Tensor | None:
