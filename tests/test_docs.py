@@ -111,6 +111,9 @@ def run_there(command: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
+SLOW = {"scikit-learn", "finished-model"}
+
+
 def require_shown(shown: str, printed: str) -> None:
     pattern = re.escape(shown.rstrip()).replace(r"\.\.\.", ".*")
     assert re.fullmatch(pattern, printed.rstrip(), re.S), f"shown:\n{shown}\nprinted:\n{printed}"
@@ -122,9 +125,7 @@ def require_shown(shown: str, printed: str) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(
-            page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] * (page.stem == "scikit-learn")
-        )
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] * (page.stem in SLOW))
         for page in RUN
     ],
 )

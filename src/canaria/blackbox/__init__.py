@@ -4,7 +4,17 @@ The audit needs only the training data set and the trained model, or the table t
 """
 
 from canaria.blackbox.gate import Gate, split
+from canaria.blackbox.own import own_columns, own_tokens
 from canaria.blackbox.plant import Planted, plant
 from canaria.blackbox.tables import own_values, table_scores
 
-__all__ = ["Gate", "Planted", "own_values", "plant", "split", "table_scores"]
+__all__ = [
+    "Gate",
+    "Planted",
+    "own_columns",
+    "own_tokens",
+    "own_values",
+    "plant",
+    "split",
+    "table_scores",
+]

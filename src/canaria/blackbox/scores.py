@@ -1,5 +1,7 @@
 """Membership scores from the answers of a model. Higher means "trained on"."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy import special
@@ -33,22 +35,59 @@ def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool =
     return np.asarray(logs[np.arange(len(columns)), columns])
 
 
-def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
+def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike, *, centred: bool = False) -> Floats:
     """The logit of the label minus the largest logit of the other classes.
 
     Args:
         logits: One row per canary and one column per class.
         labels: The label of each canary, as the index of a column.
+        centred: Whether to subtract the mean score of the canaries with the same label. A model may favour a
+            class, which says nothing about single canaries.
 
     Example:
         >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
         [1.5, -3.0]
+        >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0], centred=True).tolist()
+        [2.25, -2.25]
     """
     table, columns = _checked(logits, labels)
     rows = np.arange(len(columns))
     others = table.copy()
     others[rows, columns] = -np.inf
-    return np.asarray(table[rows, columns] - others.max(axis=1))
+    margins = np.asarray(table[rows, columns] - others.max(axis=1))
+    if not centred:
+        return margins
+    counts = np.maximum(np.bincount(columns), 1)
+    return margins - (np.bincount(columns, weights=margins) / counts)[columns]
+
+
+def token_scores(model: Any, tokens: npt.ArrayLike, *, at_once: int = 64) -> Floats:
+    """The log probability that a language model gives to each text (its negative loss, summed over tokens).
+
+    Args:
+        model: A causal language model of Hugging Face Transformers, or any module that returns logits.
+        tokens: One row of token numbers per text.
+        at_once: The number of texts that the model reads at once.
+
+    Example:
+        >>> import torch
+        >>> def model(input_ids):  # two tokens, of which the second is three times as likely
+        ...     return torch.log(torch.tensor([0.25, 0.75])).expand(*input_ids.shape, 2)
+        >>> token_scores(model, [[0, 1, 1], [0, 0, 1]]).round(3).tolist()
+        [-0.575, -1.674]
+    """
+    import torch
+
+    rows = torch.as_tensor(np.asarray(tokens))
+    device = next((one.device for one in getattr(model, "parameters", list)()), torch.device("cpu"))
+    found = []
+    with torch.no_grad():
+        for some in torch.split(rows.to(device), at_once):
+            answer = model(input_ids=some)
+            logits = getattr(answer, "logits", answer)[:, :-1].double()
+            likely = torch.log_softmax(logits, dim=-1).gather(-1, some[:, 1:, None])
+            found.append(likely.sum(dim=(1, 2)).cpu())
+    return np.asarray(torch.cat(found))
 
 
 def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats:
