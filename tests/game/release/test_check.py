@@ -378,6 +378,7 @@ def test_time_and_runs_are_limits() -> None:
         ({"fit": 3}, "fit must be a function"),
         ({"data": {"a": 1}}, "data must be a data frame"),
         ({"data": [1]}, "data must have at least 2 rows"),
+        ({"data": np.zeros(5, [("a", "f8")])}, "data must be a data frame"),
         ({"unit": "nobody"}, "unit must be a column"),
         ({"runs": 10}, "runs must be"),
         ({"fit": lambda data, rng: 1 / 0}, "it raises ZeroDivisionError on the data themselves"),

@@ -113,3 +113,23 @@ def test_numbers_in_texts_objects_and_rare_types_are_read(output: Any, name: str
 def test_trees_of_compiled_code_are_read_as_pickle_reads_them() -> None:
     found = numbers_of(DecisionTreeRegressor(random_state=0).fit([[0.0], [1.0]], [3.25, 9.5]))
     assert 9.5 in found.values()
+
+
+def test_what_a_frame_and_a_masked_array_say_of_themselves_is_read() -> None:
+    frame = pd.DataFrame({"a": [1]}, index=pd.Index([0], name="7.5"))
+    frame.attrs["sum"] = 3.0
+    masked = np.ma.array([1.0, 2.0], mask=[False, True], fill_value=9.0)
+    found = numbers_of({"frame": frame, "masked": masked, "scalar": np.float32(1)})
+    expected = {
+        "['frame'].attrs['sum']": 3.0,
+        "['frame'].index.names has '7.5'": 1,
+        "['masked'].fill_value": 9.0,
+        "['masked'].mask[1]": 1.0,
+        "['scalar'].dtype is float32": 1.0,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_many_numbers_have_a_mean() -> None:
+    assert numbers_of([1.0, 2.0, 6.0])["mean of [*]"] == 3.0
+    assert "mean of [*]" in numbers_of([1.0, math.inf])

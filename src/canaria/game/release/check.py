@@ -96,6 +96,8 @@ def check_release(
     seed = rng if isinstance(rng, int) else int(generator(rng, _PURPOSE).integers(2**63))
     made, tested = neighbours_of(data, adjacency=adjacency, unit=unit, rng=seed)
     own = _own_pairs(neighbours)
+    if not own and not made:
+        raise InputError(f"no neighbours for {adjacency=} could be made of these data: give neighbours=")
     left = math.inf if seconds is None else checks.nonnegative("seconds", seconds)
     trials = Check(
         run=Runner(fit, timed=checks.truth("timing", timing)),

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from canaria.game.release.outputs import table
+from canaria.game.release.outputs import any_place, table
 
 Numbers = dict[str, float]
 
@@ -73,5 +73,8 @@ def row_counts(base: list[Numbers], other: Numbers, first: int, second: int) -> 
         return set()
     found = {name for name, value in other.items() if value == second and _AN_ATTRIBUTE.search(name)}
     found = {name for name in found if all(one.get(name) == first for one in base)}
+    means = {f"mean of {any_place(name)}" for name in found}
     last = re.compile(rf"\[{first}[],]") if found else re.compile(r"$.")
-    return found | {name for name in other if last.search(name) and not any(name in one for one in base)}
+    return (
+        found | means | {name for name in other if last.search(name) and not any(name in one for one in base)}
+    )

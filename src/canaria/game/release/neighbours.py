@@ -81,7 +81,7 @@ class Rows:
 
     Attributes:
         data: The data set.
-        columns: The values of each column, by its name or place.
+        columns: The values of each column, by its name or place; of a frame, those that are not missing.
 
     """
 
@@ -89,14 +89,15 @@ class Rows:
         self.data = data
         self.columns: dict[Any, Any]
         if hasattr(data, "iloc") and hasattr(data, "columns"):
-            self.columns = {name: data[name].to_numpy() for name in data.columns}
-        elif isinstance(data, np.ndarray) and data.ndim in (1, 2):
+            self.columns = {name: _known(data[name]) for name in data.columns}
+        elif isinstance(data, np.ndarray) and data.ndim in (1, 2) and data.dtype.names is None:
             self.columns = dict(enumerate(np.atleast_2d(data.T)))
         elif isinstance(data, list):
             self.columns = _columns_of(data)
         else:
             raise InputError(
-                "data must be a data frame, an array of one or two dimensions, or a list of rows, got "
+                "data must be a data frame (pd.DataFrame(data) makes one of a structured array), an array of "
+                "one or two dimensions, or a list of rows, got "
                 f"{shown(data)}"
             )
         self._counted = type(getattr(data, "index", None)).__name__ == "RangeIndex"
@@ -124,7 +125,7 @@ class Rows:
             cells = row.reshape(1, -1).astype(object)
             for name, value in values.items():
                 cells[0, name] = value
-            made = np.array(cells.tolist()) if row.dtype.kind not in "iufO" else cells.astype(row.dtype)
+            made = np.array(cells.tolist()) if row.dtype.kind in "SU" else cells.astype(row.dtype)
             return made.reshape(1, *self.data.shape[1:])
         return [_changed(row[0], values)]
 
@@ -343,6 +344,12 @@ def _columns_of(data: list[Any]) -> dict[Any, Any]:
         alike = all(isinstance(row, type(first)) and len(row) == len(first) for row in data)
         return {place: _column([row[place] for row in data]) for place in range(len(first) if alike else 0)}
     return {0: _column(data)}
+
+
+def _known(column: Any) -> Any:
+    """The values of a column of a frame that are not missing, in the type that they have in NumPy."""
+    known = column.dropna()
+    return known.to_numpy(getattr(column.dtype, "numpy_dtype", None))
 
 
 def _column(values: list[Any]) -> Any:

@@ -33,7 +33,7 @@ _MOST_KINDS: Final = 300
 """Different values of a column that are counted each."""
 _LONGEST: Final = 60
 """Letters of a text that are part of a name."""
-_DEEPEST: Final = 8
+_DEEPEST: Final = 20
 _MOST_IN_TEXT: Final = 50
 """Numbers in a text, and texts in a list, that are taken in their order."""
 _NUMBER: Final = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -56,7 +56,7 @@ _UNREAD: Final = (
 def numbers_of(output: Any) -> dict[str, float]:
     """Take an output apart into numbers, by name.
 
-    There are at most 4,000, and the ends of those whose names differ in a place only.
+    There are at most 4,000, and ends and mean of those whose names differ in a place only.
 
     Args:
         output: Anything that a function returned.
@@ -74,11 +74,19 @@ def numbers_of(output: Any) -> dict[str, float]:
     alike = defaultdict(list)
     for name, value in found.items():
         if _PLACE.search(name) and ".shape[" not in name:
-            alike[_PLACE.sub("[*]", name)].append(value)
+            alike[any_place(name)].append(value)
     for name, values in alike.items():
         if len(values) > 1:
             found |= {f"max of {name}": max(values), f"min of {name}": min(values)}
+            if math.isfinite(total := math.fsum(filter(math.isfinite, values))):
+                # Many numbers may each have their noise, and their mean too little.
+                found[f"mean of {name}"] = total / len(values)
     return found
+
+
+def any_place(name: str) -> str:
+    """The name that numbers have in common which differ in their place only."""
+    return _PLACE.sub("[*]", name)
 
 
 def table(runs: Sequence[Mapping[str, float]], names: Sequence[str]) -> Floats:
@@ -117,7 +125,7 @@ class _Reader:
         if value is None or isinstance(value, enum.Enum):
             self._put(f"{path} is {value}", 1.0)
         elif isinstance(value, _UNREAD):
-            return
+            self._found |= {} if path else {f" is {type(value).__name__}": 1.0}
         elif isinstance(value, str | bytes):
             self._text(path, value)
         elif isinstance(value, numbers.Number):
@@ -137,6 +145,9 @@ class _Reader:
             self._object(path, value)
 
     def _number(self, path: str, value: Any) -> None:
+        # Python's own numbers and these three are mixed freely, as by `counts.get(name, 0)`.
+        if isinstance(value, np.generic) and value.dtype not in (np.float64, np.int64, np.bool_):
+            self._put(f"{path}.dtype is {value.dtype}", 1.0)
         try:
             parts = {"": float(value)}
         except TypeError:
@@ -178,6 +189,9 @@ class _Reader:
         held = held.to_dense() if "sparse" in str(getattr(held, "layout", "")) else held
         held = held.float() if "bfloat16" in str(held.dtype) and hasattr(held, "float") else held
         values = np.asarray(getattr(held, "cpu", lambda: held)())
+        if isinstance(value, np.ma.MaskedArray):
+            self.read(f"{path}.mask", np.asarray(value.mask))
+            self.read(f"{path}.fill_value", value.fill_value)
         for axis, size in enumerate(values.shape):
             self._put(f"{path}.shape[{axis}]", size)
         self._put(f"{path}.dtype is {values.dtype}", 1.0)
@@ -204,6 +218,7 @@ class _Reader:
     def _frame(self, path: str, value: Any) -> None:
         """A frame or a series: its size, its types, its index, and each of its columns."""
         columns = list(value.items()) if hasattr(value, "columns") else [(value.name, value)]
+        self._about(path, value)
         self._put(f"{path}.rows", len(value))
         labels = list(map(_shown, value.index))
         if type(value.index).__name__ == "RangeIndex":  # it holds the number of rows, and nothing else
@@ -229,6 +244,14 @@ class _Reader:
                 self._kinds(f"{place}.categories", column.cat.categories)
             if kind != "f":
                 self._kinds(place, known.tolist())
+
+    def _about(self, path: str, value: Any) -> None:
+        """What a frame says of itself besides its cells."""
+        axes = {"index": value.index, "columns": getattr(value, "columns", None)}
+        named = {f"{axis}.names": list(getattr(held, "names", ())) for axis, held in axes.items()}
+        for name, held in {"attrs": value.attrs, **named}.items():
+            if any(one is not None for one in held):
+                self.read(f"{path}.{name}", held)
 
     def _object(self, path: str, value: Any) -> None:
         """An object: its type, and all that it stores; one that stores nothing by the text that shows it."""
