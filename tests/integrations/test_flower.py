@@ -226,7 +226,7 @@ class TestStrategies:
             ),
             (
                 lambda: DifferentialPrivacyServerSideFixedClipping(FedAdam(), 1.0, 1.0, 10),
-                "FedAdam does more to updates than FedAvg",
+                "FedAdam has a method of its own in place of FedAvg's",
             ),
             (lambda: audited(private(), canaries=5), "strategy must be .* got Audit"),
         ],

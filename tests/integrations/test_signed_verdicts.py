@@ -332,8 +332,8 @@ class TestCoverage:
         assert lines[1] == (
             "tested: sampling, noise, accounting, weights; not tested: clipping (canaries join the sum after it), "
             "isolation (whether a row changes what others contribute: see check_isolation), other uses of the "
-            "data (preprocessing, repeated or kept rows, first weights, chosen settings and checkpoints), randomness "
-            "(a full, secret seed)"
+            "data (preprocessing, repeated or kept rows, first weights, chosen settings and checkpoints, "
+            "later training), randomness (a full, secret seed)"
         )
         assert lines.index(lines[1]) < next(i for i, line in enumerate(lines) if "matches" in line)
 

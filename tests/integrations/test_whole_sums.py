@@ -211,6 +211,37 @@ def test_a_state_that_was_read_before_the_first_step_is_no_step() -> None:
     assert train.attach().train(epochs=1).audit.steps == 20
 
 
+def with_public(features: Any, labels: Any) -> tuple[Any, Any]:
+    return torch.cat([features, torch.randn(10, 20)]), torch.cat([labels, torch.zeros(10, dtype=torch.long)])
+
+
+def test_public_rows_are_declared() -> None:
+    (said,) = steps_of(Training().attach(), with_public).audit.report(delta=DELTA).contradictions
+    assert "if they are generated or public, say public_rows=" in said
+    declared = Training().attach(public_rows=10)
+    assert not steps_of(declared, with_public).audit.report(delta=DELTA).contradictions
+    declared = Training().attach(public_rows=9)
+    assert steps_of(declared, with_public).audit.report(delta=DELTA).contradictions
+
+
+def test_an_optimizer_beside_the_private_one_is_named() -> None:
+    train = Training().attach()
+    shift = torch.zeros(20, requires_grad=True)
+    beside = torch.optim.Adam([shift])
+    for features, labels in train.loader:
+        train.optimizer.zero_grad()
+        nn.functional.cross_entropy(train.model(features + shift), labels).backward()
+        train.optimizer.step()
+        beside.step()
+    result = train.audit.report(claimed=3.0, delta=DELTA)
+    assert "another optimizer made 19 steps on weights outside of the audited model" in str(result)
+    assert "weights (another optimizer trained too, see the note)" in str(result)
+    assert "training matches" not in str(result)
+    train.audit.detach()
+    beside.step()
+    assert "made 19 steps" in str(train.audit.report(claimed=3.0, delta=DELTA))
+
+
 @pytest.mark.parametrize("loss", [1e-20, 1e-26, 1e-40])
 def test_tiny_sums_are_no_sums_that_grew(loss: float) -> None:
     """A model that is sure of itself has such gradients. Their squares underflow."""

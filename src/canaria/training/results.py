@@ -17,7 +17,7 @@ from canaria.mechanisms.dpsgd import SubsampledGaussian
 from canaria.training.canaries.designs import Dense
 from canaria.training.conformance.claimed import DELTA, false_claims
 from canaria.training.conformance.facts import facts_of, tested_topics
-from canaria.training.conformance.residuals import AT_ALL_WEIGHTS
+from canaria.training.conformance.residuals import AT_ALL_WEIGHTS, SYMPTOMS
 from canaria.training.conformance.rungs import rungs_of
 from canaria.training.conformance.tested import certain_faults, tested_at
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _OF_SIZE: Final = {"size", "steps", "places", "noise"}
 """The parts of conformance that fail if there is too little noise."""
+_OF_REUSE: Final = {"repeats", "ties"}
+"""Those that fail if noise is used again, or has few values."""
 
 
 def result_of(
@@ -55,9 +57,10 @@ def contradictions_with(run: "Recording", claim: Claim | None, delta: float = DE
 
 
 def _once(contradictions: tuple[str, ...], found: Conformance | None) -> tuple[str, ...]:
-    """Without a lack of noise in whole sums that conformance reports too, more precisely."""
-    same = found is not None and not _OF_SIZE.isdisjoint(found.failures)
-    return tuple(one for one in contradictions if not (same and one.endswith(AT_ALL_WEIGHTS)))
+    """Without what whole sums show of a fault that conformance names more precisely."""
+    failures = set() if found is None else set(found.failures)
+    told = SYMPTOMS if failures & _OF_REUSE else (AT_ALL_WEIGHTS,) if failures & _OF_SIZE else ()
+    return tuple(one for one in contradictions if not (told and one.endswith(told)))
 
 
 def promised(

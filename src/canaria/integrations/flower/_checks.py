@@ -30,8 +30,9 @@ def require_private(strategy: object) -> FixedClipping:
     inner = inner_of(strategy)
     if not averages(inner):
         raise InputError(
-            f"{type(inner).__name__} does more to updates than FedAvg, which takes their mean, before noise "
-            "is added: one client may move the model by more than the noise is made for; audit FedAvg"
+            f"{type(inner).__name__} has a method of its own in place of FedAvg's, which takes the mean of "
+            "updates before noise is added: with any other, one client may move the model by more than the "
+            "noise is made for, and the audit cannot tell; audit FedAvg"
         )
     if type(strategy).start is not flower.Strategy.start:
         raise InputError(f"{name} has its own start method, which an audit would bypass")

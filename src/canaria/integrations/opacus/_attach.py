@@ -43,6 +43,7 @@ def attach(
     sampling: str | Sampling = "poisson",
     model: nn.Module | GhostClipper | None = None,
     changes_weights: bool = False,
+    public_rows: int = 0,
 ) -> Audit:
     """Attach an audit to the optimizer and data loader that `PrivacyEngine.make_private` returned.
 
@@ -73,6 +74,7 @@ def attach(
         changes_weights: Whether the program changes weights or noisy gradients between steps, by functions of
             these alone: clamping, Lookahead, a max-norm. This leaks nothing, but an audit cannot tell it from
             training without noise. The report mentions it, and gives no upper end for ε.
+        public_rows: The most generated or public rows that the program adds to a batch that was drawn.
 
     Raises:
         InputError: If training cannot be audited as it is; the message says what to change.
@@ -115,6 +117,7 @@ def attach(
         on_error=on_error,
         begun=begun,
         changes_weights=changes_weights,
+        public_rows=checks.integer("public_rows", public_rows, 0),
     )
     audit = Audit(given, _agreed(optimizer, seed))
     if state is not None:

@@ -130,8 +130,10 @@ class Draws:
         begun: bool = False,
         followed: bool = True,
         stretches: Stretches | None = None,
+        public_rows: int = 0,
     ) -> None:
         self.loader, self._sampling, self._followed = loader, sampling, followed
+        self._public = public_rows
         self._ahead = 1 + loader.num_workers * (loader.prefetch_factor or 0)
         self._begun = begun
         self._passes: list[_Pass] = []
@@ -279,15 +281,15 @@ class Draws:
             if not is_step:
                 insort(left, count)
                 continue
-            reached = int(count)
+            reached = max(int(count) - self._public, 0)
             place = bisect_left(left, reached)
             if place < len(left):
                 del left[place]
             elif reached:
                 return (
-                    f"a step had {reached} rows where the sampler drew {max(left, default=0)}: rows are "
+                    f"a step had {int(count)} rows where the sampler drew {max(left, default=0)}: rows are "
                     "repeated, or come from elsewhere, and each adds up to a clip norm that the accountant "
-                    "does not count, unless it is generated or public"
+                    "does not count; if they are generated or public, say public_rows= when you attach"
                 )
         return ""
 

@@ -61,6 +61,7 @@ class Given:
     on_error: str
     begun: bool
     changes_weights: bool
+    public_rows: int
 
 
 @dataclass
@@ -97,6 +98,7 @@ class Steps:
             given.sampling,
             begun=given.begun,
             followed=given.injection == "rows",
+            public_rows=given.public_rows,
             stretches=None if self.ranks is None else self.ranks.stretches,
         )
         self.watched: Watched | None = None
@@ -181,6 +183,7 @@ class Steps:
         """Restore the optimizer."""
         self.injection.release()
         self.draws.release()
+        self.weights.undo()
         self.ghost_sums.undo()
         self._hooks.undo()
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from canaria.integrations.opacus._head import CanaryEmbedding
 from canaria.integrations.opacus._internals import local_part
+from canaria.integrations.opacus._others import Others
 from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.conformance.names import numbered
 from canaria.training.findings import Findings
@@ -79,12 +80,15 @@ class Weights:
         self._state_changed = 0
         self._gradients: list[int] = []
         self._gradients_changed = 0
+        self._others: Others | None = None
 
     def before_step(self) -> None:
         """Call this before the private optimizer changes the weights by the current gradients."""
         if not self._watched:
             self._begin()
             return
+        if self._others is not None:
+            self._others.before_step()
         if self._versions != self._written():
             self._thorough = True
 
@@ -169,6 +173,7 @@ class Weights:
                 name: int(checksum(p)) for name, p in self._model.named_parameters() if name not in found
             }
         self._names, self._watched = list(found), list(found.values())
+        self._others = Others(self._optimizer, self._watched)
         self._own = list(self._optimizer.params)  # Opacus makes this list anew whenever it is asked
         self._known = [{int(checksum(parameter))} for parameter in self._watched]
         device = self._watched[0].device
@@ -200,6 +205,11 @@ class Weights:
             self._sums[0, 0] = self._sums[len(self._gaps) % _WAITING, 0]
         self._gaps.clear()
 
+    def undo(self) -> None:
+        """Stop watching other optimizers."""
+        if self._others is not None:
+            self._others.undo()
+
     def findings(self) -> Findings:
         """Changes outside the private optimizer, and of buffers.
 
@@ -207,13 +217,16 @@ class Weights:
         """
         changed = self._changed()
         certain, possible = ((), changed) if self._declared else (changed, ())
-        without_model = "only the optimizer's own; pass model= to attach to watch all"
+        buffers, doubts = self._changed_buffers(), (*possible, *self._changed_later())
+        excuse = "only the optimizer's own; pass model= to attach to watch all" if self._model is None else ""
+        if buffers or doubts:
+            excuse = "something changed without noise, see the note"
         return Findings(
             contradictions=(*self._trained_otherwise(), *certain),
-            remarks=self._changed_buffers(),
-            doubts=(*possible, *self._changed_later()),
-            untested={"weights": without_model if self._model is None else ""},
-        )
+            remarks=buffers,
+            doubts=doubts,
+            untested={"weights": excuse},
+        ) + (Findings() if self._others is None else self._others.findings())
 
     def _changed(self) -> list[str]:
         """Changes by other code of the private optimizer's weights and gradients."""

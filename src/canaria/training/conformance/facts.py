@@ -51,7 +51,9 @@ _ISOLATION: Final = "whether a row changes what others contribute: see check_iso
 """Canaries have no effect on other rows, so they cannot show that rows have one."""
 _OWN_SUM: Final = "whether it is what the clipper makes of your rows, each once and by itself"
 """A recorder sees the sum and tests the function, but not how one came from the other."""
-_OTHER_USES: Final = "preprocessing, repeated or kept rows, first weights, chosen settings and checkpoints"
+_OTHER_USES: Final = (
+    "preprocessing, repeated or kept rows, first weights, chosen settings and checkpoints, later training"
+)
 """An audit sees private steps. It cannot know what was learned from the rows besides."""
 _RANDOMNESS: Final = "a full, secret seed"
 """Noise from a generator with a known seed looks like any other."""

@@ -32,6 +32,10 @@ _LITTLE: Final = 0.005
 _FEWER: Final = 0.25
 """The same for the numbers beyond an edge. A discrete normal law with steps of a tenth may have 0.19 less."""
 AT_ALL_WEIGHTS: Final = "seen at all weights"
+_CUT: Final = "it is cut off, or not normal, and protects less"
+_SCALED: Final = "noise was scaled by its own norm or deviation"
+SYMPTOMS: Final = (AT_ALL_WEIGHTS, _CUT, _SCALED)
+"""How messages end that say little where noise is used again: few different values are all that it has."""
 _LEAKS: Final = "which leaks unless it is made of noisy gradients or public data"
 
 
@@ -121,7 +125,7 @@ def _cut(beyond: Floats, weights: float) -> tuple[str, ...]:
         if few and count < (1 - _FEWER) * trials * share:
             return (
                 f"{count:,.0f} of {trials:,.0f} numbers of the noise are beyond {edge:g} deviations, where "
-                f"normal noise has {trials * share:,.0f}: it is cut off, or not normal, and protects less",
+                f"normal noise has {trials * share:,.0f}: {_CUT}",
             )
     return ()
 
@@ -138,6 +142,6 @@ def _same(lengths: Floats, sizes: Floats) -> tuple[str, ...]:
         if stats.chi2.cdf(spread.sum(), (len(lengths) - 1) * len(counts)) < LEAST_CHANCE / 2:
             return (
                 "the noise of a step always has the same length, so whoever knows the other rows can tell "
-                "the sum exactly: noise was scaled by its own norm or deviation",
+                f"the sum exactly: {_SCALED}",
             )
     return ()

@@ -19,6 +19,7 @@ from canaria.training.conformance.coincidences import coincidences
 from canaria.training.conformance.draws import part_of
 from canaria.training.conformance.measured import squares_of
 from canaria.training.conformance.noise import parts_of, untested
+from canaria.training.conformance.residuals import SYMPTOMS
 from canaria.training.conformance.sums import FEWEST, Stated, enough_draws, of_dense, of_dirac
 from canaria.training.likelihood.accumulator import LEAST_NOISE
 
@@ -87,7 +88,8 @@ def certain_faults(run: "Recording") -> tuple[str, ...]:
     elif run.witnessed is not None and (alike := coincidences(run.witnessed.totals)):
         pairs = "1 pair" if alike == 1 else f"{alike} pairs"
         found.append(f"the noise of {pairs} of steps has the same sum: noise is used again, in another order")
-    return tuple(found)
+    again = [one for one in found if "noise is used again" in one]
+    return tuple(one for one in found if not (again and one.endswith(SYMPTOMS)))
 
 
 def _explained(run: "Recording", found: Conformance, steps: int, rate: float, stated: float) -> Conformance:
