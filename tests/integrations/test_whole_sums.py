@@ -57,6 +57,11 @@ def cut(parameter: Any) -> None:
     parameter.grad = total + (parameter.grad - total).clamp(-3, 3)  # deviations, of 1
 
 
+def in_half(parameter: Any) -> None:
+    total = parameter.summed_grad.view_as(parameter)
+    parameter.grad = (total.half() + (parameter.grad - total).half()).float()
+
+
 def larger_sum(parameter: Any) -> None:
     parameter.grad = parameter.grad + 0.5 * parameter.summed_grad.view_as(parameter)
 
@@ -120,6 +125,7 @@ FAULTS: dict[str, tuple[Callable[[Training], Training], str]] = {
     "noise of one length": (lambda t: noise_changed(t, of_one_length), "always has the same length"),
     "a little less noise": (lambda t: noise_changed(t, a_little_less), "0.9"),
     "noise that is cut": (lambda t: noise_changed(t, cut), "beyond 3 deviations"),
+    "noise added in half precision": (lambda t: noise_changed(t, in_half), "added in half precision"),
     "weights in a hook": (lambda t: in_a_hook(t, weights), "by something other than the private optimizer"),
     "a list in the state": (lambda t: in_a_hook(t, list_in_state), "the state of the optimizer"),
     "momentum": (lambda t: with_adam(t, other_momentum), "the state of the optimizer"),

@@ -22,12 +22,15 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
+from canaria.training.conformance.halves import Halves
 from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
 from canaria.training.recording import UNITS, Recording
 
 _ATTACH: Final = 0x72656364
+_HALF: Final = 1e-4
+"""Numbers with a wider relative spacing are in half precision themselves."""
 _MISSING: Final = "the recorder did not see the others, so nothing is known about them"
 
 
@@ -92,6 +95,7 @@ class Loop(Recorded):
         self._rounding = 0.0
         self._witnessed: list[Floats] = []
         self._totals: list[Floats] = []
+        self._halves = Halves()
 
     @property
     def steps(self) -> int:
@@ -217,7 +221,10 @@ class Loop(Recorded):
         noise = [one - more / self._clip for one, more in zip(left, added, strict=True)]
         self._totals.append(np.array([float(one.sum()) for one in noise])[self._laid.roles.whole])
         largest = max((float(np.abs(one).max(initial=0.0)) for one in own), default=0.0)
-        self._note_noise(noise, own, spacing(noisy_sum) * largest / self._clip)
+        fine = spacing(noisy_sum)
+        self._note_noise(noise, own, fine * largest / self._clip)
+        if self._halves.open and fine < _HALF:
+            self._halves.add(np.concatenate([one.reshape(-1) for one in noisy]), self._clip * _rms(noise))
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
@@ -253,7 +260,7 @@ class Loop(Recorded):
         clipped = too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()
         return Recording(
             findings=counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
-            + Findings(contradictions=(*clipped, *beside)),
+            + Findings(contradictions=(*clipped, *beside, *self._halves.contradictions())),
             design=self._design,
             bits=self._bits.copy(),
             steps=self.steps,
@@ -267,3 +274,7 @@ class Loop(Recorded):
             rows=self._rows,
             **seen,
         )
+
+
+def _rms(arrays: list[Floats]) -> float:
+    return float(np.sqrt(np.mean(np.concatenate([np.square(one).reshape(-1) for one in arrays]))))

@@ -9,11 +9,14 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria.integrations.opacus._places import FINE
+from canaria.training.conformance.halves import Halves
 from canaria.training.conformance.residuals import EDGES, beside_the_noise
 from canaria.training.findings import Findings
 
 _MOST: Final = 2**18
 """Weights of a parameter. A copy of all would need as much memory as the model."""
+_FEW: Final = 4096
+"""The numbers of a parameter in which half precision is looked for."""
 _FIRST: Final = 64
 _ONE_OF: Final = 64
 """All of the first steps are read, and one in 64 later ones, since each reading takes some twenty calls."""
@@ -30,6 +33,7 @@ class Residuals:
         self._edges = torch.tensor(EDGES, device=optimizer.params[0].device)[:, None]
         self._seen: list[Tensor] = []
         self._steps = 0
+        self._halves = Halves()
 
     @property
     def due(self) -> bool:
@@ -40,6 +44,13 @@ class Residuals:
         """Call this when the clipped sum is complete."""
         due, self._steps = self.due, self._steps + 1
         self._before = self._flat("summed_grad") if due and self._parameters else None
+
+    def before_scaling(self, deviation: float) -> None:
+        """Call this when the gradient is the noisy sum; noise has this deviation."""
+        if not (self._before is not None and self._halves.open):
+            return
+        held = [p.grad.detach().reshape(-1)[:_FEW] for p in self._parameters if p.grad is not None]
+        self._halves.add(torch.cat(held).double().cpu().numpy(), deviation)
 
     def after_noise(self, scale: float, deviation: float) -> None:
         """Call this when the gradient is the noisy sum divided by `scale`; noise has this deviation."""
@@ -68,10 +79,11 @@ class Residuals:
 
     def findings(self, names: Sequence[str]) -> Findings:
         """What is wrong with the noise; `names` are those of the optimizer's parameters."""
+        halves = Findings(contradictions=self._halves.contradictions())
         if not self._seen:
-            return Findings()
+            return halves
         seen = torch.stack(self._seen).double().cpu().numpy()
         read = {id(parameter) for parameter in self._parameters}
         names = [name for name, one in zip(names, self._optimizer.params, strict=True) if id(one) in read]
         found = beside_the_noise(seen, np.array(self._sizes, dtype=np.float64), names)
-        return Findings(contradictions=found)
+        return halves + Findings(contradictions=found)

@@ -233,6 +233,7 @@ class Steps:
         Those in effect while noise is added may be wrong, and later hooks may change them for the next step.
         """
         self._now = self.settings.now()
+        self.residuals.before_scaling(self._now.noise * self._clip_norm)
 
     def _before_step_hook(self) -> None:
         """Read the gradient before a hook of the program may change it, unless processes add theirs later.
