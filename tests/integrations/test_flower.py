@@ -190,6 +190,15 @@ class TestStrategies:
         audit = seen(private(), Federation(NODES, alike, reach=lambda number: NODES - 3 * (number % 2)))
         assert "a client weighed up to 1.43 times" in audit.recording().contradictions[0]
 
+    def test_a_client_that_replies_again_is_reported(self) -> None:
+        class Retrying(Federation):
+            def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
+                asked = list(messages)
+                return super().send_and_receive([*asked, *asked[:1]])
+
+        audit = seen(private(clients=NODES + 1), Retrying(NODES, alike))
+        assert "a client replied 2 times in a round" in audit.recording().contradictions[0]
+
     def test_large_weights_in_single_precision_do_not_blur_what_is_read(self) -> None:
         """A mean of single precision would be off by more than the noise: canaries make it one of double."""
         audit = seen(private(), arrays=initial(scale=1e5))

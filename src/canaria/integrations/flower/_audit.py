@@ -1,6 +1,7 @@
 """An audited strategy: canary clients join the replies of a round, and the noisy mean is read."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -67,6 +68,7 @@ class Audit(flower.Strategy, Recorded):
         self._recorder: Recorder | None = None
         self._drawn: list[Contribution] | None = None
         self._heaviest, self._weighted_by, self._most_sampled = 0.0, "", 0.0
+        self._most_replies = 0
         self._longest = 0.0
         self._ended = ""
 
@@ -117,6 +119,9 @@ class Audit(flower.Strategy, Recorded):
         if mean is None:
             return None, metrics
         self._heaviest = max(self._heaviest, self._stated.clients * max(weights) / sum(weights))
+        # In simulations that make messages by hand, they come from nobody.
+        senders = Counter(reply.metadata.src_node_id for reply in received if reply.metadata.src_node_id)
+        self._most_replies = max([self._most_replies, *senders.values()])
         noisy = {name: array.numpy() - self._current[name] for name, array in mean.items()}
         self._read(self._recorder, joined, noisy)
         self._drawn = None
@@ -262,6 +267,11 @@ class Audit(flower.Strategy, Recorded):
             found.append(
                 f"a client weighed up to {self._heaviest:.3g} times what the noise is made for: the mean is "
                 f"weighted by {self._weighted_by!r}, or fewer clients replied than num_sampled_clients says"
+            )
+        if self._most_replies > 1:
+            found.append(
+                f"a client replied {self._most_replies} times in a round, and each reply moves the mean: "
+                "noise is made for one"
             )
         if self._longest > _MORE:
             found.append(

@@ -101,7 +101,6 @@ def attach(
     clippers = clippers_of(optimizer, [model])
     if model is not None and not clippers and clips_by_ghost(optimizer):
         raise InputError("model must be the one that make_private returned, which clips by ghost clipping")
-    stated = None if noise_multiplier is None else checks.nonnegative("noise_multiplier", noise_multiplier)
     seed = int(seeds.generator(rng, _ATTACH).integers(2**62))
     if not claimed.is_poisson:
         claimed = replace(claimed, batches=batches_of(data_loader))
@@ -113,7 +112,7 @@ def attach(
         sampling=claimed,
         clippers=clippers,
         model=model,
-        noise_multiplier=stated,
+        noise_multiplier=noise_multiplier and checks.nonnegative("noise_multiplier", noise_multiplier),
         on_error=on_error,
         begun=begun,
         changes_weights=changes_weights,

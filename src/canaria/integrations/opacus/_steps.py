@@ -102,10 +102,9 @@ class Steps:
             stretches=None if self.ranks is None else self.ranks.stretches,
         )
         self.watched: Watched | None = None
-        self.ended = self.failed = ""
+        self.ended, self.failed, self._clip_norm = "", "", 0.0
         self.begun = self._waits = False
         self._seen: Callable[[], None] | None = None
-        self._clip_norm = 0.0
         # torch calls the hooks of an optimizer twice if its step calls that of its base class, and the
         # program has an optimizer of that class as well. Only the outer call counts.
         self._depth = 0

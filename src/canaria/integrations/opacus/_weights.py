@@ -23,8 +23,8 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 
 from canaria.integrations.opacus._head import CanaryEmbedding
+from canaria.integrations.opacus._hooks import Others
 from canaria.integrations.opacus._internals import local_part
-from canaria.integrations.opacus._others import Others
 from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.conformance.names import numbered
 from canaria.training.findings import Findings
