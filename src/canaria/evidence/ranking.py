@@ -2,7 +2,7 @@
 
 import bisect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -218,8 +218,12 @@ class Ranking(Evidence):
         # A is at least the tail of any single look, so no walk is needed to keep this claim.
         if self._smallest_tail(point.epsilon) > level:
             return False
-        bounds = self.closer(point)
-        return next(high <= level for low, high in bounds if low > level or high <= level)
+        for low, high in self.closer(point):
+            if high <= level:
+                return True
+            if low > level:
+                return False
+        raise AssertionError("the last bounds are equal")
 
     def closer(self, claim: ApproximateDP, rough: bool = True) -> Iterator[tuple[float, float]]:
         """Bounds (low, high) on the p-value, ever closer, at last equal; see `_enclosures`."""
@@ -230,15 +234,21 @@ class Ranking(Evidence):
         """Settle claims by the chances at single looks, with and without flips; the cheapest bounds first."""
         # A is at least every single tail, so a claim whose smallest tail is above the level is kept.
         end = bisect.bisect_left(epsilons, True, key=lambda claim: self._smallest_tail(claim) > level)
-        done = 0
-        for refuted, at_once in ((clearly_refuted, 64), (surely_refuted, 8)):
-            while done < end:
-                some = epsilons[done : min(done + at_once, end)]
-                first = refuted(self.counts, self.grid, some, self._budget(some, delta), level)
-                done += len(first) if first.all() else int(first.argmin())
-                if not first.all():
-                    break
+        # Claims are in order: the refuted ones come first. A sharper test goes on where a cheap one stopped.
+        done = self._refuted_by(clearly_refuted, epsilons[:end], delta, level, at_once=64)
+        done += self._refuted_by(surely_refuted, epsilons[done:end], delta, level, at_once=8)
         return np.repeat(np.array([1, 0, -1], dtype=np.int8), [done, end - done, len(epsilons) - end])
+
+    def _refuted_by(
+        self, test: Callable[..., Hits], epsilons: Floats, delta: float, level: float, *, at_once: int
+    ) -> int:
+        """How many of the first claims this test refutes, up to the first that it does not."""
+        for done in range(0, len(epsilons), at_once):
+            some = epsilons[done : done + at_once]
+            refuted = test(self.counts, self.grid, some, self._budget(some, delta), level)
+            if not refuted.all():
+                return done + int(refuted.argmin())
+        return len(epsilons)
 
     def boundary(self, claim: ApproximateDP) -> Integers:
         """The first count at each look that is as extreme as the counts; above the look if there is none."""

@@ -50,7 +50,8 @@ class Recording(Recorded):
         sample_rate: The stated sampling rate, per batch.
         sampling: The stated sampling.
         noise_multiplier: The stated noise multiplier. If it changes, the root mean square over the steps.
-        injection: How the canaries were injected: "rows", "sum", "head", "clients" or "clipped clients".
+        injection: How the canaries were injected: "rows", "sum", "head", "gradients", "clients" or "clipped
+            clients".
         seed: The seed of the audit.
         layers: The number of coordinates in each parameter that carries canaries; only for the conformance
             test.

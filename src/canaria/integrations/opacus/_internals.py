@@ -39,6 +39,8 @@ GRADIENT: Final = "grad"
 """The attribute with the gradient that the wrapped optimizer will use."""
 CALLS: Final = "canaria_calls"
 """The attribute of a method inserted by an audit that holds the method it calls."""
+WITHOUT_NOISE: Final = (CLIPPED_SUM, "grad_sample", "_norm_sample")
+"""What Opacus keeps of gradients without noise, beside a parameter."""
 _GRADIENTS: Final = (GRADIENT, "grad_sample", CLIPPED_SUM)
 """The attributes of a parameter that hold gradients: torch's, those of rows, and the clipped sum."""
 _ADAPTED: Final = ("max_grad_norm", "noise_multiplier", "_adjusted_noise_multiplier")

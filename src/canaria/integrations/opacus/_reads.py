@@ -6,9 +6,9 @@ import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
+from canaria.integrations.opacus._internals import WITHOUT_NOISE
 from canaria.training.findings import Findings
 
-_BEFORE_NOISE: Final = ("summed_grad", "grad_sample", "_norm_sample")
 _FIRST, _ONE_OF = 16, 32
 """The first steps are looked at, then one of this many: it takes a call for each parameter."""
 _PROPERTIES: Final = ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "is_sparse", "layout")
@@ -53,7 +53,7 @@ class Reads:
         if self.first or (step > _FIRST and step % _ONE_OF):
             return
         for parameter in self._optimizer.params:
-            for name in _BEFORE_NOISE:
+            for name in WITHOUT_NOISE:
                 value = getattr(parameter, name, None)
                 if type(value) is Tensor:  # not of a tensor that is spread over processes
                     self._held.append((parameter, name, value))

@@ -15,7 +15,7 @@ doubts, not contradictions.
 """
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import torch
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from canaria.integrations.opacus._head import CanaryEmbedding
 from canaria.integrations.opacus._hooks import Others
 from canaria.integrations.opacus._internals import local_part
+from canaria.integrations.opacus._items import leaves
 from canaria.integrations.opacus._versions import GhostClipper
 from canaria.training.conformance.names import numbered
 from canaria.training.findings import Findings
@@ -141,7 +142,8 @@ class Weights:
         """
         if self._steps > _FIRST:
             return None
-        return sum(int(checksum(one)) for one in tensors_in(self._optimizer.state))
+        held = leaves(self._optimizer.state)
+        return sum(int(checksum(one)) for one in held if isinstance(one, Tensor))
 
     def _gradients_now(self, step: int) -> list[int]:
         """A checksum of the gradients; on a GPU, after the first steps, torch's version counters.
@@ -318,18 +320,6 @@ def module_of(model: nn.Module | GhostClipper) -> nn.Module:
 def checksum(values: Tensor) -> Tensor:
     """The sum of the bits of the local part of the values, on their device."""
     return _bits(values).sum(dtype=torch.int64)
-
-
-def tensors_in(state: object) -> Iterator[Tensor]:
-    """The tensors in nested dicts and lists."""
-    if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, Mapping):
-        for part in state.values():
-            yield from tensors_in(part)
-    elif isinstance(state, list | tuple):
-        for part in state:
-            yield from tensors_in(part)
 
 
 def gradients_of(optimizer: DPOptimizer) -> list[Tensor]:

@@ -35,9 +35,12 @@ class Halves:
     def add(self, noisy: Floats, deviation: float) -> None:
         """Add the noisy sums of a step, before any scaling; their noise has this deviation."""
         values = noisy[noisy != 0]
+        self.open = len(values) > 0 and deviation > 0 and bool(np.isfinite(values).all())
+        if not self.open:
+            return
         fractions = np.frexp(values)[0]
         bits = next((bits for bits in _BITS if not (fractions * 2.0**bits % 1).any()), 0)
-        self.open = bits > 0 and len(values) > 0 and deviation > 0
+        self.open = bits > 0
         if self.open:
             unit = 2.0 ** np.floor(np.log2(deviation))
             small = values[np.abs(values) < _SMALL * unit]
