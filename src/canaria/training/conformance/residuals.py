@@ -31,6 +31,7 @@ _LITTLE: Final = 0.005
 """A smaller lack of noise, as a share, may come from a generator that is normal only nearly."""
 _FEWER: Final = 0.25
 """The same for the numbers beyond an edge. A discrete normal law with steps of a tenth may have 0.19 less."""
+_THE_NOISE: Final = "the noise"
 AT_ALL_WEIGHTS: Final = "seen at all weights"
 _CUT: Final = "it is cut off, or not normal, and protects less"
 _SCALED: Final = "noise was scaled by its own norm or deviation"
@@ -77,6 +78,11 @@ def beside_the_noise(steps: Floats, sizes: Floats, names: Sequence[str]) -> tupl
     return (*_along(along, lengths, sizes), *(little or _cut(beyond, sizes.sum())), *_same(lengths, sizes))
 
 
+def is_size_alone(message: str) -> bool:
+    """Whether a message is that all noise is too small, but as it should be otherwise."""
+    return message.startswith(f"{_THE_NOISE} is only ")
+
+
 def _along(along: Floats, lengths: Floats, sizes: Floats) -> tuple[str, ...]:
     """A sum that comes out larger than it was."""
     deviations = np.sqrt(lengths.sum(axis=1) / sizes.sum())
@@ -113,7 +119,7 @@ def _too_little(lengths: Floats, sizes: Floats, number: Integers, names: Sequenc
     ratio = math.sqrt(ratios[step, parameter])
     where = f" in {names[parameter]}" if parameter < len(sizes) else ""
     when = f" of step {number[step]}" if step < len(lengths) else ""
-    return (f"the noise{where}{when} is only {ratio:.3g} times what was stated, {AT_ALL_WEIGHTS}",)
+    return (f"{_THE_NOISE}{where}{when} is only {ratio:.3g} times what was stated, {AT_ALL_WEIGHTS}",)
 
 
 def _cut(beyond: Floats, weights: float) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from canaria.claims import Claim
 from canaria.rules import Matched
 from canaria.training.canaries.designs import Dirac
 from canaria.training.conformance.measured import Squares, squares_of
+from canaria.training.conformance.residuals import is_size_alone
 from canaria.training.conformance.tested import certain_faults, tested_at
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def weight_of(recording: "Recording", noise: float, confidence: float) -> tuple[
 
 def objection_to(recording: "Recording") -> str:
     """The evidence against Gaussian, independent noise and the stated sampling; empty if there is none."""
-    if faults := certain_faults(recording):
+    # Noise of another size is no objection: the size is what is measured.
+    if faults := [one for one in certain_faults(recording) if not is_size_alone(one)]:
         return f"training was not what was stated: {'; '.join(faults)}"
     if recording.findings.doubts:
         return "; ".join(recording.findings.doubts)
