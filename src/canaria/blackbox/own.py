@@ -92,7 +92,7 @@ def own_tokens(model: Any, count: int, length: int = 32, *, size: float = 10.0, 
 
     checks.integer("count", count, 1)
     checks.integer("length", length, 2)
-    if model.get_output_embeddings() is None:
+    if model.get_output_embeddings() is None or model.config.is_encoder_decoder:
         raise InputError("model must have an output layer over tokens, as causal language models do")
     known = model.get_input_embeddings().weight.shape[0]
     model.resize_token_embeddings(known + count, mean_resizing=False)

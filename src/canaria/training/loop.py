@@ -95,7 +95,7 @@ class Loop(Recorded):
         self._rounding = 0.0
         self._witnessed: list[Floats] = []
         self._totals: list[Floats] = []
-        self._halves = Halves()
+        self._halves = [Halves() for _ in self._leaves.shapes]
 
     @property
     def steps(self) -> int:
@@ -223,8 +223,9 @@ class Loop(Recorded):
         largest = max((float(np.abs(one).max(initial=0.0)) for one in own), default=0.0)
         fine = spacing(noisy_sum)
         self._note_noise(noise, own, fine * largest / self._clip)
-        if self._halves.open and fine < _HALF:
-            self._halves.add(np.concatenate([one.reshape(-1) for one in noisy]), self._clip * _rms(noise))
+        if fine < _HALF and len(self._witnessed) <= FIRST:
+            for halves, one, added_noise in zip(self._halves, noisy, noise, strict=True):
+                halves.add(one, self._clip * _rms(added_noise))
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
@@ -258,9 +259,10 @@ class Loop(Recorded):
         weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
         # Each of these would show the same fault of the clipper, the first most clearly.
         clipped = too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()
+        in_halves = dict.fromkeys(said for one in self._halves for said in one.contradictions())
         return Recording(
             findings=counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
-            + Findings(contradictions=(*clipped, *beside, *self._halves.contradictions())),
+            + Findings(contradictions=(*clipped, *beside, *in_halves)),
             design=self._design,
             bits=self._bits.copy(),
             steps=self.steps,
@@ -276,5 +278,5 @@ class Loop(Recorded):
         )
 
 
-def _rms(arrays: list[Floats]) -> float:
-    return float(np.sqrt(np.mean(np.concatenate([np.square(one).reshape(-1) for one in arrays]))))
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(np.square(values)))) if values.size else 0.0

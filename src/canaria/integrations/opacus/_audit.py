@@ -158,7 +158,10 @@ class Audit(Recorded):
             found += steps.ranks.findings(self.draws.excuse())
         found += Findings(contradictions=self.draws.contradictions()) + self._clipping()
         names = names_of(self.optimizer, self._given.model)
-        found += steps.weights.findings() + steps.residuals.findings(names)
+        beside = steps.residuals.findings(names)
+        if self._given.changes_weights:  # as clipping the noisy gradient does, which changes its law
+            beside = Findings(doubts=beside.contradictions)
+        found += steps.weights.findings() + beside
         return found + steps.ghost_sums.findings(names) + steps.reads.findings()
 
     def _clipping(self) -> Findings:

@@ -128,7 +128,8 @@ class Others:
     """
 
     def __init__(self, optimizer: DPOptimizer, watched: Iterable[Tensor]) -> None:
-        _wrapped.add(optimizer.original_optimizer)
+        self._own = optimizer.original_optimizer
+        _wrapped.add(self._own)
         self._watched = {id(parameter) for parameter in watched}
         self._steps = self._waiting = 0
         # torch keeps the hook for good: it must not keep the audit.
@@ -136,6 +137,7 @@ class Others:
         self._handle = torch_optimizer.register_optimizer_step_post_hook(
             lambda other, *_: None if (one := own()) is None else one._count(other)
         )
+        weakref.finalize(self, self._handle.remove)
 
     def _count(self, other: Any) -> None:
         if isinstance(other, DPOptimizer) or other in _wrapped:
@@ -148,7 +150,8 @@ class Others:
         self._steps, self._waiting = self._steps + self._waiting, 0
 
     def undo(self) -> None:
-        """Stop counting."""
+        """Stop counting. What the optimizer does from now on is not private as far as an audit knows."""
+        _wrapped.discard(self._own)
         self._handle.remove()
 
     def findings(self) -> Findings:

@@ -15,6 +15,8 @@ from canaria.training.findings import Findings
 
 _MOST: Final = 2**18
 """Weights of a parameter. A copy of all would need as much memory as the model."""
+_LOOKED_AT: Final = 16
+"""Half precision is looked for in this many steps, since each number is fetched from the device."""
 _FEW: Final = 4096
 """The numbers of a parameter in which half precision is looked for."""
 _FIRST: Final = 64
@@ -33,7 +35,7 @@ class Residuals:
         self._edges = torch.tensor(EDGES, device=optimizer.params[0].device)[:, None]
         self._seen: list[Tensor] = []
         self._steps = 0
-        self._halves = Halves()
+        self._halves = [Halves() for _ in self._parameters]
 
     @property
     def due(self) -> bool:
@@ -47,10 +49,12 @@ class Residuals:
 
     def before_scaling(self, deviation: float) -> None:
         """Call this when the gradient is the noisy sum; noise has this deviation."""
-        if not (self._before is not None and self._halves.open):
+        if self._before is None or self._steps > _LOOKED_AT:
             return
-        held = [p.grad.detach().reshape(-1)[:_FEW] for p in self._parameters if p.grad is not None]
-        self._halves.add(torch.cat(held).double().cpu().numpy(), deviation)
+        for halves, parameter in zip(self._halves, self._parameters, strict=True):
+            if parameter.grad is not None:
+                few = parameter.grad.detach().reshape(-1)[:_FEW]
+                halves.add(few.double().cpu().numpy(), deviation)
 
     def after_noise(self, scale: float, deviation: float) -> None:
         """Call this when the gradient is the noisy sum divided by `scale`; noise has this deviation."""
@@ -79,7 +83,8 @@ class Residuals:
 
     def findings(self, names: Sequence[str]) -> Findings:
         """What is wrong with the noise; `names` are those of the optimizer's parameters."""
-        halves = Findings(contradictions=self._halves.contradictions())
+        said = dict.fromkeys(said for one in self._halves for said in one.contradictions())
+        halves = Findings(contradictions=tuple(said))
         if not self._seen:
             return halves
         seen = torch.stack(self._seen).double().cpu().numpy()

@@ -53,7 +53,8 @@ def false_claims(run: "Recording", claim: Claim | None, delta: float) -> tuple[s
 def epsilon_as_made(run: "Recording", delta: float) -> float:
     """The epsilon of the steps as they were made, rounded down, if each step does what it states."""
     if run.account is None or not run.sampling.is_poisson:
-        return 0.0 if run.noise_changes else _least(run.promise_of(run.noise_multiplier), delta)
+        noise = min(max(run.noise_multiplier, _LEAST), _MOST)
+        return 0.0 if run.noise_changes else _least(run.promise_of(noise), delta)
     runs = sorted(run.account.merged())
     if runs[0][0] == 0:
         return math.inf
