@@ -28,13 +28,19 @@ def test_correct_training_passes(assert_private_training: Any, injection: str) -
     assert assert_private_training(audit.recording(), claimed, DELTA, conformance=False).epsilon <= claimed
 
 
-def test_half_of_the_noise_fails_by_conformance_alone() -> None:
-    audit, _ = audited("sum", canaries=500, steps=50, sigma=SIGMA / 2, stated=SIGMA)
+def test_other_noise_fails_by_conformance_alone() -> None:
+    audit, _ = audited("sum", canaries=500, steps=50, sigma=1.5 * SIGMA, stated=SIGMA)
     with pytest.raises(
-        AssertionError, match=r"is not refuted(.|\n)*NOT match what was stated: noise multiplier 1\.2"
+        AssertionError, match=r"is not refuted(.|\n)*NOT match what was stated: noise multiplier 3\.6"
     ):
         assert_private_training(audit, 4.0, DELTA)
     assert_private_training(audit, 4.0, DELTA, conformance=False)
+
+
+def test_half_of_the_noise_fails_without_conformance_too() -> None:
+    audit, _ = audited("sum", canaries=500, steps=50, sigma=SIGMA / 2, stated=SIGMA)
+    with pytest.raises(AssertionError, match=r"the noise is only 0\.499 times"):
+        assert_private_training(audit, 4.0, DELTA, conformance=False)
 
 
 def test_no_noise_fails_by_the_bound() -> None:
