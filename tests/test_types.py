@@ -7,7 +7,7 @@ from typing import Final
 import canaria
 
 SOURCE = Path(canaria.__file__).parent
-MOST: Final = 165
+MOST: Final = 172
 """How many parameters may be `Any`. Frames of pandas, which is optional, and batches of any framework are."""
 
 

@@ -74,6 +74,13 @@ def row_counts(base: list[Numbers], other: Numbers, first: int, second: int) -> 
     found = {name for name, value in other.items() if value == second and _AN_ATTRIBUTE.search(name)}
     found = {name for name in found if all(one.get(name) == first for one in base)}
     means = {f"mean of {any_place(name)}" for name in found}
+    # So is a mean that moves as the number of rows does, as of noisy counts that add up to it.
+    means |= {
+        name
+        for name, value in other.items()
+        if name.startswith("mean of ")
+        and all(math.isclose(value * first, one.get(name, math.nan) * second) for one in base)
+    }
     last = re.compile(rf"\[{first}[],]") if found else re.compile(r"$.")
     return (
         found | means | {name for name in other if last.search(name) and not any(name in one for one in base)}
