@@ -405,7 +405,7 @@ def expected(content: str, separator: str) -> object:
         _, *rows = filter(None, csv.reader(io.StringIO(content, newline=""), delimiter=separator, skipinitialspace=True, strict=True))  # fmt: skip
         for row in rows:
             score, word, _ = row + [""] * (3 - len(row))
-            assert NUMBER.fullmatch(score.strip(" \t"))  # a no-break space is not a blank
+            assert NUMBER.fullmatch(score.strip(" \t\v\f"))  # a no-break space is not a blank
             assert math.isfinite(float(score))
             scores.append(float(score))
             included.append(way.read(word))

@@ -22,7 +22,7 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
-from canaria.training.conformance.halves import Halves
+from canaria.training.conformance.halves import Halves, contradictions
 from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
@@ -259,7 +259,7 @@ class Loop(Recorded):
         weighed = dict(zip(self._leaves.in_messages, self._weighed.tolist(), strict=True))
         # Each of these would show the same fault of the clipper, the first most clearly.
         clipped = too_heavy_in(weighed) or clipped_apart(self._whole) or self._faults or ()
-        in_halves = dict.fromkeys(said for one in self._halves for said in one.contradictions())
+        in_halves = contradictions(self._halves)
         return Recording(
             findings=counted(self.steps, self._planned, _MISSING, unfinished=unfinished)
             + Findings(contradictions=(*clipped, *beside, *in_halves)),

@@ -1,6 +1,10 @@
-"""What each of the first steps adds to the clipped sum, as rows of `beside_the_noise`."""
+"""What each of the first steps adds to the clipped sum, as rows of `beside_the_noise`.
+
+A row ends with the first noisy numbers of each parameter, which show noise that was added in half precision.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +12,12 @@ import numpy as np
 from jax import Array
 
 from canaria.training.conformance.coincidences import FIRST
+from canaria.training.conformance.halves import Halves, contradictions
 from canaria.training.conformance.residuals import EDGES, FACTS, beside_the_noise
 from canaria.training.findings import Findings
+
+_FEW: Final = 128
+"""The noisy numbers of a parameter and step. 1 in 40 is so small that it shows; see `Halves`."""
 
 
 class Residuals:
@@ -33,7 +41,7 @@ class Residuals:
 
     def begin(self) -> Array:
         """The array before the first step."""
-        return jnp.zeros((self._steps, FACTS + len(self._sizes)))
+        return jnp.zeros((self._steps, FACTS + len(self._sizes) * (1 + _FEW)))
 
     def add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
         """Add the row of the step at this place."""
@@ -50,11 +58,16 @@ class Residuals:
 
     def findings(self, seen: Array, made: int) -> Findings:
         """What is wrong with the noise of the steps that were made."""
-        return Findings(
-            contradictions=beside_the_noise(np.asarray(seen, np.float64)[:made], self._sizes, self._names)
-        )
+        facts, noisy = np.split(np.asarray(seen, np.float64)[:made], [FACTS + len(self._sizes)], axis=1)
+        halves = [Halves() for _ in self._names]
+        for step in noisy:
+            for one, numbers in zip(halves, np.split(step, len(halves)), strict=True):
+                one.add(numbers, self._deviation)
+        found = beside_the_noise(facts, self._sizes, self._names) + contradictions(halves)
+        return Findings(contradictions=found)
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
+        first = jnp.concatenate([_first(one) for one in noisy])
         spacings = [jnp.float32(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
         # Squares of many numbers in half precision would add up to a few values only.
         noisy, clean = ([one.astype(jnp.float32) for one in some] for some in (noisy, clean))
@@ -70,4 +83,10 @@ class Residuals:
             sum((abs(one) > edge).sum() + (abs(one) >= edge).sum() for one in noise) / 2 for edge in EDGES
         ]
         row = [along / jnp.maximum(whole, 1e-37), largest / self._deviation, *beyond, *lengths]
-        return jnp.stack(row).astype(jnp.float32)
+        return jnp.concatenate([jnp.stack(row).astype(jnp.float32), first])
+
+
+def _first(noisy: Array) -> Array:
+    """The first numbers of an array, then zeros; only zeros if it comes in half precision itself."""
+    few = noisy.reshape(-1)[:_FEW] * (noisy.dtype in (jnp.float32, jnp.float64))
+    return jnp.pad(few.astype(jnp.float32), (0, _FEW - len(few)))

@@ -20,7 +20,7 @@ _LONGER: Final = 4
 """Steps are buffered this many times longer than specified, since adding them takes a call per sum."""
 _MOST_HELD: Final = 2**26
 """Upper limit for the numbers in that longer buffer."""
-_FIRST, _ONE_OF = 64, 4
+_FIRST, _ONE_OF = 64, 32
 """Parameter noise is summed in all of this many steps, then in one of every `_ONE_OF` steps at random."""
 
 

@@ -9,7 +9,7 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor
 
 from canaria.integrations.opacus._places import FINE
-from canaria.training.conformance.halves import Halves
+from canaria.training.conformance.halves import Halves, contradictions
 from canaria.training.conformance.residuals import EDGES, beside_the_noise
 from canaria.training.findings import Findings
 
@@ -83,8 +83,7 @@ class Residuals:
 
     def findings(self, names: Sequence[str]) -> Findings:
         """What is wrong with the noise; `names` are those of the optimizer's parameters."""
-        said = dict.fromkeys(said for one in self._halves for said in one.contradictions())
-        halves = Findings(contradictions=tuple(said))
+        halves = Findings(contradictions=contradictions(self._halves))
         if not self._seen:
             return halves
         seen = torch.stack(self._seen).double().cpu().numpy()

@@ -7,6 +7,7 @@ numbers lie: that is no fault either. Where sums are several times the noise, sm
 to tell.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -51,13 +52,17 @@ class Halves:
         self._small += len(small)
         self._on_grid += int((small % 2.0 ** (unit - bits - 1) == 0).sum())
 
-    def contradictions(self) -> tuple[str, ...]:
-        """The fault, if it is clear."""
+    def clear(self) -> bool:
+        """Whether it is clear that noise was added in half precision."""
         chance = float(stats.binom.sf(self._on_grid - 1, self._small, _BY_CHANCE))
         # With larger steps only, as those of float16 below 2^-14, nothing is known.
-        if self._coarse > 0 or chance >= _CHANCE or self._on_grid > _ALL * self._small:
-            return ()
-        return (
-            "noise was added in half precision, so the last digits of a noisy sum show what it was added to, "
-            "which leaks without limit: draw and add noise in single precision, and round afterwards",
-        )
+        return self._coarse <= 0 and chance < _CHANCE and self._on_grid <= _ALL * self._small
+
+
+def contradictions(parameters: Iterable[Halves]) -> tuple[str, ...]:
+    """The fault, if it is clear in one of the parameters."""
+    told = (
+        "noise was added in half precision, so the last digits of a noisy sum show what it was added to, "
+        "which leaks without limit: draw and add noise in single precision, and round afterwards"
+    )
+    return (told,) * any(one.clear() for one in parameters)

@@ -81,15 +81,17 @@ def certain_faults(run: "Recording") -> tuple[str, ...]:
     noises = [] if run.account is None else [noise for noise, *_ in run.account.to_list()]
     if run.noise_multiplier > 0 and 0 in noises:
         found.append("the noise multiplier was 0 in a step, so ε is unbounded: add noise in every step")
+    reused = []
     if run.witnessed is not None and (alike := coincidences(run.witnessed.firsts)):
         pairs = "1 pair of noise tensors begins" if alike == 1 else f"{alike} pairs of noise tensors begin"
         why = "noise is used again, or its generator is seeded from few seeds"
-        found.append(f"{pairs} with the same values: {why}")
+        reused.append(f"{pairs} with the same values: {why}")
     elif run.witnessed is not None and (alike := coincidences(run.witnessed.totals)):
         pairs = "1 pair" if alike == 1 else f"{alike} pairs"
-        found.append(f"the noise of {pairs} of steps has the same sum: noise is used again, in another order")
-    again = [one for one in found if "noise is used again" in one]
-    return tuple(one for one in found if not (again and one.endswith(SYMPTOMS)))
+        reused.append(f"the noise of {pairs} of steps has one sum: noise is used again, in another order")
+    if reused:
+        found = [one for one in found if not one.endswith(SYMPTOMS)]
+    return (*found, *reused)
 
 
 def _explained(run: "Recording", found: Conformance, steps: int, rate: float, stated: float) -> Conformance:
