@@ -59,14 +59,14 @@ def test_noise_that_is_added_in_half_precision_is_found(kind: jnp.dtype, added_i
         sample_rate=0.1,
         clip_norm=1.0,
         canaries=500,
-        steps=20,
+        steps=40,
         rng=0,
     )
     grads, update = jnp.sin(jnp.arange(2000.0)) / 2, jax.jit(audit.privatizer.update)
     state = audit.privatizer.init(grads)
-    for _ in range(20):
+    for _ in range(40):
         _, state = update(grads, state)
-    report = str(audit.report(state, claimed=dpsgd_epsilon(1.0, 1e-5, 20, 0.1), delta=1e-5))
+    report = str(audit.report(state, claimed=dpsgd_epsilon(1.0, 1e-5, 40, 0.1), delta=1e-5))
     assert ("noise was added in half precision" in report) == added_in_half
 
 

@@ -4,6 +4,7 @@ No framework is needed. Arrays may be NumPy's, torch's or JAX's; parameters are 
 dict of them.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from canaria.training.clipper import Clipper, Row
 from canaria.training.conformance.accounts import counted
 from canaria.training.conformance.clipping import clipped_apart, too_heavy_in
 from canaria.training.conformance.coincidences import FIRST
-from canaria.training.conformance.halves import Halves, contradictions
+from canaria.training.conformance.halves import Halves, contradictions, steps_of
 from canaria.training.findings import Findings
 from canaria.training.leaves import Leaves, at, spacing
 from canaria.training.recorded import Recorded
@@ -92,7 +93,7 @@ class Loop(Recorded):
         self._clipped = 0
         self._held: list[Floats] = []
         self._sums_of_first: list[Floats] = []
-        self._rounding = 0.0
+        self._rounding, self._spacing = 0.0, [1.0, math.inf]
         self._witnessed: list[Floats] = []
         self._totals: list[Floats] = []
         self._halves = [Halves() for _ in self._leaves.shapes]
@@ -217,6 +218,9 @@ class Loop(Recorded):
         if len(self._sums_of_first) < FIRST:
             self._sums_of_first.append(at(own, self._laid.witnesses) / self._clip)
             self._rounding = max(self._rounding, spacing(noisy_sum))
+            # Numbers may be in a precision that their type does not tell, such as after rounding.
+            steps = zip(*map(steps_of, noisy), strict=True)
+            self._spacing = [min(before, *some) for before, some in zip(self._spacing, steps, strict=True)]
         # Less the canaries, which `left` still holds, what is left is the noise alone.
         noise = [one - more / self._clip for one, more in zip(left, added, strict=True)]
         self._totals.append(np.array([float(one.sum()) for one in noise])[self._laid.roles.whole])
@@ -224,8 +228,8 @@ class Loop(Recorded):
         fine = spacing(noisy_sum)
         self._note_noise(noise, own, fine * largest / self._clip)
         if fine < _HALF and len(self._witnessed) <= FIRST:
-            for halves, one, added_noise in zip(self._halves, noisy, noise, strict=True):
-                halves.add(one, self._clip * _rms(added_noise))
+            for halves, one, only in zip(self._halves, noisy, noise, strict=True):
+                halves.add(one, one - self._clip * only, self._clip * _rms(only))
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:

@@ -107,7 +107,9 @@ class Recorder(Loop):
             witnessed = Seen.of(values, np.array(self._totals) / noise, self._laid.roles)
             first = np.array(self._sums_of_first) / noise
             rng = np.random.default_rng(derived(self.seed, TIES))
-            fine = usable(values[: len(first)], first, self._rounding, self._laid.roles, rng)
+            relative, absolute = self._spacing
+            rounding = max(self._rounding, relative), absolute / (self._clip * noise)
+            fine = usable(values[: len(first)], first, rounding, self._laid.roles, rng)
             witnessed = witnessed._replace(fine=fine)
         return self._recorded(
             unfinished,

@@ -31,7 +31,7 @@ def seen(seed: int, *, spread: float, noise: type = np.float32, divisor: float =
     added = np.float32(noise(rng.normal(size=sums.shape)))
     gradient = np.float32((sums + added) / np.float32(divisor))
     values = np.float64(np.float32(gradient * np.float32(divisor)) - sums)
-    return usable(values, np.float64(sums), float(np.finfo(np.float32).eps), roles(), rng)
+    return usable(values, np.float64(sums), (float(np.finfo(np.float32).eps), 0.0), roles(), rng)
 
 
 def test_near_ties_are_as_many_as_chance_makes() -> None:

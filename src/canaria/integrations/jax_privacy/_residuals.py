@@ -1,6 +1,7 @@
 """What each of the first steps adds to the clipped sum, as rows of `beside_the_noise`.
 
-A row ends with the first noisy numbers of each parameter, which show noise that was added in half precision.
+A row ends with the first numbers of each parameter, with noise and without it, which show noise that was
+added in half precision.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from canaria.training.conformance.halves import Halves, contradictions
 from canaria.training.conformance.residuals import EDGES, FACTS, beside_the_noise
 from canaria.training.findings import Findings
 
-_FEW: Final = 128
+_FEW: Final = 256
 """The noisy numbers of a parameter and step. 1 in 40 is so small that it shows; see `Halves`."""
 
 
@@ -41,7 +42,7 @@ class Residuals:
 
     def begin(self) -> Array:
         """The array before the first step."""
-        return jnp.zeros((self._steps, FACTS + len(self._sizes) * (1 + _FEW)))
+        return jnp.zeros((self._steps, FACTS + len(self._sizes) * (1 + 2 * _FEW)))
 
     def add(self, seen: Array, place: Array, noisy: list[Array], clean: list[Array]) -> Array:
         """Add the row of the step at this place."""
@@ -58,16 +59,16 @@ class Residuals:
 
     def findings(self, seen: Array, made: int) -> Findings:
         """What is wrong with the noise of the steps that were made."""
-        facts, noisy = np.split(np.asarray(seen, np.float64)[:made], [FACTS + len(self._sizes)], axis=1)
+        facts, first = np.split(np.asarray(seen, np.float64)[:made], [FACTS + len(self._sizes)], axis=1)
         halves = [Halves() for _ in self._names]
-        for step in noisy:
-            for one, numbers in zip(halves, np.split(step, len(halves)), strict=True):
-                one.add(numbers, self._deviation)
+        for step in first.reshape(len(first), 2, len(halves), _FEW):
+            for one, noisy, clean in zip(halves, *step, strict=True):
+                one.add(noisy, clean, self._deviation)
         found = beside_the_noise(facts, self._sizes, self._names) + contradictions(halves)
         return Findings(contradictions=found)
 
     def _row(self, noisy: list[Array], clean: list[Array]) -> Array:
-        first = jnp.concatenate([_first(one) for one in noisy])
+        first = jnp.concatenate([_first(one) for one in (*noisy, *clean)])
         spacings = [jnp.float32(jnp.finfo(one.dtype).eps) for one in clean]  # type: ignore[no-untyped-call]
         # Squares of many numbers in half precision would add up to a few values only.
         noisy, clean = ([one.astype(jnp.float32) for one in some] for some in (noisy, clean))
@@ -86,7 +87,7 @@ class Residuals:
         return jnp.concatenate([jnp.stack(row).astype(jnp.float32), first])
 
 
-def _first(noisy: Array) -> Array:
+def _first(values: Array) -> Array:
     """The first numbers of an array, then zeros; only zeros if it comes in half precision itself."""
-    few = noisy.reshape(-1)[:_FEW] * (noisy.dtype in (jnp.float32, jnp.float64))
+    few = values.reshape(-1)[:_FEW] * (values.dtype in (jnp.float32, jnp.float64))
     return jnp.pad(few.astype(jnp.float32), (0, _FEW - len(few)))

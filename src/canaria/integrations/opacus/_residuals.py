@@ -51,10 +51,12 @@ class Residuals:
         """Call this when the gradient is the noisy sum; noise has this deviation."""
         if self._before is None or self._steps > _LOOKED_AT:
             return
-        for halves, parameter in zip(self._halves, self._parameters, strict=True):
+        before = torch.split(self._before, self._sizes)
+        for halves, parameter, clean in zip(self._halves, self._parameters, before, strict=True):
             if parameter.grad is not None:
-                few = parameter.grad.detach().reshape(-1)[:_FEW]
-                halves.add(few.double().cpu().numpy(), deviation)
+                noisy = parameter.grad.detach().reshape(-1)[:_FEW]
+                few = torch.stack([noisy, clean[:_FEW]]).double().cpu().numpy()
+                halves.add(few[0], few[1], deviation)
 
     def after_noise(self, scale: float, deviation: float) -> None:
         """Call this when the gradient is the noisy sum divided by `scale`; noise has this deviation."""

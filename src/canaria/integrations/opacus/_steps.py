@@ -368,7 +368,7 @@ class Steps:
         kind = self._optimizer.params[0].dtype
         spacing = torch.finfo(kind if kind in FINE else torch.float32).eps
         rng = np.random.default_rng(derived(self.seed, TIES))
-        return usable(values[: len(sums)], sums, spacing, self.injection.places.roles, rng)
+        return usable(values[: len(sums)], sums, (spacing, 0.0), self.injection.places.roles, rng)
 
     def state_dict(self) -> dict[str, Any]:
         """The state to save in a checkpoint. It contains the seed of the hidden bits."""

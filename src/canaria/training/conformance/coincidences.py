@@ -52,15 +52,18 @@ class Ties(NamedTuple):
     p_value: float
 
 
-def usable(values: Floats, sums: Floats, rounding: float, roles: Roles, rng: np.random.Generator) -> Floats:
+def usable(
+    values: Floats, sums: Floats, rounding: tuple[float, float], roles: Roles, rng: np.random.Generator
+) -> Floats:
     """The witness values that are fine enough for the test of near ties, as (value, spacing) rows.
 
     `values` are the noise at witnesses in the first steps, and `sums` what it was added to, in units of the
-    stated noise. `rounding` is the relative spacing of numbers in the precision of the sums.
+    stated noise. `rounding` is the spacing of numbers in the precision of the sums: relative to a number, and
+    the least, in units of the stated noise.
     """
     values, sums = (part[:, roles.shaped].ravel() for part in (values, sums))
     # A noisy sum is rounded twice: when noise is added, and when it is divided by the batch size.
-    spacing = 2 * rounding * (np.abs(sums) + np.abs(values))
+    spacing = np.maximum(2 * rounding[0] * (np.abs(sums) + np.abs(values)), rounding[1])
     best = np.argsort(spacing, kind="stable")[:_MOST]
     best = best[spacing[best] <= _WIDEST]
     shifted = values[best] + spacing[best] * (rng.random(len(best)) - 0.5)

@@ -1,10 +1,11 @@
 """Noise that was added in half precision, though sums come in single: it shows what it was added to.
 
-The noise z and the sum y are rounded to p bits, and so is y + z. Where y + z is much smaller than z, nothing
-is rounded away, so y + z lies on the coarse grid of z. A noisy sum that was rounded afterwards, which needs
-no privacy, is as fine there as its own size permits. On a grid of equal steps, as of discrete noise, all
-numbers lie: that is no fault either. Where sums are several times the noise, small numbers are too few
-to tell.
+The noise z and the sum y are rounded to p bits, and so is y + z. Where y + z is much smaller than y and z,
+nothing is rounded away, so it lies on their coarse grid. Where y is small, z is small too, and the grid is
+fine. A noisy sum that was rounded afterwards, which needs no privacy, is as fine as its own size permits,
+whatever y is. The same holds for discrete noise, where all numbers are on a grid, and for sums of rounded
+parts of which each has its noise, as of several workers. So small noisy sums must be on the grid as often
+where y is large as where it is small. Where sums are several times the noise, small numbers are too few.
 """
 
 from collections.abc import Iterable
@@ -13,50 +14,67 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from canaria._core.arrays import Floats
+from canaria._core.arrays import Floats, Integers
 
 _MOST_BITS: Final = 11
 """The bits of a number in float16; one in bfloat16 has 8."""
 _SMALL: Final = 2.0**-5
-"""Noisy sums below this many deviations are small. Rounded afterwards, they have steps of 2^-(p + 5)."""
-_BY_CHANCE: Final = 1 / 16
-"""So this share of them, at most, is on a grid of 2^-(p + 1), which holds noise above a quarter deviation."""
-_ALL: Final = 0.98
-"""A larger share means that the noise has no finer numbers, as discrete noise has none."""
-_CHANCE: Final = 1e-9
+"""Noisy sums below this many deviations are small."""
+_QUIET: Final = 1 / 8
+"""Clean sums below this many deviations are small. A grid of 2^-(p + 1) holds all noise above a quarter."""
+_CHANCE: Final = 1e-7
 
 
 class Halves:
     """Counts how many small noisy sums of a parameter are on the grid of the noise, if in half precision."""
 
     def __init__(self) -> None:
-        self._small = self._on_grid = 0
-        # The finest step of all numbers over that of small ones that were rounded afterwards, as a logarithm.
-        self._coarse = np.inf
+        self._all, self._on_grid = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
-    def add(self, noisy: Floats, deviation: float) -> None:
-        """Add the noisy sums of a step, before any scaling; their noise has this deviation."""
-        values = np.abs(noisy[noisy != 0])
+    def add(self, noisy: Floats, clean: Floats, deviation: float) -> None:
+        """Add the sums of a step with noise, before any scaling, and without it; noise has this deviation."""
+        added = noisy != 0
+        values, sums = np.abs(noisy[added]), np.abs(clean[added])
         if len(values) == 0 or not (deviation > 0 and np.isfinite(values).all()):
             return
-        fractions, exponents = np.frexp(values)
-        if (fractions * 2.0**_MOST_BITS % 1).any():
-            return  # single precision
-        # The lowest bit of a whole number n is n & -n.
-        whole = (fractions * 2.0**_MOST_BITS).astype(np.int64)
-        lowest = np.log2(whole & -whole) - _MOST_BITS
+        lowest, exponents = _lowest_bits(values)
         bits, finest = -lowest.min(), (exponents + lowest).min()
+        if bits > _MOST_BITS:
+            return
         unit = np.floor(np.log2(deviation))
-        self._coarse = min(self._coarse, finest - (unit - bits - 5))
-        small = values[values < _SMALL * 2.0**unit]
-        self._small += len(small)
-        self._on_grid += int((small % 2.0 ** (unit - bits - 1) == 0).sum())
+        # Rounded afterwards, small sums have finer steps than the grid, unless float16 has none below 2^-24.
+        if finest > unit - bits - 5:
+            return
+        small, quiet = values < _SMALL * deviation, sums < _QUIET * 2.0**unit
+        on_grid = values % 2.0 ** (unit - bits - 1) == 0
+        for place, where in enumerate((small & ~quiet, small & quiet)):
+            self._all[place] += where.sum()
+            self._on_grid[place] += on_grid[where].sum()
 
     def clear(self) -> bool:
         """Whether it is clear that noise was added in half precision."""
-        chance = float(stats.binom.sf(self._on_grid - 1, self._small, _BY_CHANCE))
-        # With larger steps only, as those of float16 below 2^-14, nothing is known.
-        return self._coarse <= 0 and chance < _CHANCE and self._on_grid <= _ALL * self._small
+        # If those on the grid are chosen at random among all, this many are not near large sums.
+        chance = stats.hypergeom.sf(self._on_grid[0] - 1, self._all.sum(), self._on_grid.sum(), self._all[0])
+        return bool(chance < _CHANCE)
+
+
+def steps_of(values: Floats) -> tuple[float, float]:
+    """The steps in which these numbers are written, relative and absolute; 1 and inf for zeros.
+
+    >>> steps_of(np.array([0.0, 0.75, -4.0]))
+    (0.5, 0.25)
+    """
+    some = np.abs(values[(values != 0) & np.isfinite(values)])
+    lowest, exponents = _lowest_bits(some)
+    relative, absolute = lowest.min(initial=-1.0) + 1, (exponents + lowest).min(initial=np.inf)
+    return float(2.0**relative), float(2.0**absolute)
+
+
+def _lowest_bits(values: Floats) -> tuple[Floats, Integers]:
+    """Where the last bit of each fraction is, as a logarithm, and the exponent of each number."""
+    fractions, exponents = np.frexp(values)
+    whole = (fractions * 2.0**53).astype(np.int64)
+    return np.log2(whole & -whole) - 53, exponents  # the lowest bit of a whole number n is n & -n
 
 
 def contradictions(parameters: Iterable[Halves]) -> tuple[str, ...]:
