@@ -117,6 +117,16 @@ def test_a_stored_shape_is_the_number_of_rows() -> None:
     assert check_release(lambda data, rng: {"rows": len(data)}, ROWS, epsilon=1.0, rng=0).answer == "refuted"
 
 
+def test_a_stored_number_of_rows_hides_nothing_beside_it() -> None:
+    """Two numbers with a lot of noise each, which is gone from their mean with the number of rows."""
+
+    def fit(data: np.ndarray, rng: np.random.Generator) -> Any:
+        noise = rng.laplace(scale=1000)
+        return SimpleNamespace(info=[float(len(data)), float(np.nansum(data)) + noise, -noise])
+
+    assert check_release(fit, ROWS, epsilon=1.0, rng=0).answer == "refuted"
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_categories_stay_categories(ordered: bool) -> None:
     """A histogram over the public categories of a type, at its exact epsilon. False-alarm rate 1e-2."""

@@ -6,6 +6,7 @@ tossed for these runs, so they are no evidence, and nothing that is seen here ca
 
 import math
 import re
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,8 @@ Numbers = dict[str, float]
 
 _ALIKE: Final = 1e-9
 """Numbers within this relative distance are equal: the order of a sum changes it by less."""
+_SINGLE: Final = 3e-7
+"""The same for sums of numbers in single precision."""
 _BY_CHANCE: Final = 4.0
 """With other randomness, the number that moves most moves by about this many times its own spread."""
 _SHRUNK: Final = 0.4
@@ -73,15 +76,26 @@ def row_counts(base: list[Numbers], other: Numbers, first: int, second: int) -> 
         return set()
     found = {name for name, value in other.items() if value == second and _AN_ATTRIBUTE.search(name)}
     found = {name for name in found if all(one.get(name) == first for one in base)}
-    means = {f"mean of {any_place(name)}" for name in found}
-    # So is a mean that moves as the number of rows does, as of noisy counts that add up to it.
-    means |= {
+    means = {
         name
-        for name, value in other.items()
+        for name in other
         if name.startswith("mean of ")
-        and all(math.isclose(value * first, one.get(name, math.nan) * second) for one in base)
+        and _follows(name, [one.get(name, math.nan) for one in base], other, found, first, second)
     }
     last = re.compile(rf"\[{first}[],]") if found else re.compile(r"$.")
     return (
         found | means | {name for name in other if last.search(name) and not any(name in one for one in base)}
+    )
+
+
+def _follows(
+    name: str, before: list[float], other: Numbers, found: set[str], first: int, second: int
+) -> bool:
+    """Whether a mean moves as the number of rows does: of counts that add up to it, or beside constants."""
+    close = partial(math.isclose, rel_tol=_SINGLE)
+    where, after = name.removeprefix("mean of "), other[name]
+    share = sum(any_place(one) == where for one in found) / sum(any_place(one) == where for one in other)
+    return all(
+        close(after * first, mean * second) or close(after - share * second, mean - share * first)
+        for mean in before
     )

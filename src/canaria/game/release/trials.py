@@ -93,6 +93,7 @@ class Check:
     best: Trial | None = None
     refused: dict[str, list[str]] = field(default_factory=dict)
     sizes: set[str] = field(default_factory=set)
+    _others: set[str] = field(default_factory=set)
     _confidences: list[float] = field(default_factory=list)
     _hits: list[bool] = field(default_factory=list)
 
@@ -121,11 +122,19 @@ class Check:
                 self.refused.setdefault(answer, []).append(pair.words)
                 continue
             if len(pair.first()) >= len(data):  # among few rows, other numbers equal their number by chance
-                self.sizes |= row_counts(base, other, len(pair.first()), len(pair.second()))
+                self._note_sizes(base, other, len(pair.first()), len(pair.second()))
             ratio, ranks = moved([self._counted(pair, one) for one in base], self._counted(pair, other))
             hint = promised(ratio, same_randomness=repeats)
             self.tried.append(Trial(pair=pair, hint=hint, learner=Learner(ranks=ranks)))
         self.run.limit = math.inf
+
+    def _note_sizes(self, base: list[Numbers], other: Numbers, first: int, second: int) -> None:
+        """Note the numbers that are the number of rows. A mean must be so beside every neighbour."""
+        if first == second:
+            return
+        found = row_counts(base, other, first, second)
+        self._others |= {name for name in other if name.startswith("mean of ")} - found
+        self.sizes = (self.sizes | found) - self._others
 
     def _require_working(self, data: Callable[[], Any], seeds: Sequence[np.random.SeedSequence]) -> None:
         """Check that the function does not always raise an error on the data themselves."""
