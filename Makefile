@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INPUTS ?= 20000
 
-.PHONY: demo browser test test-all test-full durations lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-correlated bench-curves bench-shares bench-files bench-report bench-release bench figures pictures gallery wild notebooks validity fuzz docs wheel clean
+.PHONY: demo browser test test-all test-full durations lint format bench-bounds bench-games bench-dpsgd bench-training bench-lora bench-correlated bench-curves bench-shares bench-files bench-report bench-release bench-finished bench figures pictures gallery wild notebooks validity fuzz docs wheel clean
 
 demo: .venv/installed  ## two real audits, printed and reported
 	$(BIN)/canaria demo
@@ -67,6 +67,9 @@ bench-report: .venv/installed-test-all  ## processor time of a report on three r
 
 bench-release: .venv/installed-test-all  ## milliseconds that a check of a release adds to each run
 	$(BIN)/python benchmarks/release.py
+
+bench-finished:  ## what the finished model shows of canaries with weights of their own; on a GPU machine with opacus, transformers and peft
+	$(BIN)/python benchmarks/finished.py --write
 
 bench: .venv/installed-test-all  ## ours and every peer: how fast, how tight, how valid, into benchmarks/RESULTS.md; an hour
 	cd benchmarks && ../$(BIN)/python -m side_by_side

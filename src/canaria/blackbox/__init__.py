@@ -4,7 +4,7 @@ The audit needs only the training data set and the trained model, or the table t
 """
 
 from canaria.blackbox.gate import Gate, split
-from canaria.blackbox.own import own_columns, own_tokens
+from canaria.blackbox.own import own_columns, own_tokens, own_units
 from canaria.blackbox.plant import Planted, plant
 from canaria.blackbox.tables import own_values, table_scores
 
@@ -13,6 +13,7 @@ __all__ = [
     "Planted",
     "own_columns",
     "own_tokens",
+    "own_units",
     "own_values",
     "plant",
     "split",

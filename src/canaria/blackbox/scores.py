@@ -35,30 +35,42 @@ def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool =
     return np.asarray(logs[np.arange(len(columns)), columns])
 
 
-def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike, *, centred: bool = False) -> Floats:
+def margin_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
     """The logit of the label minus the largest logit of the other classes.
 
     Args:
         logits: One row per canary and one column per class.
         labels: The label of each canary, as the index of a column.
-        centred: Whether to subtract the mean score of the canaries with the same label. A model may favour a
-            class, which says nothing about single canaries.
 
     Example:
         >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0]).tolist()
         [1.5, -3.0]
-        >>> margin_scores([[2.0, 0.5], [0.0, 3.0]], [0, 0], centred=True).tolist()
-        [2.25, -2.25]
     """
     table, columns = _checked(logits, labels)
     rows = np.arange(len(columns))
     others = table.copy()
     others[rows, columns] = -np.inf
-    margins = np.asarray(table[rows, columns] - others.max(axis=1))
-    if not centred:
-        return margins
+    return np.asarray(table[rows, columns] - others.max(axis=1))
+
+
+def logit_scores(logits: npt.ArrayLike, labels: npt.ArrayLike) -> Floats:
+    """The logit of the label minus the mean of all, less the average of that for canaries with this label.
+
+    It is for canaries that are alike but for weights of their own. A model may favour a class for all of
+    them, which says nothing about a single one. A loss saturates where a logit does not.
+
+    Args:
+        logits: One row per canary and one column per class.
+        labels: The label of each canary, as the index of a column.
+
+    Example:
+        >>> logit_scores([[2.0, 0.0], [0.0, 3.0], [1.0, 3.0]], [0, 0, 1]).tolist()
+        [1.25, -1.25, 0.0]
+    """
+    table, columns = _checked(logits, labels)
+    above = table[np.arange(len(columns)), columns] - table.mean(axis=1)
     counts = np.maximum(np.bincount(columns), 1)
-    return margins - (np.bincount(columns, weights=margins) / counts)[columns]
+    return np.asarray(above - (np.bincount(columns, weights=above) / counts)[columns])
 
 
 def token_scores(model: Any, tokens: npt.ArrayLike, *, at_once: int = 64) -> Floats:
