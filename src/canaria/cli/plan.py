@@ -29,6 +29,9 @@ def plan(
         list[float] | None,
         typer.Option(metavar="FACTOR", help="Also predict for noise / FACTOR; repeatable."),
     ] = None,
+    black_box: Annotated[
+        bool, typer.Option("--black-box", help="Only the finished model is seen; canaries have own weights.")
+    ] = False,
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
@@ -57,5 +60,6 @@ def plan(
             confidence=confidence,
             rule=Matched(DpSgdFamily(steps, sample_rate), confidence) if matched else parse_rule(rule),
             too_small=TOO_SMALL if too_small is None else tuple(too_small),
+            black_box=black_box,
         )
     typer.echo(json.dumps(made.to_dict(), allow_nan=False) if as_json else str(made))

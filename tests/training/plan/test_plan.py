@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from canaria import InputError, lower_bound, plan
 from canaria.claims import ApproximateDP, DpSgd
@@ -25,8 +25,8 @@ from canaria.training.canaries.designs import Dirac, hidden_bits
 from canaria.training.conformance.sums import Stated, of_dirac
 from canaria.training.plan import Choice, Expected, Plan, expected_bound, planned_rule, refutation_power
 from canaria.training.plan import _law as laws
-from canaria.training.plan._expected import CAREFUL
-from canaria.training.plan._law import games, law_of_losses
+from canaria.training.plan._expected import CAREFUL, checked_audit
+from canaria.training.plan._law import games, law_of_losses, law_of_sums
 from canaria.training.plan._verdicts import Verdicts
 from canaria.training.recording import Recording
 
@@ -96,6 +96,44 @@ def test_one_full_batch_step_is_a_gaussian_shift(sigma: float) -> None:
     ranks = (np.arange(len(outputs)) + 0.5) / len(outputs)
     assert np.abs(mixture - ranks).max() < 2e-4
     assert law.accuracy(1.0) == pytest.approx(special.ndtr(0.5 / sigma), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "training", [dpsgd(40, 0.5, 2.0), dpsgd(300, 0.05, 0.9), dpsgd(60, 1.0, 5.0)], ids=str
+)
+@pytest.mark.parametrize("too_small", [1.0, 3.0])
+def test_the_law_of_sums_is_that_of_simulated_ones(training: DpSgd, too_small: float) -> None:
+    """Losses are the likelihood ratios of a sum over all steps; false-alarm rate 1e-4 for each case."""
+    law, rng, count = law_of_sums(training, too_small), np.random.default_rng(0), 20_000
+    bits = rng.integers(0, 2, count)
+    taken = rng.binomial(training.steps, training.sample_rate, count) * bits
+    scale = math.sqrt(training.steps) * training.noise_multiplier
+    sums = taken + rng.normal(scale=scale / too_small, size=count)
+    times = np.arange(training.steps + 1)
+    likely = stats.binom.pmf(times, training.steps, training.sample_rate)
+    densities = np.exp(-0.5 * ((sums[:, None] - times) / scale) ** 2) @ likely
+    losses = np.log(densities) + 0.5 * (sums / scale) ** 2
+    assert stats.ks_2samp(losses, law.losses).pvalue > 1e-4
+    included = 1 - law.below[0]
+    where = np.clip(np.searchsorted(law.losses, losses), 0, len(included) - 1)
+    expected, spread = included[where].sum(), np.sqrt((included[where] * (1 - included[where])).sum())
+    assert abs(bits.sum() - expected) < 4 * spread
+
+
+@pytest.mark.parametrize(
+    ("training", "share"), [(dpsgd(300, 0.05, 0.7), 0.9), (dpsgd(50, 1.0, 8.0), 1.0)], ids=str
+)
+def test_the_finished_model_shows_less_unless_every_step_has_all_rows(training: DpSgd, share: float) -> None:
+    whole = checked_audit(training, 300, 1, 1e-5, 0.95, None)
+    bounds = [replace(whole, final=final).expected(CAREFUL).mean for final in (True, False)]
+    assert 0 < bounds[0] <= share * bounds[1] * 1.02
+
+
+def test_a_plan_for_the_finished_model_says_so() -> None:
+    planned = str(plan(4.0, 1e-5, 50, 1.0, canaries=100, too_small=(), black_box=True))
+    assert "with weights of their own, seen in the finished model" in planned
+    assert "conformance" not in planned
+    assert "per coordinate" not in planned
 
 
 @pytest.mark.parametrize(
@@ -438,6 +476,7 @@ def test_a_plan_is_the_same_every_time() -> None:
             "rule must be Ranked(), Around(k), Soft() or Matched(...) for a plan, got Surest(k=10)",
         ),
         ({"rule": Around(1001)}, "k must be an integer between 1 and canaries = 1000, got 1001"),
+        ({"black_box": True, "coordinates": 10}, "canaries must have weights of their own"),
         ({"too_small": (0.5,)}, "too_small must be between 1 and 1000, got 0.5"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

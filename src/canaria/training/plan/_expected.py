@@ -15,7 +15,7 @@ from canaria.evidence import Evidence
 from canaria.mechanisms.correlated import Correlated
 from canaria.rules import Around, Matched, Ranked, Soft
 from canaria.training.plan._around import suited
-from canaria.training.plan._law import Law, games, law_of_losses
+from canaria.training.plan._law import Law, games, law_of_losses, law_of_sums
 from canaria.training.plan._verdicts import Verdicts
 
 LARGEST: Final = 1_000_000
@@ -62,7 +62,10 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedAudit:
-    """An audit that could be run: its training, its canaries, and the test of its claims."""
+    """An audit that could be run: its training, its canaries, and the test of its claims.
+
+    It sees all steps, or only the `final` model.
+    """
 
     training: DpSgd | Correlated
     canaries: int
@@ -70,6 +73,7 @@ class PlannedAudit:
     delta: float
     level: float
     rule: Rule
+    final: bool = False
 
     @property
     def dpsgd(self) -> DpSgd:
@@ -97,6 +101,8 @@ class PlannedAudit:
 
     def law(self, too_small: float = 1.0) -> Law:
         """The law of its losses; if coordinates cannot be equally full, all are treated as full."""
+        if self.final:
+            return _sums(self.dpsgd, too_small)
         return _law(self.training, -(-self.canaries // self.coordinates), too_small)
 
     @property
@@ -122,7 +128,7 @@ class PlannedAudit:
             yield self.rule(game.losses, ties).reveal(game.bits)
 
 
-_law = lru_cache(maxsize=32)(law_of_losses)
+_law, _sums = lru_cache(maxsize=32)(law_of_losses), lru_cache(maxsize=32)(law_of_sums)
 
 
 def expected_bound(

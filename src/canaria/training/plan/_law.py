@@ -13,6 +13,9 @@ one instead, and the rows are shifted and scaled to their exact means and varian
 sampling error of 65,536 rows, and it touches the law of the loss alone: how many canaries are included,
 given a row, is Bayes' rule, exact.
 
+If only the finished model is seen, all that it can show of a canary is y, the sum of the y_t: the weights of
+a canary of its own have moved by it. The law of y is a mixture of T + 1 normal laws.
+
 Of training with correlated noise, losses are drawn from the mechanism itself, 131,072 of them; again the bit
 given what was released is Bayes' rule, by the loss for the actual noise.
 """
@@ -24,7 +27,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft, special
+from scipy import fft, special, stats
 
 from canaria._core import binomial
 from canaria._core.arrays import Bits, Floats, Integers
@@ -46,6 +49,8 @@ weighs nothing, and a cell is about 1/4,700 of one."""
 _VALUES: Final = 100_001
 """Values of y at which a term is computed, 9 standard deviations of the noise to both sides: what lies beyond
 has a probability of 1e-19, and the trapezoidal rule is exact to rounding for densities that end at 0."""
+_FINE: Final = 50
+"""Numbers of steps that differ by less than the noise over this are counted as one."""
 _QUANTILES: Final = 20_001
 """Values of y between which its quantiles are interpolated: a thousandth of the noise apart."""
 _RARE: Final = 2.0
@@ -94,6 +99,34 @@ def law_of_losses(training: DpSgd | Correlated, per_coordinate: int, too_small: 
     if per_coordinate == 1:
         return _law_of_one(training, actual)
     return _law_of_several(training, actual, per_coordinate)
+
+
+def law_of_sums(stated: DpSgd, too_small: float = 1.0) -> Law:
+    """The law of the losses by y alone, for one canary to a coordinate."""
+    steps, rate = stated.steps, stated.sample_rate
+    spread = math.sqrt(steps * rate * (1 - rate))
+    noise = stated.noise_multiplier * math.sqrt(steps)
+    reach = 9 * (spread + noise)
+    values = np.linspace(-reach, steps * rate + reach, _QUANTILES)
+    # How often a canary takes part, in cells that are narrow beside the noise.
+    low, high = (steps * rate + side * 9 * spread for side in (-1, 1))
+    times = np.arange(max(0, math.floor(low)), min(steps, math.ceil(high)) + 1)
+    cells = np.array_split(times, min(len(times), math.ceil(len(times) * _FINE * too_small / noise)))
+    law = [(stats.binom.logpmf(cell, steps, rate), cell.mean()) for cell in cells]
+
+    def densities(deviation: float) -> tuple[Floats, Floats]:
+        """The logarithms of the densities of y, but for a constant, without the canary and with it."""
+        with_canary = np.full(len(values), -np.inf)
+        for mass, middle in law:
+            term = special.logsumexp(mass) - 0.5 * ((values - middle) / deviation) ** 2
+            with_canary = np.logaddexp(with_canary, term)
+        return -0.5 * (values / deviation) ** 2, with_canary
+
+    without, included = densities(noise)
+    losses = included - without
+    without, included = densities(max(noise / too_small, LEAST_NOISE))
+    rows = _equally_likely(np.exp(without) + np.exp(included), _ROWS)
+    return Law(1, losses[rows], special.expit(without - included)[rows][None].astype(np.float32))
 
 
 def games(law: Law, canaries: int, audits: int, rng: np.random.Generator) -> Iterator[Game]:

@@ -54,6 +54,7 @@ def plan(
     confidence: float = 0.95,
     rule: object = None,
     too_small: tuple[float, ...] = TOO_SMALL,
+    black_box: bool = False,
 ) -> Plan:
     """Plan the audit of a training run that claims (epsilon, delta)-DP.
 
@@ -76,6 +77,8 @@ def plan(
         rule: `Ranked()` (the default), `Around(k)`, `Soft()`, or `Matched` with the family of this training.
             Audits of other sizes are planned with a k as many times the one that suits them.
         too_small: Factors by which the noise may be smaller than stated, each between 1 and 1000.
+        black_box: Whether only the finished model is seen. The plan is then for canaries with weights of
+            their own, which show most; see `canaria.blackbox`.
 
     Raises:
         InputError: If both `canaries` and `coordinates` are given, or if training with this noise multiplier
@@ -98,7 +101,12 @@ def plan(
     if noise is None:
         noise = dpsgd_noise_multiplier(claimed, delta, steps, sample_rate)
     training = DpSgd(steps=steps, sample_rate=sample_rate, noise_multiplier=noise)
-    audit = checked_audit(training, count, crowd, delta, confidence, rule)
+    audit = replace(checked_audit(training, count, crowd, delta, confidence, rule), final=black_box)
+    if black_box and (crowd > 1 or coordinates is not None):
+        raise InputError(
+            "canaries must have weights of their own where only the finished model is seen: leave "
+            "out per_coordinate and coordinates"
+        )
     if noise_multiplier is not None:
         _require_kept(audit, claimed)
     return _made(audit, coordinates, per_coordinate is None, claimed, factors, float(confidence))
@@ -121,7 +129,8 @@ def _made(
         advised = max(elements, key=lambda choice: choice.expected.mean).per_coordinate
         audit = _crowded(audit, advised, coordinates) if open_ else audit
     main = _choice(audit, claimed, factor, COMPARED)
-    elements = elements or _elements(audit, None, claimed, factor, main)
+    if not (elements or audit.final):
+        elements = _elements(audit, None, claimed, factor, main)
     others = [replace(audit, rule=rule) for rule in _others(audit)]
     faults = tuple(_fault((audit, *others), claimed, tried) for tried in factors)
     growth = [main, *(_choice(larger, claimed, factor) for larger in _larger_and_smaller(audit))]
@@ -135,6 +144,7 @@ def _made(
         coordinates=audit.coordinates,
         coordinates_given=coordinates is not None,
         rule=audit.named,
+        black_box=audit.final,
     )
     return Plan(
         audit=settings,

@@ -111,6 +111,7 @@ class AuditSettings:
         coordinates: The number of coordinates with canaries.
         coordinates_given: Whether the number of coordinates was given.
         rule: The rule of the audit.
+        black_box: Whether only the finished model is seen.
 
     Example:
         ```python
@@ -130,6 +131,7 @@ class AuditSettings:
     coordinates: int
     coordinates_given: bool
     rule: str
+    black_box: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +213,11 @@ class Plan:
     @property
     def _title(self) -> str:
         audit = self.audit
+        placed = f"{audit.per_coordinate} per coordinate"
+        if audit.black_box:
+            placed = "with weights of their own, seen in the finished model"
         return (
-            f"Plan: {audit.canaries} canaries, {audit.per_coordinate} per coordinate, in DP-SGD of "
+            f"Plan: {audit.canaries} canaries, {placed}, in DP-SGD of "
             f"{audit.steps} steps, sample rate {audit.sample_rate:g}, noise {audit.noise_multiplier:.4g}"
         )
 
@@ -230,7 +235,7 @@ class Plan:
                 "expected", f"epsilon >= {self.expected} by {audit.rule}, if training keeps the claim{alone}"
             ),
             _Part("rules", f"{self._rules_in_words()}; choose before you look", (("rule", "bound"), *means)),
-            self._elements_in_words(),
+            *self._elements_in_words(),
             *self._growth_in_words(),
             *self._faults_in_words(),
         ]
@@ -242,7 +247,9 @@ class Plan:
             return f"{self.best_rule} is expected to be best"
         return f"{self.best_rule} gives the largest bounds, {strongest} finds the most faults"
 
-    def _elements_in_words(self) -> _Part:
+    def _elements_in_words(self) -> list[_Part]:
+        if not self.elements:
+            return []
         fixed = f"{self.audit.canaries} canaries in all"
         advice = "1 per coordinate is best; use more only if coordinates are scarce"
         if self.audit.coordinates_given:
@@ -253,7 +260,7 @@ class Plan:
             if powers[strongest] > powers[self.advised]:
                 advice += f", {strongest} the most power"
         row = ("per coordinate", *(f"{one.per_coordinate}" for one in self.elements))
-        return _Part("elements", f"with {fixed}: {advice}", (row, *self._rows(self.elements)))
+        return [_Part("elements", f"with {fixed}: {advice}", (row, *self._rows(self.elements)))]
 
     def _growth_in_words(self) -> list[_Part]:
         passed = f"{100 * (1 - self.audit.confidence):.3g}%"
@@ -292,9 +299,10 @@ class Plan:
         return f"{found}, if the model has some hundred weights without canaries"
 
     def _faults_in_words(self) -> list[_Part]:
-        conformance = _Part("conformance", self._half_the_noise_seen())
+        # Conformance is tested step by step, which a finished model does not show.
+        conformance = [] if self.audit.black_box else [_Part("conformance", self._half_the_noise_seen())]
         if not self.faults:
-            return [conformance]
+            return conformance
         found = f"no noise down to 1 / {LARGEST_FACTOR:g} of what is stated is refuted by {self.audit.rule}"
         if self.refuted_from is not None:
             found = f"noise {self.refuted_from:.2g} times too small is refuted by {self.audit.rule}"
@@ -309,7 +317,7 @@ class Plan:
         rows += [("its epsilon", *epsilons)] if epsilons else []
         for rule in self.rules:
             rows.append((f"{rule} refutes", *(f"{100 * fault.power[rule]:.0f}%" for fault in self.faults)))
-        return [_Part("faults", found, tuple(rows)), conformance]
+        return [_Part("faults", found, tuple(rows)), *conformance]
 
 
 def _surely_smaller(ratio: float, freedom: float, needed: float) -> bool:
