@@ -258,6 +258,7 @@ def main() -> None:
         "",
         "## Only the finished model (`make bench-finished`)",
         "",
+        "<!-- --8<-- [start:finished] -->",
         f"{CANARIES:,} canaries, δ = {DELTA:g}, mean over seeds with its standard error; ε is what the "
         "accountant promises. Quality on unseen rows with canaries, and without.",
         "",
@@ -270,7 +271,7 @@ def main() -> None:
                 lines.append(row(case, options.seeds, options.pictures, pool))
                 print(lines[-1], flush=True)
     if options.write:
-        write(MARK, [*lines, ""])
+        write(MARK, [*lines, "<!-- --8<-- [end:finished] -->", ""])
 
 
 if __name__ == "__main__":

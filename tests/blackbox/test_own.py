@@ -1,5 +1,6 @@
 """Canaries with weights of their own: what they are, and that bounds from the finished model are valid."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,16 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from canaria import plant
+from canaria import audit_scores, plant
 from canaria._core.errors import InputError
 from canaria.blackbox import own_columns, own_tokens, own_units
-from canaria.blackbox.scores import logit_scores, margin_scores, token_scores
+from canaria.blackbox.scores import (
+    logit_scores,
+    margin_scores,
+    quantile_scores,
+    token_scores,
+    weight_scores,
+)
 from canaria.claims import DpSgd, GaussianDP
 
 DELTA = 1e-5
@@ -266,6 +273,36 @@ def test_models_with_own_weights_are_not_over_claimed(audited: Any, audits: int)
         shown.append(planted.bound(scores, DELTA, rng=0, family="gaussian").epsilon)
     assert stats.binom.sf(np.sum(np.array(shown) > truth) - 1, audits, 0.05) > 1e-4
     assert np.mean(shown) > 0.25 * truth
+
+
+def test_changes_of_weights_show_as_much_as_answers() -> None:
+    """Of canaries with own units, by the gradient of each at the weights before training."""
+    rng = np.random.default_rng(0)
+    model, (rows, labels) = own_units(small(), (1, 14, 14), 300, rng=0)
+    planted = plant((rng.random((30, 1, 14, 14)), rng.integers(0, 3, 30)), (rows, labels), 0, form="zero-out")
+    data = torch.tensor(planted.dataset[0], dtype=torch.float32), torch.tensor(planted.dataset[1])
+    before = copy.deepcopy(model)
+    after = one_step(model, of_class, data, planted.weights, 0.5)
+    canaries = torch.tensor(rows, dtype=torch.float32), torch.tensor(labels)
+    scores = weight_scores(before, after, lambda net, row, label: cross_entropy(net(row), label), canaries)
+    answers = logit_scores(after(canaries[0]).detach().numpy(), labels)
+    inside, shown = (planted.bound(one, DELTA, rng=0).epsilon for one in (scores, answers))
+    assert inside >= 0.9 * shown > 0.9
+    with pytest.raises(InputError, match="final must have the parameters of initial"):
+        weight_scores(before, small(), lambda net, row, label: net(row).sum(), canaries)
+
+
+def test_quantile_scores_remove_what_makes_a_row_hard() -> None:
+    """Rows differ by 3 deviations in how hard they are, and by one deviation if they were trained on."""
+    rng, bits = np.random.default_rng(0), np.random.default_rng(1).integers(0, 2, 500)
+    hard, others = rng.normal(size=(500, 2)), rng.normal(size=(2000, 2))
+    scores = 3 * hard[:, 0] + 2 * bits + rng.normal(size=500)
+    known = 3 * others[:, 0] + rng.normal(size=2000)
+    compared = quantile_scores(scores, hard, known, others)
+    plain, better = (audit_scores(one, bits, rng=0).epsilon for one in (scores, compared))
+    assert better > 2 * plain
+    with pytest.raises(InputError, match="others must have at least 20 scores, got 5"):
+        quantile_scores(scores, hard, known[:5], others[:5])
 
 
 def test_logit_scores_forget_which_class_a_model_favours() -> None:

@@ -1,6 +1,7 @@
 """Membership scores from the answers of a model. Higher means "trained on"."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,8 @@ from scipy import special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError
+
+_FEWEST_OTHERS: Final = 20
 
 
 def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool = False) -> Floats:
@@ -116,6 +119,85 @@ def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats
     own, other = checks.vector("scores", scores), checks.vector("reference", reference)
     checks.same_length("reference", len(other), "scores", len(own))
     return own - other
+
+
+def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequence[Any]) -> Floats:
+    """How far training moved the weights along each canary's own gradient at the initial weights.
+
+    For canaries with weights of their own this tells as much as any score of the final model.
+
+    Args:
+        initial: The model before training.
+        final: The model after training, with the same parameters.
+        loss: Called as `loss(initial, *parts)`, returns the loss of one canary.
+        rows: The canaries as a sequence of tensors, such as inputs and labels, with one row for each.
+
+    Example:
+        >>> import torch
+        >>> before, after = (torch.nn.Linear(2, 1, bias=False) for _ in range(2))
+        >>> with torch.no_grad():
+        ...     _ = before.weight.zero_(), after.weight.copy_(torch.tensor([[3.0, 1.0]]))
+        >>> def squared(model, row, label):
+        ...     return ((model(row) - label) ** 2).mean()
+        >>> weight_scores(before, after, squared, (torch.eye(2), torch.ones(2, 1))).tolist()
+        [3.0, 1.0]
+    """
+    import torch
+
+    trained = {name: one for name, one in initial.named_parameters() if one.requires_grad}
+    changed = dict(final.named_parameters())
+    if not trained.keys() <= changed.keys():
+        raise InputError("final must have the parameters of initial, by the same names")
+    moved = [changed[name].detach() - one.detach() for name, one in trained.items()]
+    found = []
+    for place in range(len(rows[0])):
+        value = loss(initial, *(part[place : place + 1] for part in rows))
+        gradient = torch.autograd.grad(value, list(trained.values()), allow_unused=True)
+        pairs = [(one, more) for one, more in zip(gradient, moved, strict=True) if one is not None]
+        along = sum(float(torch.sum(one * more)) for one, more in pairs)
+        length = sum(float(one.square().sum()) for one, _ in pairs) ** 0.5
+        found.append(-along / length if length else 0.0)
+    return np.array(found)
+
+
+def quantile_scores(
+    scores: npt.ArrayLike, features: npt.ArrayLike, others: npt.ArrayLike, other_features: npt.ArrayLike
+) -> Floats:
+    """How unusual each canary's score is among rows like it that the model was not trained on.
+
+    A row that is easy for every model has a low loss, trained on or not. Quantiles of the score are fitted to
+    rows that are not canaries, by gradient boosting (scikit-learn), and predicted for each canary.
+
+    Args:
+        scores: One score per canary.
+        features: What is known of each canary without its coin, such as its loss by another model; one row
+            each.
+        others: Scores of rows that are not canaries, and were not trained on; at least 20.
+        other_features: The same features of these rows.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> hard, canaries = rng.random((500, 1)), rng.random((4, 1))
+        >>> trained = np.array([1.0, 0.0, 1.0, 0.0])
+        >>> found = quantile_scores(trained - 9 * canaries[:, 0], canaries, -9 * hard[:, 0], hard)
+        >>> (found > 1).tolist()
+        [True, False, True, False]
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
+
+    own, known = checks.vector("scores", scores), checks.vector("others", others)
+    about, about_others = (np.asarray(part, dtype=np.float64) for part in (features, other_features))
+    checks.same_length("features", len(about), "scores", len(own))
+    checks.same_length("other_features", len(about_others), "others", len(known))
+    if len(known) < _FEWEST_OTHERS:
+        raise InputError(f"others must have at least {_FEWEST_OTHERS} scores, got {len(known)}")
+    low, middle, high = (
+        HistGradientBoostingRegressor(loss="quantile", quantile=share).fit(about_others, known).predict(about)
+        for share in (0.25, 0.5, 0.75)
+    )
+    # Fitted quantiles may cross; a part of the overall spread keeps the scale positive.
+    least = 0.01 * (np.quantile(known, 0.75) - np.quantile(known, 0.25)) + np.finfo(np.float64).tiny
+    return np.asarray((own - middle) / np.maximum(high - low, least))
 
 
 def _checked(answers: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Floats, Integers]:

@@ -228,8 +228,9 @@ class Loop(Recorded):
         fine = spacing(noisy_sum)
         self._note_noise(noise, own, fine * largest / self._clip)
         if fine < _HALF and len(self._witnessed) <= FIRST:
-            for halves, one, only in zip(self._halves, noisy, noise, strict=True):
-                halves.add(one, one - self._clip * only, self._clip * _rms(only))
+            clean = [one + more for one, more in zip(own, added, strict=True)]
+            for place, halves in enumerate(self._halves):
+                halves.add(noisy[place], clean[place], self._clip * _rms(noise[place]))
         self._add_held()
 
     def _weigh(self, clipped: list[Floats], real: list[Floats]) -> None:
