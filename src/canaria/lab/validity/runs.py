@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import optimize, special
 
 from canaria._core.arrays import Floats
+from canaria.blackbox.own import own_columns
 from canaria.blackbox.plant import Planted, plant
 from canaria.bounds.bound import Bound
 from canaria.claims.noise import gaussian_epsilon
@@ -172,6 +173,27 @@ def black_box(shape: Shape, rng: np.random.Generator, level: float, form: str, e
     return Games(scores, bits, tuple(runs))
 
 
+@drawing
+def own_weights(shape: Shape, rng: np.random.Generator, level: float, steps: int) -> Games:
+    """Logistic regression by full-batch DP-SGD, seen when it is finished, on canaries with own columns."""
+    count, real = shape[1], 10
+    runs = []
+    for _ in range(shape[0]):
+        signs = rng.choice([-1.0, 1.0], real)
+        wide, canaries = own_columns(signs[:, None] + rng.normal(size=(real, 3)), signs, count, rng=rng)
+        planted = plant((wide, signs), canaries, rng, form="zero-out")
+        (rows, labels), weights = planted.dataset, np.zeros(3 + count)
+        for _step in range(steps):
+            slopes = special.expit(-labels * (rows @ weights)) * labels
+            most = np.maximum(np.abs(slopes) * np.linalg.norm(rows, axis=1), 1)
+            noise = rng.normal(scale=_SIGMA, size=len(weights))
+            weights += 0.02 * ((planted.weights * slopes / most) @ rows + noise)
+        own, classes = canaries
+        runs.append(Released(planted, (own @ weights) * classes))
+    scores, bits = np.stack([run.scores for run in runs]), np.stack([run.planted.bits for run in runs])
+    return Games(scores, bits, tuple(runs))
+
+
 @dataclass(frozen=True, eq=False)
 class Checked:
     """A noisy count of rows, at its exact epsilon, that `check_release` looks at with few runs."""
@@ -221,6 +243,15 @@ RUNS: Final = (
     ),
     _run(
         "zeroed-out", "canaries with weights, noisy column sums", 2.0, black_box("zero-out", 2.0), "black box"
+    ),
+    Case(
+        "own-weights",
+        "canaries with own columns, a model by DP-SGD",
+        own_weights(4),
+        _FULL,
+        delta=_DELTA,
+        pace=0.2,
+        audited="black box",
     ),
     _run("counted", "a noisy count, on two data sets", 1.0, counted(1.0), "release"),
 )
