@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from opacus import PrivacyEngine
+from opacus import GradSampleModule, PrivacyEngine
 from peft import LoraConfig, get_peft_model
 from scipy import special, stats
 from torch import nn
@@ -284,12 +284,18 @@ def test_changes_of_weights_show_as_much_as_answers() -> None:
     before = copy.deepcopy(model)
     after = one_step(model, of_class, data, planted.weights, 0.5)
     canaries = torch.tensor(rows, dtype=torch.float32), torch.tensor(labels)
-    scores = weight_scores(before, after, lambda net, row, label: cross_entropy(net(row), label), canaries)
+
+    def loss(net: nn.Module, row: Any, label: Any) -> Any:
+        return cross_entropy(net(row), label)
+
+    scores = weight_scores(before, after, loss, canaries)
     answers = logit_scores(after(canaries[0]).detach().numpy(), labels)
+    wrapped = weight_scores(before, GradSampleModule(after), loss, canaries)
+    assert np.array_equal(wrapped, scores)
     inside, shown = (planted.bound(one, DELTA, rng=0).epsilon for one in (scores, answers))
     assert inside >= 0.9 * shown > 0.9
     with pytest.raises(InputError, match="final must have the parameters of initial"):
-        weight_scores(before, small(), lambda net, row, label: net(row).sum(), canaries)
+        weight_scores(before, small(), loss, canaries)
 
 
 def test_quantile_scores_remove_what_makes_a_row_hard() -> None:

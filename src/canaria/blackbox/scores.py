@@ -1,6 +1,6 @@
 """Membership scores from the answers of a model. Higher means "trained on"."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -144,8 +144,8 @@ def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequ
     """
     import torch
 
-    trained = {name: one for name, one in initial.named_parameters() if one.requires_grad}
-    changed = dict(final.named_parameters())
+    trained = {name: one for name, one in _named(initial) if one.requires_grad}
+    changed = dict(_named(final))
     if not trained.keys() <= changed.keys():
         raise InputError("final must have the parameters of initial, by the same names")
     moved = [changed[name].detach() - one.detach() for name, one in trained.items()]
@@ -158,6 +158,12 @@ def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequ
         length = sum(float(one.square().sum()) for one, _ in pairs) ** 0.5
         found.append(-along / length if length else 0.0)
     return np.array(found)
+
+
+def _named(model: Any) -> Iterator[tuple[str, Any]]:
+    """The parameters of a model, by the names they have without the wrappers of Opacus and DDP."""
+    for name, parameter in model.named_parameters():
+        yield name.removeprefix("module.").removeprefix("_module."), parameter
 
 
 def quantile_scores(
