@@ -15,7 +15,8 @@ from torch.utils.data import Dataset, TensorDataset
 
 from canaria import InputError, plant
 from canaria._core import seeds
-from canaria.blackbox.plant import Planted, PlantedRows
+from canaria.blackbox._joins import PlantedRows
+from canaria.blackbox.plant import Planted
 
 ROWS, COUNT = 12, 4
 COINS = ([0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 0], [1, 0, 0, 0])

@@ -177,6 +177,43 @@ def test_mislabelled_rows_are_real_with_wrong_labels() -> None:
     assert set(wrong) == set("abcd")
 
 
+def test_mislabelled_rows_of_a_frame_fit_into_it() -> None:
+    frame = pd.DataFrame({"age": [20, 30, 40, 50], "town": pd.Categorical(["a", "b", "a", "c"])})
+    answers = pd.Series(["yes", "no", "no", "yes"], name="answer")
+    planted = plant((frame, answers), mislabelled(frame, answers, 3, rng=0), rng=0)
+    assert (planted.dataset[0].dtypes == frame.dtypes).all()
+    assert planted.dataset[1].name == "answer"
+
+
+def test_rows_of_a_unit_share_a_coin() -> None:
+    rng = np.random.default_rng(0)
+    users = rng.permutation(np.repeat(np.arange(200), 3))
+    data, canaries = np.zeros((50, 600)), np.eye(600)
+    planted = plant(data, canaries, rng=0, form="zero-out", unit=users)
+    included = planted.weights[planted.indices] > 0
+    assert len(planted.bits) == 200
+    for place, user in enumerate(dict.fromkeys(users.tolist())):
+        assert (included[users == user] == (planted.bits[place] > 0)).all()
+    scores = included + rng.normal(scale=0.3, size=600)
+    added = {user: scores[users == user].sum() for user in range(199, -1, -1)}
+    bounds = [planted.bound(one, rng=0) for one in (scores, added, pd.Series(added))]
+    assert bounds[0].epsilon == pytest.approx(bounds[1].epsilon) == bounds[2].epsilon > 3
+    with pytest.raises(InputError, match="family is about single rows"):
+        planted.bound(scores, 1e-5, family="gaussian")
+    with pytest.raises(InputError, match="unit goes with form='zero-out' or with stand_ins"):
+        plant(np.zeros((700, 600)), canaries, unit=users)
+    with pytest.raises(InputError, match="unit must be as long as canaries"):
+        plant(data, canaries, form="zero-out", unit=users[:5])
+
+
+def test_names_of_rows_join_scores_in_any_order() -> None:
+    names = [f"canary {place}" for place in range(100)]
+    planted = plant(np.zeros((5, 2)), np.ones((100, 2)), rng=0, form="zero-out", unit=names)
+    scores = {name: float(bit) for name, bit in zip(names, planted.bits, strict=True)}
+    shuffled = pd.Series(scores).sample(frac=1, random_state=0)
+    assert planted.bound(shuffled, rng=0).epsilon == planted.bound(planted.bits, rng=0).epsilon > 2
+
+
 def test_other_canaries() -> None:
     features, labels = np.random.default_rng(0).normal(size=(50, 2, 3)), np.arange(50) % 5
     rows, classes = noise(features, labels, 40, rng=0)

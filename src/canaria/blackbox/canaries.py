@@ -15,13 +15,13 @@ _MAKE: Final = 0x6D616B65
 
 def mislabelled(
     features: npt.ArrayLike, labels: npt.ArrayLike, count: int, rng: Seed = None
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Any, Any]:
     """Canaries made of real rows with wrong labels.
 
     Each is a different row of the data, with a label chosen at random among the other classes.
 
     Args:
-        features: The features of the data, one row per example.
+        features: The features of the data, one row per example; of a frame, canaries are rows of a frame.
         labels: The label of each row; at least two classes.
         count: The number of canaries, at most the number of rows.
         rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
@@ -41,7 +41,12 @@ def mislabelled(
         raise InputError("labels must have at least two classes to be wrong")
     chosen = generator.choice(len(values), count, replace=False)
     shift = generator.integers(1, len(kinds), count)
-    return values[chosen], kinds[(coded[chosen] + shift) % len(kinds)]
+    wrong = kinds[(coded[chosen] + shift) % len(kinds)]
+    # Frames and series stay what they are, with the same types: `plant` joins canaries to the data.
+    frame: Any = features if hasattr(features, "iloc") else None
+    rows = values[chosen] if frame is None else frame.iloc[chosen]
+    series: Any = labels if hasattr(labels, "iloc") else None
+    return rows, wrong if series is None else type(series)(wrong, name=series.name, dtype=series.dtype)
 
 
 def noise(
