@@ -8,9 +8,17 @@ import pytest
 import torch
 from scipy import stats
 from torch.utils.data import DataLoader, TensorDataset
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from canaria import InputError, plant
-from canaria.blackbox.canaries import blank, mislabelled, noise, random_tokens
+from canaria.blackbox.canaries import (
+    blank,
+    mislabelled,
+    noise,
+    random_tokens,
+    sampled_texts,
+    unlikely_endings,
+)
 from canaria.blackbox.scores import difference_scores, loss_scores, margin_scores
 from canaria.rules import Online
 
@@ -212,6 +220,34 @@ def test_names_of_rows_join_scores_in_any_order() -> None:
     scores = {name: float(bit) for name, bit in zip(names, planted.bits, strict=True)}
     shuffled = pd.Series(scores).sample(frac=1, random_state=0)
     assert planted.bound(shuffled, rng=0).epsilon == planted.bound(planted.bits, rng=0).epsilon > 2
+
+
+def test_canaries_of_text() -> None:
+    texts = np.arange(60).reshape(10, 6)
+    ended = unlikely_endings(texts, 5, 1000, kept=0.5, rng=0)
+    assert {tuple(row) for row in ended[:, :3]} <= {tuple(row) for row in texts[:, :3]}
+    assert len(np.unique(ended[:, 3:])) > 10
+    assert np.array_equal(texts.ravel(), np.arange(60))  # the data stay as they were
+    with pytest.raises(InputError, match="kept must be at least 0 and below 1, got 1"):
+        unlikely_endings(texts, 5, 1000, kept=1)
+    with pytest.raises(InputError, match="texts must be whole numbers"):
+        unlikely_endings(np.zeros(5), 2, 10)
+
+
+def test_texts_are_drawn_as_the_model_says() -> None:
+    """At temperature 1, by chi-squared at 1e-4; at a high one, nearly evenly."""
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=1)).eval()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(20)
+        expected = torch.softmax(model(input_ids=torch.arange(5)[:, None]).logits[:, -1], -1).numpy()
+    texts = sampled_texts(model, 4000, 2, temperature=1.0, rng=0)
+    seen = np.bincount(5 * texts[:, 0] + texts[:, 1], minlength=25).reshape(5, 5)
+    often = expected * seen.sum(axis=1, keepdims=True)
+    kept = often > 5
+    assert stats.chi2.sf(((seen - often)[kept] ** 2 / often[kept]).sum(), kept.sum()) > 1e-4
+    even = sampled_texts(model, 4000, 2, temperature=1000.0, rng=0)
+    assert stats.chisquare(np.bincount(even[:, 1])).pvalue > 1e-4
 
 
 def test_other_canaries() -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from canaria._core import checks, seeds
 from canaria._core.arrays import Integers
-from canaria._core.errors import InputError
+from canaria._core.errors import InputError, shown
 from canaria._core.seeds import Seed
 
 _MAKE: Final = 0x6D616B65
@@ -116,3 +116,68 @@ def random_tokens(count: int, length: int, vocabulary: int, rng: Seed = None) ->
     checks.integer("length", length, 1)
     checks.integer("vocabulary", vocabulary, 2)
     return seeds.generator(rng, _MAKE).integers(0, vocabulary, (count, length))
+
+
+def unlikely_endings(
+    texts: npt.ArrayLike, count: int, vocabulary: int, *, kept: float = 0.5, rng: Seed = None
+) -> Integers:
+    """Texts of the data with random tokens at the end: a natural prompt, and what no model expects.
+
+    Args:
+        texts: The texts of the data, one row of tokens each.
+        count: The number of texts, at most the number of rows.
+        vocabulary: The size of the vocabulary, at least 2.
+        kept: The share of each text that is kept, from its beginning.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Example:
+        >>> unlikely_endings([[1, 2, 3, 4], [5, 6, 7, 8]], 1, 1000, rng=0)[:, :2].tolist()
+        [[5, 6]]
+    """
+    rows = np.array(texts)
+    if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
+        raise InputError(f"texts must be whole numbers, one row per text, got {rows.dtype} of {rows.shape}")
+    checks.integer("count", count, 1, len(rows), "texts")
+    checks.integer("vocabulary", vocabulary, 2)
+    if not 0 <= checks.real("kept", kept) < 1:
+        raise InputError(f"kept must be at least 0 and below 1, got {shown(kept)}")
+    generator, begin = seeds.generator(rng, _MAKE), int(kept * rows.shape[1])
+    found = rows[generator.choice(len(rows), count, replace=False)]
+    found[:, begin:] = generator.integers(0, vocabulary, found[:, begin:].shape)
+    return found
+
+
+def sampled_texts(
+    model: Any, count: int, length: int, *, temperature: float = 2.0, rng: Seed = None
+) -> Integers:
+    """Texts drawn from a language model; at a high temperature they are fluent, and rare.
+
+    Args:
+        model: A causal language model of Hugging Face Transformers, before it is trained.
+        count: The number of texts.
+        length: The number of tokens in each text.
+        temperature: Logits are divided by this; 1 draws texts as the model expects them.
+        rng: A seed, a NumPy `SeedSequence` or a `Generator`; None draws a fresh seed.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=1, n_head=2))
+        >>> sampled_texts(model, 3, 6, rng=0).shape
+        (3, 6)
+    """
+    import torch
+
+    checks.integer("count", count, 1)
+    checks.integer("length", length, 1)
+    generator = seeds.generator(rng, _MAKE)
+    like = next(model.parameters())
+    texts = generator.integers(0, model.config.vocab_size, (count, 1))
+    checks.positive("temperature", temperature)
+    with torch.no_grad():
+        while texts.shape[1] < length:
+            logits = model(input_ids=torch.as_tensor(texts, device=like.device)).logits[:, -1]
+            # Adding Gumbel noise and taking the largest draws from softmax.
+            noise = generator.gumbel(size=tuple(logits.shape))
+            drawn = (logits.double().cpu().numpy() / temperature + noise).argmax(axis=1)
+            texts = np.append(texts, drawn[:, None], axis=1)
+    return texts
