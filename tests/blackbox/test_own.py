@@ -1,6 +1,7 @@
 """Canaries with weights of their own: what they are, and that bounds from the finished model are valid."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +169,12 @@ def test_correct_training_is_not_over_claimed() -> None:
     assert stats.binom.sf(sum(wrong) - 1, 200, 0.05) > 1e-4
 
 
+def with_tokens() -> Any:
+    model = llama()
+    own_tokens(model, 3)
+    return model
+
+
 def small() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Flatten(), nn.Linear(196, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -294,8 +301,29 @@ def test_changes_of_weights_show_as_much_as_answers() -> None:
     assert np.array_equal(wrapped, scores)
     inside, shown = (planted.bound(one, DELTA, rng=0).epsilon for one in (scores, answers))
     assert inside >= 0.9 * shown > 0.9
+    nested = nn.ModuleDict(
+        {"_orig_mod": nn.ModuleDict({"module": after})}
+    )  # as torch.compile and DDP name it
+    wrapped = weight_scores(before, nested, loss, canaries)
+    assert np.array_equal(wrapped, scores)
     with pytest.raises(InputError, match="final must have the parameters of initial"):
         weight_scores(before, small(), loss, canaries)
+    with pytest.raises(InputError, match="final must be another object than initial"):
+        weight_scores(before, before, loss, canaries)
+    with pytest.raises(InputError, match="initial must have parameters that are trained"):
+        weight_scores(small().requires_grad_(False), small(), loss, canaries)
+
+
+def test_own_units_leave_modes_and_copies_alone() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(196).eval(), nn.Linear(196, 3)).train()
+    model[1].eval()
+    wide, (rows, _) = own_units(model, (1, 14, 14), 5, rng=0)
+    assert [part.training for part in model] == [True, False, True]
+    again = pickle.loads(pickle.dumps(copy.deepcopy(wide)))
+    wide.eval()
+    again.eval()
+    canaries = torch.tensor(rows, dtype=torch.float32)
+    assert torch.equal(wide(canaries), again(canaries))
 
 
 def test_quantile_scores_remove_what_makes_a_row_hard() -> None:
@@ -329,6 +357,9 @@ def test_logit_scores_forget_which_class_a_model_favours() -> None:
         (lambda: own_units(small(), (3, 3), 3), "shape must have at least 64 numbers, got 9"),
         (lambda: own_units(small(), (196,), 3, low=1.0), "high must be above low"),
         (lambda: own_units(nn.Conv2d(1, 2, 3), (1, 14, 14), 3), "model must return one logit per class"),
+        (lambda: own_units(nn.Linear(196, 1), (196,), 3), "of two classes or more"),
+        (lambda: own_units(nn.Flatten(), (196,), 3), "model must have parameters"),
+        (lambda: own_tokens(with_tokens(), 3), "model has tokens for canaries already"),
     ],
 )
 def test_what_cannot_be_used_is_named(make: Any, said: str) -> None:

@@ -214,6 +214,19 @@ def test_rows_of_a_unit_share_a_coin() -> None:
         plant(data, canaries, form="zero-out", unit=users[:5])
 
 
+def test_what_names_no_unit_is_refused() -> None:
+    planted = plant(np.zeros((5, 2)), np.ones((6, 2)), rng=0, form="zero-out", unit=[2, 1, 0, 2, 1, 0])
+    by_row = pd.Series([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert np.array_equal(planted._by_coin(by_row), [5.0, 7.0, 9.0])
+    assert np.array_equal(planted._by_coin(by_row[:3]), [3.0, 2.0, 1.0])  # by name
+    with pytest.raises(InputError, match="scores must be as long as rows of canaries"):
+        planted._by_coin(by_row[:4])
+    assert planted.bound(by_row, rng=0).about == "units of up to 2 rows"
+    for missing in (None, float("nan")):
+        with pytest.raises(InputError, match="unit must name the unit of each row, got a missing value"):
+            plant(np.zeros((5, 2)), np.ones((2, 2)), form="zero-out", unit=["a", missing])
+
+
 def test_names_of_rows_join_scores_in_any_order() -> None:
     names = [f"canary {place}" for place in range(100)]
     planted = plant(np.zeros((5, 2)), np.ones((100, 2)), rng=0, form="zero-out", unit=names)

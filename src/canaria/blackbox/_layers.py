@@ -21,6 +21,11 @@ class OwnHead(nn.Module):
         """The weights of the layer that was there before; some models ask for their type."""
         return self.head.weight
 
+    @property
+    def bias(self) -> Any:
+        """The same of its bias."""
+        return getattr(self.head, "bias", None)
+
     def forward(self, hidden: Tensor) -> Tensor:
         """The logits of all tokens."""
         return torch.cat([self.head(hidden)[..., : self.known], self.own_tokens(hidden)], dim=-1)
@@ -47,6 +52,6 @@ class OwnUnits(nn.Module):
 
     def forward(self, rows: Tensor, *args: Any, **how: Any) -> Tensor:
         """The logits of the model, and what the units add to them."""
-        units = torch.relu(rows.flatten(1) @ self.detectors.T - self.silence)
+        units = torch.relu(rows.flatten(1).to(self.detectors.dtype) @ self.detectors.T - self.silence)
         logits: Tensor = self.model(rows, *args, **how) + self.own_units(units)
         return logits

@@ -111,6 +111,8 @@ def own_tokens(model: Any, count: int, length: int = 32, *, size: float = 10.0, 
     checks.integer("length", length, 2)
     if model.get_output_embeddings() is None or model.config.is_encoder_decoder:
         raise InputError("model must have an output layer over tokens, as causal language models do")
+    if isinstance(model.get_output_embeddings(), OwnHead):
+        raise InputError("model has tokens for canaries already; call own_tokens once, for all of them")
     known = model.get_input_embeddings().weight.shape[0]
     model.resize_token_embeddings(known + count, mean_resizing=False)
     incoming, outgoing = model.get_input_embeddings(), model.get_output_embeddings()
@@ -183,13 +185,18 @@ def own_units(
     # Units read the features as they are: u = (x - middle) / half.
     into = gain * into / half
     silence = gain * silence + middle * into.sum(axis=1)
-    like = next(model.parameters())
+    like = next(model.parameters(), None)
+    if like is None:
+        raise InputError("model must have parameters")
+    training = [part for part in model.modules() if part.training]
     with torch.no_grad():
-        training = model.training
         answers = model.eval()(torch.as_tensor(rows[:2]).to(like))
-        model.train(training)
-    if not isinstance(answers, torch.Tensor) or answers.ndim != 2:
-        raise InputError("model must return one logit per class for each row, as a tensor")
+    for part in training:  # not `train()`, which would wake parts that the program holds still
+        part.training = True
+    if not isinstance(answers, torch.Tensor) or answers.ndim != 2 or answers.shape[1] < 2:
+        raise InputError(
+            "model must return one logit per class for each row, as a tensor, of two classes or more"
+        )
     classes = answers.shape[1]
     wide = OwnUnits(model, torch.as_tensor(into).to(like), torch.as_tensor(silence).to(like), classes)
     return wide, (rows, drawn.integers(0, classes, count))

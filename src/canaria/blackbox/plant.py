@@ -10,8 +10,9 @@ or normaliser computed from it, nor its types, categories, labels or layout. Eac
 The game is then that of the theorems, and scores from the trained model give valid bounds (Theorem 24).
 """
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -86,9 +87,10 @@ class Planted:
         Scores of a unit's rows are added up. They may come in any order as a dict or a series whose keys are
         the units.
         """
-        if family is not None and len(set(self.units)) < len(self.units):
+        most = max(np.bincount(_numbered(self.units)), default=1) if self.units else 1
+        if family is not None and most > 1:
             raise InputError("family is about single rows, this bound about units of several: leave it out")
-        return bound_of_scores(
+        found = bound_of_scores(
             self._by_coin(scores),
             self.bits,
             delta,
@@ -98,13 +100,17 @@ class Planted:
             adjacency=self.adjacency,
             family=family,
         )
+        return replace(found, about=f"units of up to {most} rows") if most > 1 else found
 
     def _by_coin(self, scores: Any) -> npt.ArrayLike:
         """One score for each coin."""
         coins = list(dict.fromkeys(self.units))
         if not coins:
             return np.asarray(scores)
-        if hasattr(scores, "items") and set(scores.keys()) == set(coins):
+        keys = list(scores.keys()) if hasattr(scores, "items") else []
+        # The index of a series may be the numbers of its rows, which are no names, whatever units are called.
+        numbered = not isinstance(scores, Mapping) and keys == list(range(len(self.units)))
+        if set(keys) == set(coins) and not numbered:
             return np.array([scores[one] for one in coins], dtype=np.float64)
         each = checks.vector("scores", scores)
         checks.same_length("scores", len(each), "rows of canaries", len(self.units))
@@ -195,6 +201,8 @@ def _units(unit: Iterable[Hashable] | None, count: int, *, paired: bool) -> tupl
         return ()
     units = tuple(unit.tolist() if hasattr(unit, "tolist") else unit)
     checks.same_length("unit", len(units), "canaries", count)
+    if any(one is None or (isinstance(one, float) and math.isnan(one)) for one in units):
+        raise InputError("unit must name the unit of each row, got a missing value")
     if not paired:
         raise InputError(
             "unit goes with form='zero-out' or with stand_ins: otherwise the rows of a unit would replace "

@@ -1,5 +1,6 @@
 """Membership scores from the answers of a model. Higher means "trained on"."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError
 
 _FEWEST_OTHERS: Final = 20
+_WRAPPERS: Final = re.compile(r"^((_module|module|_orig_mod)\.)+")
 
 
 def loss_scores(answers: npt.ArrayLike, labels: npt.ArrayLike, *, logits: bool = False) -> Floats:
@@ -144,8 +146,12 @@ def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequ
     """
     import torch
 
+    if initial is final:
+        raise InputError("final must be another object than initial: copy the model before you train it")
     trained = {name: one for name, one in _named(initial) if one.requires_grad}
     changed = dict(_named(final))
+    if not trained:
+        raise InputError("initial must have parameters that are trained")
     if not trained.keys() <= changed.keys():
         raise InputError("final must have the parameters of initial, by the same names")
     moved = [changed[name].detach() - one.detach() for name, one in trained.items()]
@@ -161,9 +167,9 @@ def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequ
 
 
 def _named(model: Any) -> Iterator[tuple[str, Any]]:
-    """The parameters of a model, by the names they have without the wrappers of Opacus and DDP."""
+    """The parameters of a model, by the names they have without wrappers, as of Opacus or DDP."""
     for name, parameter in model.named_parameters():
-        yield name.removeprefix("module.").removeprefix("_module."), parameter
+        yield _WRAPPERS.sub("", name), parameter
 
 
 def quantile_scores(

@@ -477,6 +477,7 @@ def test_a_plan_is_the_same_every_time() -> None:
         ),
         ({"rule": Around(1001)}, "k must be an integer between 1 and canaries = 1000, got 1001"),
         ({"black_box": True, "coordinates": 10}, "canaries must have weights of their own"),
+        ({"black_box": True, "rule": Soft()}, "rule must go by ranks where only the finished model is seen"),
         ({"too_small": (0.5,)}, "too_small must be between 1 and 1000, got 0.5"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

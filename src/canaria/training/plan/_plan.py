@@ -104,9 +104,11 @@ def plan(
     audit = replace(checked_audit(training, count, crowd, delta, confidence, rule), final=black_box)
     if black_box and (crowd > 1 or coordinates is not None):
         raise InputError(
-            "canaries must have weights of their own where only the finished model is seen: leave "
-            "out per_coordinate and coordinates"
+            "canaries must have weights of their own where only the finished model is seen: leave out "
+            "per_coordinate and coordinates"
         )
+    if black_box and isinstance(audit.rule, Soft):
+        raise InputError("rule must go by ranks where only the finished model is seen: scores are no losses")
     if noise_multiplier is not None:
         _require_kept(audit, claimed)
     return _made(audit, coordinates, per_coordinate is None, claimed, factors, float(confidence))
@@ -222,7 +224,7 @@ def _resized(audit: PlannedAudit, canaries: int, per_coordinate: int) -> Planned
 
 def _others(audit: PlannedAudit) -> list[Rule]:
     """The rules that a plan compares with its own."""
-    compared: tuple[Rule, ...] = (Ranked(), audit.around(), Soft())
+    compared: tuple[Rule, ...] = (Ranked(), audit.around(), *([] if audit.final else [Soft()]))
     return [rule for rule in compared if not isinstance(rule, type(audit.rule))]
 
 
