@@ -204,6 +204,16 @@ class TestGhostClipping:
         audit.detach()
         assert "enable_hooks" not in vars(made.model)
 
+    def test_a_method_of_the_program_s_own_is_put_back(self) -> None:
+        made = private("sum", canaries=CANARIES, mode="ghost")
+        own = made.model.enable_hooks = made.model.enable_hooks
+        audit = attach(
+            made.optimizer, made.loader, injection="sum", canaries=CANARIES, rng=0, model=made.model
+        )
+        assert made.model.enable_hooks is not own
+        audit.detach()
+        assert made.model.enable_hooks is own
+
     def test_a_model_that_is_not_seen_is_named(self) -> None:
         said = self.audited("none", model=False).tested["clipping"]
         assert "with ghost clipping the model clips" in said
