@@ -197,7 +197,7 @@ def laboratory(
         >>> def timid(scores, bits, delta, confidence):
         ...     return 0.0
         >>> len(laboratory([timid]).cases)
-        97
+        98
     """
     chosen = [_auditor(one) for one in ([auditors] if isinstance(auditors, str) else auditors)]
     return Laboratory(
