@@ -50,8 +50,8 @@ class OwnUnits(nn.Module):
         )
         nn.init.zeros_(self.own_units.weight)
 
-    def forward(self, rows: Tensor, *args: Any, **how: Any) -> Tensor:
+    def forward(self, rows: Tensor) -> Tensor:
         """The logits of the model, and what the units add to them."""
         units = torch.relu(rows.flatten(1).to(self.detectors.dtype) @ self.detectors.T - self.silence)
-        logits: Tensor = self.model(rows, *args, **how) + self.own_units(units)
+        logits: Tensor = self.model(rows) + self.own_units(units)
         return logits

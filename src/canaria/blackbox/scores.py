@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ from scipy import special
 from canaria._core import checks
 from canaria._core.arrays import Floats, Integers
 from canaria._core.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 _FEWEST_OTHERS: Final = 20
 _WRAPPERS: Final = re.compile(r"^((_module|module|_orig_mod)\.)+")
@@ -123,7 +126,9 @@ def difference_scores(scores: npt.ArrayLike, reference: npt.ArrayLike) -> Floats
     return own - other
 
 
-def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequence[Any]) -> Floats:
+def weight_scores(
+    initial: "nn.Module", final: "nn.Module", loss: Callable[..., Any], rows: Sequence[Any]
+) -> Floats:
     """How far training moved the weights along each canary's own gradient at the initial weights.
 
     For canaries with weights of their own this tells as much as any score of the final model.
@@ -166,7 +171,7 @@ def weight_scores(initial: Any, final: Any, loss: Callable[..., Any], rows: Sequ
     return np.array(found)
 
 
-def _named(model: Any) -> Iterator[tuple[str, Any]]:
+def _named(model: "nn.Module") -> Iterator[tuple[str, Any]]:
     """The parameters of a model, by the names they have without wrappers, as of Opacus or DDP."""
     for name, parameter in model.named_parameters():
         yield _WRAPPERS.sub("", name), parameter
