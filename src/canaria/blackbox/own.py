@@ -33,7 +33,7 @@ Layers that all rows share answer nearly the same to nearly equal canaries. What
 would otherwise drown what a unit adds, is then a constant, which `logit_scores` subtracts.
 """
 _DEVIATIONS: Final = 8.0
-"""A real row would have to resemble a canary by so many standard deviations to reach a unit."""
+"""How many standard deviations a real row of the largest contrast is away from reaching a unit."""
 
 
 def own_columns(

@@ -131,7 +131,8 @@ def weight_scores(
 ) -> Floats:
     """How far training moved the weights along each canary's own gradient at the initial weights.
 
-    For canaries with weights of their own this tells as much as any score of the final model.
+    It helps where canaries share their weights with all rows. For canaries with weights of their own,
+    `logit_scores` showed more: later steps have other gradients.
 
     Args:
         initial: The model before training.

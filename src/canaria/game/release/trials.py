@@ -93,7 +93,7 @@ class Check:
     best: Trial | None = None
     refused: dict[str, list[str]] = field(default_factory=dict)
     sizes: set[str] = field(default_factory=set)
-    _others: set[str] = field(default_factory=set)
+    _not_sizes: set[str] = field(default_factory=set)
     _confidences: list[float] = field(default_factory=list)
     _hits: list[bool] = field(default_factory=list)
 
@@ -133,8 +133,8 @@ class Check:
         if first == second:
             return
         found = row_counts(base, other, first, second)
-        self._others |= {name for name in other if name.startswith("mean of ")} - found
-        self.sizes = (self.sizes | found) - self._others
+        self._not_sizes |= {name for name in other if name.startswith("mean of ")} - found
+        self.sizes = (self.sizes | found) - self._not_sizes
 
     def _require_working(self, data: Callable[[], Any], seeds: Sequence[np.random.SeedSequence]) -> None:
         """Check that the function does not always raise an error on the data themselves."""
